@@ -53,6 +53,12 @@ USUAL_EPOCHS = 30
 """After which most networks have stopped: more looks are worth more than more epochs."""
 
 
+def check_minutes(minutes: float) -> None:
+    """Raise RecipeError unless the minutes are a number from 0."""
+    if not 0.0 <= minutes < math.inf:
+        raise RecipeError(f"minutes {minutes:g}: expected a number from 0; 0 is no bound")
+
+
 class Budget:
     """The time of one fit.
 
@@ -73,8 +79,8 @@ class Budget:
         replay: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if minutes is not None and not 0.0 <= minutes < math.inf:
-            raise RecipeError(f"minutes {minutes:g}: expected a number from 0; 0 is no bound")
+        if minutes is not None:
+            check_minutes(minutes)
         self.bounded = minutes != 0.0 or replay is not None
         self.replayed = replay is not None
         self.seconds = math.inf if minutes is None or not self.bounded else 60.0 * minutes
@@ -120,6 +126,14 @@ class Budget:
             raise RecipeError(
                 f"minutes {self._minutes:g}: one LightGBM fit takes {duration(unit)} here; give at least "
                 f"{math.ceil(2 * unit / 60)}, or 0 for no bound; --resume goes on with the fit that there is"
+            )
+
+    def check_first_fit(self, trees: int, _value: float) -> None:
+        """Raise RecipeError if the time is over while the first LightGBM fit is at so many trees."""
+        if self.bounded and not self.replayed and self.spent > self.seconds:
+            raise RecipeError(
+                f"minutes {self._minutes:g}: they are over, and the first LightGBM fit is at {trees} trees; give "
+                "several times as many, or 0 for no bound"
             )
 
     def skip_lightgbm(self) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.training.budget import check_minutes
 from listwright.training.command import repeatable
 from listwright.training.recipe.options import add_source_options, recipe_from
 
@@ -24,6 +25,8 @@ _EXAMPLES = """examples:
   listwright diagnose mq2008 --data data/MQ2008 --fold 2
   listwright diagnose letor --data rows.txt \\
       --first-stage production.txt
+  listwright diagnose --data rows.csv --qid search_id --label clicked \\
+      --minutes 10                      ten times as many lists
 
 It takes about a minute and fits no bundle. The last lines name the command
 that does. Test queries are not looked at. docs/when-a-second-stage-pays.md
@@ -58,6 +61,7 @@ def _diagnosed(
     options: argparse.Namespace, words: Sequence[str], console: Console
 ) -> tuple[dict[str, object], str, str]:
     """Numbers, tables and advice."""
+    check_minutes(options.minutes)
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training.bars import progress_bars  # noqa: PLC0415
@@ -66,7 +70,7 @@ def _diagnosed(
         from listwright.training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
-        found = diagnose(recipe, options.data, device=device, progress=bars)
+        found = diagnose(recipe, options.data, device=device, progress=bars, minutes=options.minutes)
     advice = diagnosis_text.advice(found)
     command = fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
     numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}
@@ -77,6 +81,7 @@ def fit_command(words: Sequence[str], *, alone: bool) -> str:
     """The fit of the same data, paths as they were given."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")
+    own.add_argument("--minutes")
     _, kept = own.parse_known_args(list(words))
     return shlex.join(["listwright", "fit", *kept, *(["--model", "first_stage"] if alone else [])])
 
@@ -97,6 +102,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_source_options(parser)
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="compare on as many lists as take about N minutes (default: 1; 0: on all lists)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers to this file, too")
     return parser
 

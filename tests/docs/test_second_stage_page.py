@@ -43,8 +43,8 @@ def budget():
     return table(
         ["bound", "value"],
         [
-            ["training rows, at most", f"{diagnosis.MOST_ROWS:,}"],
-            ["values of numeric features in training rows, at most", f"{diagnosis.MOST_VALUES:,}"],
+            ["training rows for each minute, at most", f"{diagnosis.MOST_ROWS:,}"],
+            ["values of numeric features in them, at most", f"{diagnosis.MOST_VALUES:,}"],
             ["leaves of LightGBM, at most", small.first_stage.settings.num_leaves],
             ["learning rate of LightGBM", small.first_stage.settings.learning_rate],
             ["features for each tree, at most", diagnosis.MOST_COLUMNS],

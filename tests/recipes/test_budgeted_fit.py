@@ -15,8 +15,9 @@ from listwright.training import fit
 from listwright.training.budget import Budget
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import compared, is_settled
-from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
+from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.reporting.sentences import budget_sentences, compared_rows
 from listwright.training.run import run
 from listwright.training.second_stage import fit as second_stage
@@ -141,6 +142,44 @@ def test_what_cannot_be_is_refused_at_once(options, says, tmp_path, monkeypatch,
     assert fit.main(options) == 1
     assert says in capsys.readouterr().out.replace("\n", " ")
     assert not (tmp_path / "models").exists()
+
+
+def test_a_first_lightgbm_fit_is_not_waited_for(recipe, tmp_path, monkeypatch):
+    clock, trial_of = Clock(), boosting.LocalGrower.trial_of
+
+    def slow(grower, *given, **more):
+        objective = trial_of(grower, *given, **more)
+
+        def try_setting(number, values, report):
+            def later(step, value):
+                clock.now += 40.0
+                report(step, value)
+
+            return objective(number, values, later)
+
+        return try_setting
+
+    monkeypatch.setattr(boosting.LocalGrower, "trial_of", slow)
+    out = tmp_path / "many" / "1"
+    with pytest.raises(RecipeError, match="minutes 1: they are over, and the first LightGBM fit is at 20 trees"):
+        fitted(recipe, out, Budget(1.0, clock=clock))
+    assert not out.exists()
+
+
+@pytest.mark.nightly
+def test_columns_that_a_recipe_names_are_in_the_fit_that_is_timed(recipe, tmp_path, monkeypatch):
+    widths, search = [], lambdamart.search_settings
+
+    def noted(train, *given, **more):
+        widths.append(len(train.schema))
+        return search(train, *given, **more)
+
+    monkeypatch.setattr(lambdamart, "search_settings", noted)
+    named = recipe.first_stage.model_copy(update={"relative": ("z",)})
+    recipe = recipe.model_copy(update={"first_stage": named, "choice": None, "model": FirstStageAlone()})
+    report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(10.0, clock=Clock()))
+    assert report["first_stage"]["trials"] == 2
+    assert widths[0] == widths[1] == 5 + 4, "four numeric features"
 
 
 def test_less_than_one_lightgbm_fit_is_refused(recipe, tmp_path, monkeypatch):

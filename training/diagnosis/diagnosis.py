@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
 from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.first_stage.lambdamart import known_settings
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
@@ -25,7 +27,9 @@ from listwright.training.steps import fitting
 from listwright.training.steps.bundle_schema import load
 
 MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
-"""Training rows, and values of numeric features in them, that rankers are fitted on; validation rows: a third."""
+"""Training rows, and values of numeric features in them, that rankers are fitted on in a minute; validation rows: a
+third.
+"""
 
 MOST_COLUMNS = 40
 """Features that a tree picks from at random; with list-relative columns, the same share of them."""
@@ -34,7 +38,7 @@ FOLDS = 3
 """Parts of the training queries; each is ranked by models that were fitted without it."""
 
 ROWS_SEEN = 160_000
-"""Candidates that the quick second stage is shown in each fold, over all epochs; a small table gives many epochs."""
+"""Candidates that the quick second stage is shown in each fold in a minute; a small table gives many epochs."""
 
 EPOCHS = (4, 30)
 """Fewest and most epochs of the quick second stage."""
@@ -84,7 +88,9 @@ class Diagnosis:
     second: Gain
 
 
-def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress) -> Diagnosis:
+def diagnose(
+    recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress, minutes: float = 1.0
+) -> Diagnosis:
     """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
 
     Args:
@@ -92,6 +98,7 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: P
         sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
         progress: told how far it is.
+        minutes: how long it may take about; 0 for all queries.
 
     Raises:
         ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
@@ -100,12 +107,12 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: P
     splits = load(recipe, sources, progress=progress)
     announce(recipe, splits, progress)
     features = spreads(splits.train)
-    part = sampled(splits, seed=recipe.seed)
+    part = sampled(splits, seed=recipe.seed, minutes=minutes) if minutes else splits
     if len(part.train) < len(splits.train):
         progress.say(
             f"Rankers are compared on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
         )
-    relative, second = _compared(quick(recipe, part.train), part, device, progress)
+    relative, second = _compare(quick(recipe, part.train, minutes=minutes), part, device, progress)
     schema = splits.train.schema
     return Diagnosis(
         data=splits.how,
@@ -120,7 +127,7 @@ def diagnose(recipe: Recipe, sources: Sequence[str], *, device: str, progress: P
     )
 
 
-def _compared(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
+def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
     """List-relative columns beside none, and the second stage beside what is better of the two."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunContext(recipe, splits, Path(folder), progress, device)
@@ -139,19 +146,20 @@ def _compared(recipe: Recipe, splits: Splits, device: str, progress: Progress) -
     return Gain(comparison, plain, plain + comparison.mean), second
 
 
-def quick(recipe: Recipe, train: Dataset) -> Recipe:
-    """The recipe with a budget of seconds: LightGBM without tuning, and a small QILCM2 as the only second stage.
+def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
+    """The recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
 
     Args:
         recipe: a first stage that it brings along stays.
         train: that everything is fitted on.
+        minutes: as of :func:`diagnose`.
     """
     few, many = EPOCHS
-    epochs = int(np.clip(ROWS_SEEN // train.rows, few, many))
+    epochs = int(np.clip(minutes * ROWS_SEEN // train.rows, few, many)) if minutes else many
     # it starts as the first stage and may stay there for some epochs before it gains: it is given all of them
     network = Qilcm2Spec(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
     changes: dict[str, object] = {
-        "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
+        "first_stage": _quick_first_stage(recipe.first_stage, train.schema),
         "model": network,
         "choice": Choice(second_stages=(network.kind,), folds=FOLDS),
         "specialists": None,
@@ -161,24 +169,24 @@ def quick(recipe: Recipe, train: Dataset) -> Recipe:
     return config.changed(recipe, changes)
 
 
-def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
+def _quick_first_stage(spec: FirstStage, schema: FeatureSchema) -> FirstStage:
     if not isinstance(spec, LambdaMart):
         return spec
-    own = spec.settings
+    *_, own = known_settings(spec, schema)
     fast = {
         "learning_rate": 0.1,
         "num_leaves": min(own.num_leaves, 20),
-        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
+        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / len(schema)),
     }
     budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
     relative = "none" if spec.relative == "none" else "auto"
     return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": relative, **budget})
 
 
-def sampled(splits: Splits, *, seed: int) -> Splits:
-    """As many random training and validation queries as the budget has room for; all of them if it has for all."""
+def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
+    """As many random training and validation queries as there is time for; all of them if it is enough for all."""
     numeric = len(splits.train.schema) - len(splits.train.schema.categorical)
-    rows = min(MOST_ROWS, MOST_VALUES // max(numeric, 1))
+    rows = int(minutes * min(MOST_ROWS, MOST_VALUES // max(numeric, 1)))
     rng = np.random.default_rng([seed, rows])
     train, valid = (
         part if part.rows <= most else part.select(_drawn(part, most, fewest, rng))

@@ -21,7 +21,7 @@ from listwright.training.first_stage.monotone import Directions
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
-from listwright.training.search.optuna_search import Found, GoesOn, Objective, Rounds, search
+from listwright.training.search.optuna_search import Found, GoesOn, Objective, Rounds, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Range, Value
 from listwright.training.stored.rows import by_chunk
 
@@ -118,6 +118,7 @@ def search_settings(
     rounds: Rounds | None = None,
     grower: Grower | None = None,
     goes_on: GoesOn | None = None,
+    watch: StepReport | None = None,
 ) -> Found:
     """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
 
@@ -125,8 +126,11 @@ def search_settings(
         train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
         rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
+        watch: told the trees of a trial here, and the held-out NDCG; may end the search by raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
+    if watch is not None:
+        objective = _watched(objective, watch)
     smooth = spec.settings.cat_smooth
     return search(
         LAMBDAMART if has_many_categories(train.schema) else {**LAMBDAMART, "cat_smooth": Range(smooth, smooth)},
@@ -141,6 +145,17 @@ def search_settings(
         rounds=rounds,
         goes_on=goes_on,
     )
+
+
+def _watched(objective: Objective, watch: StepReport) -> Objective:
+    def try_setting(number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        def report_both(step: int, value: float) -> None:
+            watch(step, value)
+            report(step, value)
+
+        return objective(number, values, report_both)
+
+    return try_setting
 
 
 def known_settings(spec: LambdaMart, schema: FeatureSchema) -> list[LambdaMartSettings]:

@@ -33,6 +33,7 @@ from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.relative import candidates, widened
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
@@ -129,14 +130,17 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
     by_folds = spec.select_on == "folds"
     if budget.unit is None and not budget.replayed:
         task = run.progress.begin("One LightGBM fit", 1)
+        kinds = first_stage.kinds_of(spec)
+        wide = widened(splits, candidates(splits.train.schema, kinds))
         found = lambdamart.search_settings(
-            splits.train,
-            splits.valid,
+            wide.train,
+            wide.valid,
             spec.model_copy(update={"trials": 1, "select_on": "valid"}),
             seed=run.recipe.seed,
-            journal=None if by_folds else run.state / first_stage.trials_file(()),  # the first trial, if it is one
+            journal=None if by_folds else run.state / first_stage.trials_file(kinds),  # the first trial, if it is one
             prune=True,
             grower=grower,
+            watch=budget.check_first_fit,
         )
         budget.set_unit(found.first_seconds)
         task.end(1)

@@ -10,7 +10,7 @@ from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
 from listwright.training.choice.comparing import Chosen
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.diagnose import fit_command
+from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import diagnosis
 from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.diagnosis.diagnosis import Diagnosis, Gain, quick, sampled
@@ -80,7 +80,7 @@ def test_too_few_queries_advise_a_whole_fit():
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_command_fits_the_same_data(alone):
-    words = ["letor", "--data", "my rows.txt", "--json", "found.json"]
+    words = ["letor", "--data", "my rows.txt", "--json", "found.json", "--minutes", "3"]
     expected = "listwright fit letor --data 'my rows.txt'" + (" --model first_stage" if alone else "")
     assert fit_command(words, alone=alone) == expected
 
@@ -155,6 +155,22 @@ def test_many_are_drawn_by_query_and_by_seed(monkeypatch):
     assert part.test is whole.test
 
 
+def test_more_minutes_look_at_more_lists(monkeypatch):
+    monkeypatch.setattr(diagnosis, "MOST_ROWS", 95)
+    monkeypatch.setattr(diagnosis, "FEWEST", 2)
+    monkeypatch.setattr(diagnosis, "ROWS_SEEN", 1000)
+    whole, recipe = splits(lists(40, 10), lists(20, 10)), config.load("letor")
+    assert [len(sampled(whole, seed=0, minutes=minutes).train) for minutes in (0.5, 1.0, 2.0, 10.0)] == [4, 9, 19, 40]
+    epochs = [quick(recipe, whole.train, minutes=minutes).model.max_epochs for minutes in (1.0, 4.0, 100.0, 0.0)]
+    assert epochs == [4, 10, 30, 30]
+
+
+@pytest.mark.parametrize("minutes", ["-1", "nan", "inf"])
+def test_minutes_that_are_none_are_refused(minutes, capsys):
+    assert main(["demo", "--minutes", minutes]) == 1
+    assert f"minutes {minutes}: expected a number from 0" in capsys.readouterr().out
+
+
 def test_wide_rows_count_by_their_values(monkeypatch):
     monkeypatch.setattr(diagnosis, "MOST_VALUES", 2 * 95)
     monkeypatch.setattr(diagnosis, "FEWEST", 2)
@@ -213,6 +229,6 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
     monkeypatch.setattr(diagnosis.fitting, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
     monkeypatch.setattr(diagnosis.fitting, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
-    relative, second = diagnosis._compared(config.load("demo"), whole, "cpu", SILENT)
+    relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT)
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

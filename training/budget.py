@@ -32,9 +32,6 @@ FITTING = 0.85
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM."""
 
-BOOSTING_BEFORE_ONE_FIT = 0.65
-"""The same where each network is fitted once, and not on parts of the training queries, too."""
-
 FOLD = 0.75
 """LightGBM fits that the fit of one fold takes: it knows how many trees it needs."""
 
@@ -237,49 +234,37 @@ class BoostingPlan:
 
 
 def boosting_plan(
-    budget: Budget,
-    *,
-    trials: int,
-    folds: int,
-    width: float,
-    by_folds: bool,
-    blind: bool = False,
-    known: int = 1,
-    share: float = BOOSTING,
+    budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool, blind: bool = False
 ) -> BoostingPlan:
-    """As much of a recipe's first stage as its share of the time allows.
+    """As much of a recipe's first stage as :data:`BOOSTING` of the time allows.
 
     Args:
         budget: whose LightGBM fit is measured.
         trials, folds, by_folds: of the recipe.
         width: columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
         blind: whether the validation queries can choose nothing, so that folds must.
-        known: settings that are tried in any case before random ones; with list-relative columns, one of them.
-        share: of the time.
 
     Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
     columns; it is repeated with those that the trees use. What is left out first are settings, then selection by folds,
     then list-relative columns.
     """
     unit = budget.unit or 0.0
-    known = min(known, trials)
-    steps = [(max(known, tried), parts) for tried, parts in _LADDER]
-    ladder = [rung for rung in steps if rung[0] <= trials and rung[1] <= folds] + [(trials, folds)]
+    ladder = [rung for rung in _LADDER if rung[0] <= trials and rung[1] <= folds] + [(trials, folds)]
 
     def cost(rung: tuple[int, int], width: float, by_folds: bool) -> float:
         held_out = FOLD * ((folds if by_folds else rung[1]) - 1)
         trial = FOLD * folds if by_folds else 1.0
-        both = trial * (1.0 + LATER_TRIALS * (rung[0] - known)) + (FOLD if by_folds else 0.0) + held_out
-        plain = both + trial * (known - 1)
-        return unit * (plain + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
+        settings = trial * (1.0 + LATER_TRIALS * (rung[0] - 1)) + (FOLD if by_folds else 0.0)
+        both = settings + held_out
+        return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
     ways = [(width, by_folds), (width, by_folds and blind), (1.0, by_folds and blind)]
-    most = min(share * budget.seconds, budget.left())
+    most = min(BOOSTING * budget.seconds, budget.left())
     for columns, selection in ways:
         affordable = [rung for rung in ladder if cost(rung, columns, selection) <= most]
         if affordable:
             break
-    tried, parts = affordable[-1] if affordable else (known, 2)
+    tried, parts = affordable[-1] if affordable else (1, 2)
     with_columns = columns > 1.0 or width == 1.0
     return BoostingPlan(
         trials=budget.plan("settings", trials, lambda: tried),

@@ -3,6 +3,7 @@
 import json
 import re
 
+from benchmarks.science import curve
 from benchmarks.science import diagnose as benchmark
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.load import load
@@ -10,7 +11,7 @@ from listwright.training.diagnosis import diagnosis
 from listwright.training.diagnosis import text as diagnosis_text
 from listwright.training.diagnosis.diagnosis import quick
 from listwright.training.recipe import config
-from support.pages.figure_blocks import blocks, table
+from support.pages.figure_blocks import blocks, result, table
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")
 RUN = json.loads((benchmark.machine.RESULTS / "diagnose.json").read_text(encoding="utf-8"))
@@ -57,8 +58,33 @@ def budget():
     )
 
 
-def test_the_tables_are_the_codes_and_the_committed_run():
-    assert blocks(PAGE) == [budget(), benchmark.figures(RUN["sets"]) + "\n"]
+CURVE = result("curve")
+
+
+def gains_by_lists(period):
+    """What is gained over LightGBM, by the number of training lists."""
+
+    def gain(row, name):
+        mean, low, high = row[period][name]["over_plain"]
+        return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+    return table(
+        ["training lists", "seeds", "LightGBM", *(f"{curve.TITLES[name]} gains" for name in curve.COLOURS)],
+        [
+            [
+                f"{row['lists']:,}",
+                row["seeds"],
+                f"{row[period]['plain']['ndcg@10']:.3f}",
+                *(gain(row, name) for name in curve.COLOURS),
+            ]
+            for row in CURVE["rows"]
+        ],
+    )
+
+
+def test_the_tables_are_the_codes_and_the_committed_runs():
+    by_lists = [gains_by_lists(period) for period in ("usual", "promotion")]
+    assert blocks(PAGE) == [budget(), *by_lists, benchmark.figures(RUN["sets"]) + "\n"]
 
 
 def test_the_borders_of_shares_are_the_codes():

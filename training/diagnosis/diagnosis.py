@@ -10,14 +10,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
 from listwright.training.diagnosis.between_lists import Spread, spreads
 from listwright.training.evaluation.verdicts import FEWEST
-from listwright.training.first_stage.lambdamart import known_settings
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
@@ -159,7 +157,7 @@ def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
     # it starts as the first stage and may stay there for some epochs before it gains: it is given all of them
     network = Qilcm2Spec(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
     changes: dict[str, object] = {
-        "first_stage": _quick_first_stage(recipe.first_stage, train.schema),
+        "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
         "model": network,
         "choice": Choice(second_stages=(network.kind,), folds=FOLDS),
         "specialists": None,
@@ -169,14 +167,14 @@ def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
     return config.changed(recipe, changes)
 
 
-def _quick_first_stage(spec: FirstStage, schema: FeatureSchema) -> FirstStage:
+def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
     if not isinstance(spec, LambdaMart):
         return spec
-    *_, own = known_settings(spec, schema)
+    own = spec.settings
     fast = {
         "learning_rate": 0.1,
         "num_leaves": min(own.num_leaves, 20),
-        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / len(schema)),
+        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
     }
     budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
     relative = "none" if spec.relative == "none" else "auto"

@@ -129,17 +129,10 @@ def with_and_without(
     grower: Grower | None = None,
     goes_on: NamedGoesOn | None = None,
 ) -> tuple[FittedFirstStage, FittedFirstStage]:
-    """LambdaMART twice: on the features alone, and with list-relative columns of every kind; as :func:`fit`.
-
-    The second takes over how much the first smooths categories, and tries one setting less where that was searched.
-    """
+    """LambdaMART twice: on the features alone, and with list-relative columns of every kind; as :func:`fit`."""
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
-    plain = _lambdamart(spec, splits, (), more)
-    if len(lambdamart.known_settings(spec, splits.train.schema)) > 1:
-        found = LambdaMartSettings.model_validate(plain.facts["params"])
-        settings = spec.settings.model_copy(update={"cat_smooth": found.cat_smooth})
-        spec = spec.model_copy(update={"settings": settings, "trials": max(1, spec.trials - 1)})
-    return plain, _lambdamart(spec, splits, KINDS, more)
+    plain, with_columns = (_lambdamart(spec, splits, kinds, more) for kinds in ((), KINDS))
+    return plain, with_columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
@@ -20,7 +19,7 @@ from listwright.training.first_stage.boosting import Grower, LocalGrower, bounds
 from listwright.training.first_stage.monotone import Directions
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
-from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
+from listwright.training.recipe.config import LambdaMart
 from listwright.training.search.optuna_search import Found, GoesOn, Objective, Rounds, StepReport, search
 from listwright.training.search.space import LAMBDAMART, Range, Value
 from listwright.training.stored.rows import by_chunk
@@ -31,10 +30,10 @@ PRUNE_AFTER = 50
 """Trees: a slow learner needs some to show what it can do."""
 
 MANY_CATEGORIES = 100
-"""Of one feature: trees learn by heart what few rows of each say, unless ``cat_smooth`` is high."""
+"""Of one feature: with more, ``cat_smooth`` is high unless the recipe has another, and is searched."""
 
-SMOOTH = 1_000.0
-"""Rows that a category needs before trees believe it."""
+SMOOTH, USUAL = 1_000.0, 10.0
+"""``cat_smooth`` for a feature of many categories, and LightGBM's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,7 @@ def tune(
 ) -> TunedLambdaMart:
     """Fit LambdaMART with the hyperparameters and the number of trees that rank held-out queries best.
 
-    Trial 1 is the recipe's ``settings``, trial 2 the other one of :func:`known_settings` if there are two. The others
-    come from Optuna's TPE sampler. Held out are the validation
+    Trial 1 is the recipe's ``settings``; the others come from Optuna's TPE sampler. Held out are the validation
     queries, or, with ``select_on = "folds"``, the parts of a cross-validation over the training queries; each trial
     stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
 
@@ -131,11 +129,16 @@ def search_settings(
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     if watch is not None:
         objective = _watched(objective, watch)
-    smooth = spec.settings.cat_smooth
+    space, own = LAMBDAMART, spec.settings.model_dump()
+    many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
+    if own["cat_smooth"] is None:
+        own["cat_smooth"] = SMOOTH if many else USUAL
+    if not many:
+        space = {**space, "cat_smooth": Range(own["cat_smooth"], own["cat_smooth"])}
     return search(
-        LAMBDAMART if has_many_categories(train.schema) else {**LAMBDAMART, "cat_smooth": Range(smooth, smooth)},
+        space,
         objective,
-        first=[settings.model_dump() for settings in known_settings(spec, train.schema)],
+        first=own,
         trials=spec.trials,
         seed=seed,
         journal=journal,
@@ -156,18 +159,6 @@ def _watched(objective: Objective, watch: StepReport) -> Objective:
         return objective(number, values, report_both)
 
     return try_setting
-
-
-def known_settings(spec: LambdaMart, schema: FeatureSchema) -> list[LambdaMartSettings]:
-    """Settings that a search begins with: the recipe's; where a feature has many categories, these smoothed, too."""
-    own = spec.settings
-    smooth = own.model_copy(update={"cat_smooth": SMOOTH})
-    return [own, smooth] if has_many_categories(schema) and own.cat_smooth < SMOOTH else [own]
-
-
-def has_many_categories(schema: FeatureSchema) -> bool:
-    """Whether a feature has more than :data:`MANY_CATEGORIES`."""
-    return any(len(feature.categories) > MANY_CATEGORIES for feature in schema.features)
 
 
 def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, grower: Grower | None = None) -> Objective:

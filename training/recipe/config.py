@@ -18,7 +18,11 @@ from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, 
 
 
 class LambdaMartSettings(RecipePart):
-    """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping."""
+    """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping.
+
+    ``cat_smooth`` is by default LightGBM's 10, and 1000 where a feature has more than 100 categories: trees learn by
+    heart what a few rows say of each of them.
+    """
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
     num_leaves: Annotated[int, Field(ge=2)] = 31
@@ -27,7 +31,7 @@ class LambdaMartSettings(RecipePart):
     feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
-    cat_smooth: Annotated[float, Field(ge=0.0)] = 10.0
+    cat_smooth: Annotated[float, Field(ge=0.0)] | None = None
 
 
 class LambdaMart(RecipePart):

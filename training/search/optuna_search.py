@@ -99,7 +99,7 @@ def search(
     space: Space,
     objective: Objective,
     *,
-    first: Sequence[Mapping[str, Value]],
+    first: Mapping[str, Value],
     trials: int,
     seed: int,
     journal: Path | None = None,
@@ -112,9 +112,9 @@ def search(
     """Try settings and keep the best.
 
     Args:
-        space: of the hyperparameters; widened to those of ``first``.
+        space: of the hyperparameters; widened to ``first``.
         objective: what a setting is worth.
-        first: the first trials, so that the search never ends below them.
+        first: the first trial, so that the search never ends below it.
         trials: in all, those of the journal included.
         seed: of the proposals.
         journal: file that remembers finished trials; nobody else may use it meanwhile.
@@ -127,16 +127,16 @@ def search(
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.
     """
-    for values in first:
-        space = widened(space, values)
+    space = widened(space, first)
     study = _study(journal, name, prune_after)
+    if all(trial.state == TrialState.RUNNING for trial in study.trials):  # an interrupted first trial is begun again
+        study.enqueue_trial({key: stored(value) for key, value in first.items()})
     began, before = time.monotonic(), len(_finished(study))
     while (done := len(_finished(study))) < trials:
         pace = (time.monotonic() - began) / max(1, done - before) * (rounds.size if rounds else 1)
         if done and goes_on is not None and not goes_on(done, pace):
             break
-        numbers = range(done, min(done + (rounds.size if rounds else 1), trials))
-        asked = [_ask(study, space, seed, number, first) for number in numbers]
+        asked = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
         if rounds is None:
             _try(study, *asked[0], done, objective, prunes=prune_after is not None)
         else:
@@ -146,11 +146,7 @@ def search(
     return _found(study, space)
 
 
-def _ask(
-    study: optuna.Study, space: Space, seed: int, number: int, first: Sequence[Mapping[str, Value]]
-) -> tuple[optuna.Trial, dict[str, Value]]:
-    if number < len(first) and not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-        study.enqueue_trial({key: stored(value) for key, value in first[number].items()})
+def _ask(study: optuna.Study, space: Space, seed: int, number: int) -> tuple[optuna.Trial, dict[str, Value]]:
     study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + number)  # the same draws after a resume
     trial = study.ask()
     return trial, {key: part.suggest(trial, key) for key, part in space.items()}

@@ -103,7 +103,7 @@ def search_network(
     return search(
         space,
         try_values,
-        first=[own_values(model, space)],
+        first=own_values(model, space),
         trials=trials,
         seed=seed,
         journal=journal,

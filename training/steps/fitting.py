@@ -13,7 +13,7 @@ from jaxtyping import Float
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.relative import KINDS
-from listwright.training.budget import BOOSTING, BOOSTING_BEFORE_ONE_FIT, boosting_plan
+from listwright.training.budget import boosting_plan
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import (
     Chosen,
@@ -147,16 +147,7 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
     numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
     width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
     blind = not informative(splits.valid)
-    plan = boosting_plan(
-        budget,
-        trials=spec.trials,
-        folds=spec.folds,
-        width=width,
-        by_folds=by_folds,
-        blind=blind,
-        known=len(lambdamart.known_settings(spec, splits.train.schema)),
-        share=BOOSTING_BEFORE_ONE_FIT if on_validation(splits) else BOOSTING,
-    )
+    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds, blind=blind)
     changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
     if by_folds and not plan.by_folds:
         budget.leave_out("settings chosen by folds")

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import (
-    BOOSTING_BEFORE_ONE_FIT,
     FITS,
     FITTING,
     LEAST_S,
@@ -181,20 +180,6 @@ def test_a_few_long_epochs_are_enough(times, steps, epochs):
         bounded(1.0, 1.0), "QILCM", seconds=times, epoch=lambda: 1.0, epochs=100, steps=steps, parts=4, looks=1
     )
     assert found == (1, epochs)
-
-
-@given(unit=units, times=st.floats(1.0, 1000.0), width=widths, trials=st.integers(1, 20))
-def test_known_settings_are_planned_in_any_case(unit, times, width, trials):
-    budget = bounded(unit * times / 60, unit)
-    plan = boosting_plan(budget, trials=trials, folds=5, width=width, by_folds=False, known=2)
-    assert min(2, trials) <= plan.trials <= trials
-
-
-def test_known_settings_leave_time_for_list_relative_columns():
-    plan = boosting_plan(
-        bounded(None, 60.0), trials=20, folds=5, width=3.0, by_folds=False, known=2, share=BOOSTING_BEFORE_ONE_FIT
-    )
-    assert (plan.trials, plan.columns) == (2, True)
 
 
 def test_a_network_that_is_fitted_once_has_the_time_of_two():

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
-from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower
 from support.training.planted import SPEC, ranking_data
@@ -204,7 +203,7 @@ def with_many_categories(data, rng):
     return dataclasses.replace(data, features=np.column_stack([data.features, codes]), schema=schema)
 
 
-def test_smoothed_categories_are_tried_second_where_there_are_many(planted_data, tmp_path, monkeypatch):
+def test_many_categories_are_smoothed_and_searched(planted_data):
     train, valid = (with_many_categories(data, np.random.default_rng(n)) for n, data in enumerate(planted_data))
     tried = []
 
@@ -218,15 +217,10 @@ def test_smoothed_categories_are_tried_second_where_there_are_many(planted_data,
 
             return noted
 
-    spec = SPEC.model_copy(update={"trials": 3})
-    assert lambdamart.known_settings(SPEC, planted_data[0].schema) == [SPEC.settings]
-    splits = Splits(train, valid, valid, "made up")
-    plain, _ = first_stage.with_and_without(spec, splits, seed=3, state=tmp_path, grower=Noted())
-    own = SPEC.settings.cat_smooth
-    assert tried[:2] == [own, lambdamart.SMOOTH]
-    assert own < tried[2] < 10_000.0
-    assert len(tried) == 3 + 2 + (len(tried) > 5), "the second model tries one setting less; and is fitted again"
-    assert tried[3] == plain.facts["params"]["cat_smooth"]
-    tried.clear()
-    lambdamart.tune(*planted_data, spec, seed=3, grower=Noted())
-    assert tried == [own] * 3
+    own = SPEC.model_copy(update={"settings": SPEC.settings.model_copy(update={"cat_smooth": 30.0})})
+    for data, spec in [((train, valid), SPEC), ((train, valid), own), (planted_data, SPEC), (planted_data, own)]:
+        lambdamart.tune(*data, spec, seed=3, grower=Noted())
+    assert tried[::2] == [1000.0, 30.0, 10.0, 30.0]
+    assert 10.0 < tried[1] < 10_000.0
+    assert 10.0 < tried[3] < 10_000.0
+    assert tried[5::2] == [10.0, 30.0], "nothing to search"

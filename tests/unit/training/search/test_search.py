@@ -28,7 +28,7 @@ def bowl(_number, values, report):
 
 
 def run(objective=bowl, **options):
-    return search(SPACE, objective, **{"first": [FIRST], "trials": 20, "seed": 1} | options)
+    return search(SPACE, objective, **{"first": FIRST, "trials": 20, "seed": 1} | options)
 
 
 def test_first_trial_is_the_recipe_and_the_search_ends_above_it():
@@ -139,7 +139,7 @@ def test_a_space_is_widened_to_the_recipe():
         tried.append(values)
         return -abs(values["x"] - 3.0), 0
 
-    found = run(noted, first=[first])
+    found = run(noted, first=first)
     assert tried[0] == first
     assert found.values == first
 
@@ -159,7 +159,7 @@ def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_v
             assert {field: getattr(changed, field) for field in values} == values
             return -values["learning_rate"], 0
 
-        search(space, proposed, first=[own], trials=15, seed=0)
+        search(space, proposed, first=own, trials=15, seed=0)
         assert ("confusion_weight" in space) == (name in ("qilcm", "qilcm-v1", "qilcm-paper"))
     assert "heads" in space_of(DlcmSpec())
     blocks = space_of(Qilcm2Spec(context="blocks", heads=5, encoder_width=40))

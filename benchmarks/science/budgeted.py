@@ -1,0 +1,200 @@
+"""``python -m benchmarks.science.budgeted --out FOLDER SET[=PATH] ...``: a fit in its default time, beside two rivals.
+
+The rivals are what an engineer has in an afternoon: LightGBM with early stopping, and the same with each number's
+z-score and rank within its list, by pandas. ``--exhaustive`` adds the fit without a bound.
+
+===================  ===================================================================================
+``mq2008=PATH``      five folds, and so ``ohsumed`` and ``airline``
+``mslr-sample=DIR``  the folder with ``msn1.fold1.train.5k.txt.gz`` and its ``test``; one split
+``tafeng=PATH``      one split, by time
+``demo``             one split
+``flat``             synthetic, ten seeds: no query shifts anything, and no candidate depends on others
+===================  ===================================================================================
+
+``--out`` keeps what is finished: the same command goes on. ``--report`` fits nothing, and writes
+``benchmarks/results/budgeted.json``. Seconds are of one machine, without other work beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from rich.console import Console
+
+from benchmarks import machine
+from listwright.ranking import bundle
+from listwright.training.budget import Budget
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, Recipe
+from listwright.training.recipe.data import SyntheticData
+from listwright.training.run import run
+from listwright.training.steps.bundle_schema import load
+
+CUTOFF = 10
+FOLDS = {"mq2008": 5, "ohsumed": 5, "airline": 5, "mslr-sample": 1, "tafeng": 1, "demo": 1, "flat": 10}
+WAYS = ("lightgbm", "lightgbm + relative", "fit", "fit without a bound")
+
+Values = Float[np.ndarray, " N"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A fold, or a seed, of a set."""
+
+    name: str
+    number: int
+    recipe: Recipe
+    sources: tuple[str, ...]
+
+
+def parts_of(name: str, path: str) -> Iterator[Part]:
+    """All of a set."""
+    for number in range(1, FOLDS[name] + 1):
+        sources: tuple[str, ...] = (path,) if path else ()
+        if name == "flat":
+            data = SyntheticData(queries=2000, min_length=20, max_length=20, numeric=10, categorical=1, shift=0.0)
+            recipe = Recipe(name="flat", data=data, choice=Choice(), seed=number)
+        elif name == "mslr-sample":
+            sources = tuple(f"{part}={path}/msn1.fold1.{part}.5k.txt.gz" for part in ("train", "test"))
+            recipe = config.load("letor")
+        else:
+            recipe = config.load(name).model_copy(update={"fold": number})
+        yield Part(name, number, recipe, sources)
+
+
+def twenty_lines(splits: Splits, *, relative: bool) -> Values:
+    """``(N,)`` test NDCG of LightGBM as most people would fit it."""
+    names = splits.train.schema.names
+    numbers = [name for n, name in enumerate(names) if n not in splits.train.schema.categorical]
+    others = [name for name in names if name not in numbers]
+
+    def table(data: Dataset) -> pd.DataFrame:
+        frame = pd.DataFrame(np.asarray(data.features), columns=list(names))
+        frame[others] = frame[others].astype("int32").astype("category")
+        if not relative:
+            return frame
+        lists = frame[numbers].groupby(np.repeat(np.arange(len(data)), data.lengths))
+        z = (frame[numbers] - lists.transform("mean")) / lists.transform("std").clip(lower=1e-6)
+        return pd.concat([frame, z.add_suffix(" z"), lists.rank(pct=True).add_suffix(" rank")], axis=1)
+
+    model = lightgbm.LGBMRanker(n_estimators=1000, learning_rate=0.05, random_state=0, verbosity=-1)
+    valid = (table(splits.valid), splits.valid.labels)
+    stop = lightgbm.early_stopping(50, verbose=False)
+    model.fit(
+        table(splits.train),
+        splits.train.labels,
+        group=splits.train.lengths,
+        eval_set=[valid],
+        eval_group=[splits.valid.lengths],
+        eval_at=[CUTOFF],
+        callbacks=[stop],
+    )
+    return query_ndcg(splits.test, np.asarray(model.predict(table(splits.test)), dtype=np.float64), CUTOFF)
+
+
+def fit(part: Part, minutes: float | None, test: Dataset) -> tuple[Values, str]:
+    """``(N,)`` test NDCG of the bundle's default, and its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / part.name / "1"
+        run(part.recipe, part.sources, out, budget=Budget(minutes), console=Console(quiet=True))
+        loaded = bundle.load(out)
+    manifest = loaded.manifest
+    values = evaluate(loaded.reranker, test).values[manifest.strategy][f"ndcg@{CUTOFF}"]
+    columns = " + relative" if manifest.relative else ""
+    kind = "LightGBM" if manifest.strategy == "first_stage" else manifest.strategy
+    return np.nan_to_num(values), kind + columns
+
+
+def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
+    """What is missing of a part."""
+    splits = load(part.recipe, part.sources)
+    ways: dict[str, Callable[[], tuple[Values, str]]] = {
+        "lightgbm": lambda: (twenty_lines(splits, relative=False), ""),
+        "lightgbm + relative": lambda: (twenty_lines(splits, relative=True), ""),
+        "fit": lambda: fit(part, None, splits.test),
+        "fit without a bound": lambda: fit(part, 0.0, splits.test),
+    }
+    for way in WAYS if exhaustive else WAYS[:-1]:
+        file = folder / f"{part.name}-{part.number}-{way}.npz"
+        if not file.exists():
+            began = time.perf_counter()
+            values, default = ways[way]()
+            seconds = time.perf_counter() - began
+            with (partial := file.with_suffix(".tmp")).open("wb") as to:
+                np.savez(to, allow_pickle=False, values=values, default=default, seconds=seconds)
+            partial.replace(file)
+            print(f"{part.name} {part.number} {way}: {values.mean():.4f} {default}, {seconds:.0f} s", flush=True)
+
+
+def report(folder: Path) -> list[dict[str, object]]:
+    """One row for each set of which something is there."""
+    rows: list[dict[str, object]] = []
+    for name, count in FOLDS.items():
+        row: dict[str, object] = {"set": name}
+        first: Values | None = None
+        for way in WAYS:
+            files = [folder / f"{name}-{number}-{way}.npz" for number in range(1, count + 1)]
+            found = [dict(np.load(file)) for file in files if file.exists()]
+            if len(found) < count:
+                continue
+            values = np.concatenate([part["values"] for part in found])
+            figures: dict[str, object] = {
+                f"ndcg@{CUTOFF}": round(float(values.mean()), 4),
+                "seconds": round(float(np.mean([part["seconds"] for part in found])), 1),
+            }
+            if "fit" in way:
+                figures["defaults"] = [str(part["default"]) for part in found]
+            if first is not None:
+                low, high = interval(resampled_means(values - first))
+                gain = (float((values - first).mean()), float(low), float(high))
+                figures["over lightgbm + relative" if way != "fit without a bound" else "over fit"] = [
+                    round(value, 4) for value in gain
+                ]
+            row[way] = figures
+            if way != "lightgbm":
+                first = values
+            row["test_queries"] = len(values)
+        if len(row) > 1:
+            rows.append(row)
+    return rows
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.science.budgeted",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sets", nargs="*", metavar="SET[=PATH]")
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is finished")
+    parser.add_argument("--exhaustive", action="store_true", help="fit without a bound, too")
+    parser.add_argument("--report", action="store_true", help="fit nothing, report what is there")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if not options.report:
+        for one in options.sets:
+            name, _, path = one.partition("=")
+            for part in parts_of(name, path):
+                measure(part, options.out, exhaustive=options.exhaustive)
+        return
+    protocol = f"NDCG@{CUTOFF}, paired differences with 95 % bootstrap over test queries; seconds: mean of a part"
+    command = "python -m benchmarks.science.budgeted --out FOLDER SET[=PATH] ..."
+    print(machine.save("budgeted", command, {"protocol": protocol, "sets": report(options.out)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import lightgbm
@@ -51,8 +52,13 @@ def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | RowSequence:
     return RowSequence(data.features, data.schema)
 
 
+_LOGGER = logging.getLogger("lightgbm")
+_LOGGER.setLevel(logging.ERROR)  # its threads, but for the first, know nothing of verbosity
+
+
 def lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
     """The queries as LightGBM has them: in bins, of those of ``reference`` if it is given."""
+    lightgbm.register_logger(_LOGGER)
     return lightgbm.Dataset(
         _binned_from(data),
         label=data.labels,

@@ -1,6 +1,9 @@
 """The first stage learns, repeats itself, and never scores a query that it was fitted on."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import lightgbm
 import numpy as np
@@ -224,3 +227,25 @@ def test_many_categories_are_smoothed_and_searched(planted_data):
     assert 10.0 < tried[1] < 10_000.0
     assert 10.0 < tried[3] < 10_000.0
     assert tried[5::2] == [10.0, 30.0], "nothing to search"
+
+
+MANY_CATEGORIES = """
+import numpy as np
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.binning import lightgbm_dataset
+kind = Feature(name="kind", kind="categorical", categories=tuple(map(str, range(2000))))
+schema = FeatureSchema(features=(*(Feature(name=f"a{n}") for n in range(20)), kind))
+rows = np.random.default_rng(0).integers(1, 2001, (210_000, 21)).astype(np.float32)
+data = Dataset(rows, np.zeros(210_000, np.int32), np.arange(0, 210_001, 21), tuple(map(str, range(10_000))), schema)
+lightgbm_dataset(data).construct()
+"""
+
+
+@pytest.mark.nightly
+def test_lightgbm_says_nothing_from_its_other_threads():
+    """They do not know the verbosity that the first one was given."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", MANY_CATEGORIES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="listwright diagnose",
         description="Estimate, before a long fit, the gains of list-relative columns and of a second\n"
         "stage: the share of each feature's variance between lists, and the gains of quick\n"
-        "rankers on training queries that they were not fitted on, with 95 % intervals.",
+        "rankers on queries that they were not trained on, with 95 % intervals.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,12 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         budget = _budget(recipe, options)
         out = options.out or next_version(Path("models"), recipe.name)
         with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-            import lightgbm  # noqa: PLC0415
-
             from listwright.training.reporting.report import show  # noqa: PLC0415
             from listwright.training.run import run  # noqa: PLC0415
-        # its warnings are about settings that nobody chose here, such as more categories than bins; errors are raised
-        lightgbm.register_logger(logging.getLogger("lightgbm"), info_method_name="debug", warning_method_name="debug")
         command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
         with _workers(options) as workers:
             report = run(
@@ -161,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="listwright fit",
         description="Compare LightGBM with and without list-relative columns, and the second stages, on\n"
-        "held-out training queries. Publish a bundle; its default is the simplest ranker that\n"
+        "queries that none was trained on. Publish a bundle; its default is the simplest ranker that\n"
         "no second stage beats.",
         epilog=_EXAMPLES + MODELS,
         formatter_class=argparse.RawDescriptionHelpFormatter,

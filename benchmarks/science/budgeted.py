@@ -5,7 +5,7 @@ z-score and rank within its list, by pandas. ``--exhaustive`` adds the fit witho
 
 ===================  ===================================================================================
 ``mq2008=PATH``      five folds, and so ``ohsumed`` and ``airline``
-``mslr-sample=DIR``  the folder with ``msn1.fold1.train.5k.txt.gz`` and its ``test``; one split
+``mslr-sample=DIR``  the folder with ``msn1.fold1.train.5k.txt.gz`` and others; one split
 ``tafeng=PATH``      one split, by time
 ``demo``             one split
 ``flat``             synthetic, ten seeds: no query shifts anything, and no candidate depends on others
@@ -66,13 +66,16 @@ def parts_of(name: str, path: str) -> Iterator[Part]:
         sources: tuple[str, ...] = (path,) if path else ()
         if name == "flat":
             data = SyntheticData(queries=2000, min_length=20, max_length=20, numeric=10, categorical=1, shift=0.0)
-            recipe = Recipe(name="flat", data=data, choice=Choice(), seed=number)
+            recipe = Recipe(name="flat", data=data, seed=number)
         elif name == "mslr-sample":
-            sources = tuple(f"{part}={path}/msn1.fold1.{part}.5k.txt.gz" for part in ("train", "test"))
+            files = ("msn1.fold1.train.5k", "changli.mslr_fold1_valid_sample", "msn1.fold1.test.5k")
+            parts = zip(("train", "valid", "test"), files, strict=True)
+            sources = tuple(f"{part}={path}/{file}.txt.gz" for part, file in parts)
             recipe = config.load("letor")
         else:
             recipe = config.load(name).model_copy(update={"fold": number})
-        yield Part(name, number, recipe, sources)
+        compared = config.changed(recipe, {"choice": recipe.choice or Choice()})  # as listwright fit does
+        yield Part(name, number, compared, sources)
 
 
 def twenty_lines(splits: Splits, *, relative: bool) -> Values:

@@ -49,7 +49,7 @@ NAMES = {
 """What people call the rankers of a comparison; a network has its title."""
 
 ENOUGH = 2_000
-"""Validation queries from which rankers are compared on them."""
+"""Validation queries from which rankers are compared on them; those of unequal weights count as fewer."""
 
 USUAL_SPREAD = 0.2
 """Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
@@ -108,14 +108,14 @@ def compared(
         half = sequence.half_width(variance) if variance > 0.0 else 0.0
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
     return Comparison(
-        ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=_that_count(gains, weights)
+        ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=count_alike(len(gains), weights)
     )
 
 
-def _that_count(gains: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None) -> int:
+def count_alike(queries: int, weights: Float[np.ndarray, " N"] | None) -> int:
     """How many queries of one weight would tell as much as these: (sum of weights)^2 / sum of squares (Kish, 1965)."""
     if weights is None:
-        return len(gains)
+        return queries
     return round(float(weights.sum() ** 2 / (weights**2).sum()))
 
 
@@ -166,7 +166,7 @@ def better_first_stage(
 
 def on_validation(splits: Splits) -> bool:
     """Whether rankers are compared on the validation queries."""
-    return len(splits.valid) >= ENOUGH
+    return count_alike(len(splits.valid), splits.valid.query_weights) >= ENOUGH
 
 
 def compared_queries(splits: Splits) -> Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +72,12 @@ def state_of(model: Ranker) -> dict[str, Tensor]:
 
 
 def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> Attained | None:
-    """What the file holds, taken over by model and optimizer; None if there is no file."""
+    """What the file holds, taken over by model and optimizer; None if there is no file, or another release made it."""
     if checkpoint is None or not checkpoint.exists():
         return None
     saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
+    if set(saved) != {one.name for one in fields(Attained)}:
+        return None
     attained = Attained(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
     model.load_state_dict(attained.model)
     optimizer.load_state_dict(attained.optimizer)

@@ -50,7 +50,7 @@ TUNABLE = ("table2", "table3", "anomaly")
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The ranker that ``listwright fit`` would make the default, chosen on training queries alone.
+    """The ranker that ``listwright fit`` would make the default, by queries that are not test queries.
 
     Args:
         networks: that it compares, the simplest first.

@@ -119,6 +119,14 @@ def test_no_query_is_ranked_by_an_epoch_that_it_chose(network):
     assert compared.comparison.mean == pytest.approx(0.15)
 
 
+def test_validation_queries_count_by_their_weights(monkeypatch):
+    monkeypatch.setattr(comparing, "ENOUGH", 8)
+    train, valid = (ranking_data(np.random.default_rng(seed), queries=count) for seed, count in ((0, 30), (1, 8)))
+    few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))
+    assert comparing.compared_queries(Splits(train, valid, valid, "made up")) is valid
+    assert comparing.compared_queries(Splits(train, few, valid, "made up")) is train
+
+
 def test_queries_without_weight_choose_no_epoch(network):
     values = np.stack([np.full(8, 0.1), np.full(8, 0.2)])
     values[0, 2] = 50.0

@@ -138,6 +138,7 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, st
     assert same(resumed, fitted)
     assert resumed.best_epoch == fitted.best_epoch
     assert untimed(resumed.history) == untimed(fitted.history)
+    assert np.array_equal(resumed.valid_values, fitted.valid_values)
     assert told.reached == [1, 2, 3, 4]
     assert [path.name for path in tmp_path.iterdir()] == ["qilcm.pt"]
 
@@ -147,6 +148,29 @@ def test_finished_run_is_not_repeated(data, fitted, tmp_path, monkeypatch):
     fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
     monkeypatch.setattr(loop, "run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
     assert same(fit_network(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
+
+
+def test_a_checkpoint_of_another_release_is_begun_again(data, fitted, tmp_path):
+    checkpoint = tmp_path / "qilcm.pt"
+    fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
+    saved = torch.load(checkpoint, weights_only=True)
+    del saved["values"]
+    torch.save(saved, checkpoint)
+    again = fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
+    assert same(again, fitted)
+    assert len(again.valid_values) == 4
+
+
+@pytest.mark.parametrize("name", ["qilcm", "qilcm2"])
+def test_values_of_every_epoch_are_those_of_its_mean(data, name):
+    """And of the start, where a network starts as the first stage."""
+    found = fit_network(named(name, SPEC), *data, seed=3)
+    means = found.valid_values.mean(axis=1)
+    starts = len(means) - len(found.history)
+    assert starts == (name == "qilcm2")
+    assert means[starts:] == pytest.approx([epoch.valid_ndcg for epoch in found.history])
+    assert np.argmax(means) == found.best_epoch - 1 + starts
+    assert means.max() == pytest.approx(found.valid_ndcg)
 
 
 def test_interruption_while_saving_leaves_the_epoch_before(data, fitted, tmp_path, monkeypatch):

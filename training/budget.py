@@ -130,7 +130,7 @@ class Budget:
         if self.bounded and not self.replayed and self.spent > self.seconds:
             raise RecipeError(
                 f"minutes {self._minutes:g}: they are over, and the first LightGBM fit is at {trees} trees; give "
-                "several times as many, or 0 for no bound"
+                "several times as many with --resume"
             )
 
     def skip_lightgbm(self) -> None:
@@ -285,7 +285,7 @@ def network_plan(
     parts: int,
     looks: int,
 ) -> tuple[int, int]:
-    """Epochs of a network, and held-out parts of the training queries that it is compared on at most.
+    """Held-out parts of the training queries that a network is compared on at most, and its epochs.
 
     Args:
         budget: of the fit.

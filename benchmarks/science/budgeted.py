@@ -45,7 +45,7 @@ from listwright.training.steps.bundle_schema import load
 
 CUTOFF = 10
 FOLDS = {"mq2008": 5, "ohsumed": 5, "airline": 5, "mslr-sample": 1, "tafeng": 1, "demo": 1, "flat": 10}
-WAYS = ("lightgbm", "lightgbm + relative", "fit", "fit without a bound")
+WAYS = ("lightgbm", "lightgbm + relative", "fit without a bound", "fit")
 
 Values = Float[np.ndarray, " N"]
 
@@ -130,7 +130,9 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
         "fit": lambda: fit(part, None, splits.test),
         "fit without a bound": lambda: fit(part, 0.0, splits.test),
     }
-    for way in WAYS if exhaustive else WAYS[:-1]:
+    for way in WAYS:
+        if way == "fit without a bound" and not exhaustive:
+            continue
         file = folder / f"{part.name}-{part.number}-{way}.npz"
         if not file.exists():
             began = time.perf_counter()
@@ -147,7 +149,7 @@ def report(folder: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, count in FOLDS.items():
         row: dict[str, object] = {"set": name}
-        first: Values | None = None
+        by_way: dict[str, Values] = {}
         for way in WAYS:
             files = [folder / f"{name}-{number}-{way}.npz" for number in range(1, count + 1)]
             found = [dict(np.load(file)) for file in files if file.exists()]
@@ -160,15 +162,12 @@ def report(folder: Path) -> list[dict[str, object]]:
             }
             if "fit" in way:
                 figures["defaults"] = [str(part["default"]) for part in found]
-            if first is not None:
-                low, high = interval(resampled_means(values - first))
-                gain = (float((values - first).mean()), float(low), float(high))
-                figures["over lightgbm + relative" if way != "fit without a bound" else "over fit"] = [
-                    round(value, 4) for value in gain
-                ]
-            row[way] = figures
-            if way != "lightgbm":
-                first = values
+            for rival in ("lightgbm + relative", "fit without a bound"):
+                if "fit" in way and rival != way and rival in by_way:
+                    gained = values - by_way[rival]
+                    low, high = interval(resampled_means(gained))
+                    figures[f"over {rival}"] = [round(float(value), 4) for value in (gained.mean(), low, high)]
+            row[way], by_way[way] = figures, values
             row["test_queries"] = len(values)
         if len(row) > 1:
             rows.append(row)
@@ -194,7 +193,8 @@ def main() -> None:
             for part in parts_of(name, path):
                 measure(part, options.out, exhaustive=options.exhaustive)
         return
-    protocol = f"NDCG@{CUTOFF}, paired differences with 95 % bootstrap over test queries; seconds: mean of a part"
+    seconds = "seconds: mean of a part, those of a fit with reading and report"
+    protocol = f"NDCG@{CUTOFF}, paired differences with 95 % bootstrap over test queries; {seconds}"
     command = "python -m benchmarks.science.budgeted --out FOLDER SET[=PATH] ..."
     print(machine.save("budgeted", command, {"protocol": protocol, "sets": report(options.out)}))
 

@@ -106,9 +106,9 @@ def _interval(gain: dict[str, Any]) -> str:
 
 
 def written(page: str, block: str) -> str:
-    """The page with another block between its marks."""
-    head, rest = page.split(BEGIN)
-    _, tail = rest.split(END)
+    """The page with another block between its last marks."""
+    head, _, rest = page.rpartition(BEGIN)
+    _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{block}\n{END}{tail}"
 
 

@@ -1,1 +1,1 @@
-"""What ``auto`` means: which ranker the training queries speak for, less what the validation queries speak against."""
+"""What ``auto`` means: which ranker is chosen, by queries that are not test queries."""

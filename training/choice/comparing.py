@@ -49,7 +49,7 @@ NAMES = {
 """What people call the rankers of a comparison; a network has its title."""
 
 ENOUGH = 2_000
-"""Validation queries from which rankers are compared on them; those of unequal weights count as fewer."""
+"""Validation queries with two different labels from which rankers are compared on them; unequal weights count as fewer."""
 
 USUAL_SPREAD = 0.2
 """Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
@@ -116,7 +116,7 @@ def count_alike(queries: int, weights: Float[np.ndarray, " N"] | None) -> int:
     """How many queries of one weight would tell as much as these: (sum of weights)^2 / sum of squares (Kish, 1965)."""
     if weights is None:
         return queries
-    return round(float(weights.sum() ** 2 / (weights**2).sum()))
+    return round(float(weights.sum() ** 2 / max((weights**2).sum(), np.finfo(np.float64).tiny)))
 
 
 def pays(comparison: Comparison) -> bool:
@@ -166,7 +166,9 @@ def better_first_stage(
 
 def on_validation(splits: Splits) -> bool:
     """Whether rankers are compared on the validation queries."""
-    return count_alike(len(splits.valid), splits.valid.query_weights) >= ENOUGH
+    mixed = np.array([labels.min() < labels.max() for labels in splits.valid.label_lists()], dtype=np.float64)
+    weights = splits.valid.query_weights
+    return count_alike(len(mixed), mixed if weights is None else mixed * weights) >= ENOUGH
 
 
 def compared_queries(splits: Splits) -> Dataset:
@@ -206,7 +208,8 @@ def reason(
         return (
             f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
         )
-    halves = ", half of which choose a network's epoch for the other half" if titles else ""
+    networks = any(c.ranker in titles for c in comparisons)
+    halves = ", half of which choose a network's epoch for the other half" if networks else ""
     return f"on {n} validation queries{halves}: {'; '.join(said)}"
 
 

@@ -108,7 +108,7 @@ def diagnose(
     part = sampled(splits, seed=recipe.seed, minutes=minutes) if minutes else splits
     if len(part.train) < len(splits.train):
         progress.say(
-            f"Rankers are compared on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
+            f"Rankers are fitted on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
         )
     relative, second = _compare(quick(recipe, part.train, minutes=minutes), part, device, progress)
     schema = splits.train.schema

@@ -52,13 +52,18 @@ def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | RowSequence:
     return RowSequence(data.features, data.schema)
 
 
-_LOGGER = logging.getLogger("lightgbm")
-_LOGGER.setLevel(logging.ERROR)  # its threads, but for the first, know nothing of verbosity
+_LOGGER = logging.getLogger("listwright.lightgbm")
+_LOGGER.setLevel(logging.ERROR)
+
+
+def silence_lightgbm() -> None:
+    """Drop what LightGBM logs: its threads, but for the first, know nothing of verbosity. Errors are raised."""
+    lightgbm.register_logger(_LOGGER)
 
 
 def lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
     """The queries as LightGBM has them: in bins, of those of ``reference`` if it is given."""
-    lightgbm.register_logger(_LOGGER)
+    silence_lightgbm()
     return lightgbm.Dataset(
         _binned_from(data),
         label=data.labels,

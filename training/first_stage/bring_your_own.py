@@ -13,6 +13,7 @@ from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.ranking.first_stage import model_columns, read_booster
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.training.data.dataset import Dataset
+from listwright.training.first_stage.binning import silence_lightgbm
 from listwright.training.first_stage.foreign_models import HEAD_BYTES, is_onnx, recognised
 from listwright.training.first_stage.given_onnx import canonical
 
@@ -47,6 +48,7 @@ def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
         RecipeError: if the file cannot be read, is neither of them, or is a graph that cannot score these features;
             says what else it looks like.
     """
+    silence_lightgbm()
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

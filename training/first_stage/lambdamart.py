@@ -29,11 +29,11 @@ Params = Mapping[str, Value]
 PRUNE_AFTER = 50
 """Trees: a slow learner needs some to show what it can do."""
 
-MANY_CATEGORIES = 100
-"""Of one feature: with more, ``cat_smooth`` is high unless the recipe has another, and is searched."""
+MANY_CATEGORIES, MANY_ROWS = 100, 15_000
+"""Of one feature, and of the training queries: with more, ``cat_smooth`` is searched, and high by default."""
 
-SMOOTH, USUAL = 1_000.0, 10.0
-"""``cat_smooth`` for a feature of many categories, and LightGBM's own."""
+MUCH_SMOOTHING, LIGHTGBM_SMOOTHING = 1_000.0, 10.0
+"""``cat_smooth`` by default, with so many and otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,12 @@ def search_settings(
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     if watch is not None:
-        objective = _watched(objective, watch)
+        objective = _report_to(watch, objective)
     space, own = LAMBDAMART, spec.settings.model_dump()
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
+    many = many and train.rows >= MANY_ROWS
     if own["cat_smooth"] is None:
-        own["cat_smooth"] = SMOOTH if many else USUAL
+        own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
     if not many:
         space = {**space, "cat_smooth": Range(own["cat_smooth"], own["cat_smooth"])}
     return search(
@@ -150,7 +151,7 @@ def search_settings(
     )
 
 
-def _watched(objective: Objective, watch: StepReport) -> Objective:
+def _report_to(watch: StepReport, objective: Objective) -> Objective:
     def try_setting(number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
         def report_both(step: int, value: float) -> None:
             watch(step, value)

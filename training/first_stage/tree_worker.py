@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
+from listwright.training.first_stage.binning import silence_lightgbm
 from listwright.training.first_stage.boosting import HeldOutNdcg, clear_refusal
 
 
@@ -34,6 +35,7 @@ class HeldRows:
 
     def dataset(self, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
         """Not binned yet: that takes all workers."""
+        silence_lightgbm()
         return lightgbm.Dataset(
             self.features,
             label=self.labels,

@@ -20,7 +20,8 @@ from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, 
 class LambdaMartSettings(RecipePart):
     """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping.
 
-    ``cat_smooth`` is by default LightGBM's 10, and 1000 where a feature has more than 100 categories: trees learn by
+    ``cat_smooth`` is the prior weight of a category, and the fewest rows of one that a split looks at. Its default is
+    LightGBM's 10, but 1000 where a feature has more than 100 categories in 15,000 training rows or more: trees learn by
     heart what a few rows say of each of them.
     """
 
@@ -31,7 +32,7 @@ class LambdaMartSettings(RecipePart):
     feature_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
-    cat_smooth: Annotated[float, Field(ge=0.0)] | None = None
+    cat_smooth: Annotated[float, Field(gt=0.0)] | None = None
 
 
 class LambdaMart(RecipePart):
@@ -52,8 +53,8 @@ class LambdaMart(RecipePart):
         monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
             never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
         relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
-            out-of-fold scores, and takes them where the mean is better by more than 0.002; ``none``; or the kinds to
-            take in any case. Columns that the trees hardly use are left out.
+            queries that neither was trained on, and takes them where the mean is better by more than 0.002; ``none``;
+            or the kinds to take in any case. Columns that the trees hardly use are left out.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
@@ -174,7 +175,8 @@ class Choice(RecipePart):
 
     Args:
         second_stages: that are compared, the simplest first; each must beat the one that was taken before it.
-        folds: parts of the training queries; each is ranked by networks that were fitted without it.
+        folds: parts of the training queries, each ranked by networks that were fitted without it, where there are too
+            few validation queries to compare on.
     """
 
     second_stages: tuple[NetworkKind, ...] = ("qilcm", "qilcm2")

@@ -187,7 +187,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
 
 
 def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
-    """What ``listwright fit`` chooses on the training queries of the fold, fitted with this seed."""
+    """What ``listwright fit`` chooses on the fold, fitted with this seed."""
     started = time.perf_counter()
     strategy, on_relative = _choice(fit, spec, splits, place)
     alone = strategy == "first_stage"
@@ -210,7 +210,9 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
     if not file.exists():
         first, comparisons = _better_first_stage(fit, splits, place)
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
-        run = RunContext(recipe, splits, place.state, SILENT, "cpu")
+        state = place.state / SHIPPED  # its networks have another seed than those of the suite
+        state.mkdir(exist_ok=True)
+        run = RunContext(recipe, splits, state, SILENT, "cpu")
         chosen = fitting.choose(run, first, comparisons)
         made = [comparison.model_dump() for comparison in chosen.comparisons]
         keep(file, json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": made}))

@@ -125,6 +125,10 @@ def test_validation_queries_count_by_their_weights(monkeypatch):
     few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))
     assert comparing.compared_queries(Splits(train, valid, valid, "made up")) is valid
     assert comparing.compared_queries(Splits(train, few, valid, "made up")) is train
+    alike = replace(valid, labels=np.where(np.arange(valid.rows) < 8, 1, valid.labels).astype(np.int32))
+    assert comparing.compared_queries(Splits(train, alike, valid, "made up")) is train
+    nothing = replace(valid, labels=np.zeros_like(valid.labels))
+    assert comparing.compared_queries(Splits(train, nothing, valid, "made up")) is train
 
 
 def test_queries_without_weight_choose_no_epoch(network):

@@ -14,6 +14,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower
+from listwright.training.recipe.config import LambdaMartSettings
 from support.training.planted import SPEC, ranking_data
 from support.training.progress import RecordedTask
 
@@ -206,7 +207,9 @@ def with_many_categories(data, rng):
     return dataclasses.replace(data, features=np.column_stack([data.features, codes]), schema=schema)
 
 
-def test_many_categories_are_smoothed_and_searched(planted_data):
+def test_many_categories_of_many_rows_are_smoothed_and_searched(planted_data, monkeypatch):
+    assert 10 * planted_data[0].rows < lambdamart.MANY_ROWS
+    monkeypatch.setattr(lambdamart, "MANY_ROWS", planted_data[0].rows)
     train, valid = (with_many_categories(data, np.random.default_rng(n)) for n, data in enumerate(planted_data))
     tried = []
 
@@ -227,6 +230,14 @@ def test_many_categories_are_smoothed_and_searched(planted_data):
     assert 10.0 < tried[1] < 10_000.0
     assert 10.0 < tried[3] < 10_000.0
     assert tried[5::2] == [10.0, 30.0], "nothing to search"
+    monkeypatch.setattr(lambdamart, "MANY_ROWS", planted_data[0].rows + 1)
+    lambdamart.tune(train, valid, SPEC, seed=3, grower=Noted())
+    assert tried[-2:] == [10.0, 10.0]
+
+
+def test_smoothing_is_above_zero():
+    with pytest.raises(ValueError, match="cat_smooth"):
+        LambdaMartSettings(cat_smooth=0.0)
 
 
 MANY_CATEGORIES = """

@@ -49,7 +49,7 @@ NAMES = {
 """What people call the rankers of a comparison; a network has its title."""
 
 ENOUGH = 2_000
-"""Validation queries with two different labels from which rankers are compared on them; unequal weights count as fewer."""
+"""Validation queries with two different labels from which rankers are compared on them; see :func:`count_alike`."""
 
 USUAL_SPREAD = 0.2
 """Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""

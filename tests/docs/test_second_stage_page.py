@@ -82,6 +82,16 @@ def gains_by_lists(period):
     )
 
 
+def test_one_column_is_the_best_ranker_of_the_promotion():
+    """Of those that saw many lists; and a poor one before."""
+    by_column, rows = CURVE["by_one_column"], CURVE["rows"]
+    assert "That column alone has 0.409" in PAGE
+    assert round(by_column["promotion"]["buyers_7"], 3) == 0.409
+    many = [row["promotion"][name]["ndcg@10"] for row in rows if row["lists"] >= 8_000 for name in curve.TITLES]
+    assert max(many) < by_column["promotion"]["buyers_7"]
+    assert by_column["usual"]["buyers_7"] < 0.5 * min(row["usual"]["plain"]["ndcg@10"] for row in rows)
+
+
 def test_the_tables_are_the_codes_and_the_committed_runs():
     by_lists = [gains_by_lists(period) for period in ("usual", "promotion")]
     assert blocks(PAGE) == [budget(), *by_lists, benchmark.figures(RUN["sets"]) + "\n"]

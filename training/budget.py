@@ -129,8 +129,8 @@ class Budget:
         """Raise RecipeError if the time is over while the first LightGBM fit is at so many trees."""
         if self.bounded and not self.replayed and self.spent > self.seconds:
             raise RecipeError(
-                f"minutes {self._minutes:g}: they are over, and the first LightGBM fit is at {trees} trees; give "
-                "several times as many with --resume"
+                f"minutes {self._minutes:g}: they ended while the first LightGBM fit was at {trees} trees; give "
+                "several times as many minutes (with --resume), or 0 for no bound in a new fit"
             )
 
     def skip_lightgbm(self) -> None:

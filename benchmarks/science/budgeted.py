@@ -12,7 +12,7 @@ z-score and rank within its list, by pandas. ``--exhaustive`` adds the fit witho
 ===================  ===================================================================================
 
 ``--out`` keeps what is finished: the same command goes on. ``--report`` fits nothing, and writes
-``benchmarks/results/budgeted.json``. Seconds are of one machine, without other work beside.
+``benchmarks/results/budgeted.json``. Seconds are of the machine as it was.
 """
 
 from __future__ import annotations

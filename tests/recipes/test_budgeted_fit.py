@@ -161,7 +161,7 @@ def test_a_first_lightgbm_fit_is_not_waited_for(recipe, tmp_path, monkeypatch):
 
     monkeypatch.setattr(boosting.LocalGrower, "trial_of", slow)
     out = tmp_path / "many" / "1"
-    with pytest.raises(RecipeError, match="minutes 1: they are over, and the first LightGBM fit is at 20 trees"):
+    with pytest.raises(RecipeError, match="minutes 1: they ended while the first LightGBM fit was at 20 trees"):
         fitted(recipe, out, Budget(1.0, clock=clock))
     assert not out.exists()
     monkeypatch.undo()

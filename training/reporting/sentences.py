@@ -51,7 +51,7 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     compared = default.get("compared")
     if not compared:
         return None
-    taken = names.get(default["strategy"], default["strategy"])
+    ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
     few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
@@ -60,7 +60,7 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
         if second
         else f"it was compared with list-relative columns and without on {n:,} held-out queries"
     )
-    return f"auto means {taken}: {why}.{few} The models that rank them were not trained on them."
+    return f"auto means {ranker}: {why}.{few} The models that rank them were not trained on them."
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:

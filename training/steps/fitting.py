@@ -197,8 +197,8 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
-    said = comparing.reason(found, titles, undecided, validation=validation) if found else None
-    return Chosen(current, said, tuple(found), networks)
+    reason = comparing.reason(found, titles, undecided, validation=validation) if found else None
+    return Chosen(current, reason, tuple(found), networks)
 
 
 def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:

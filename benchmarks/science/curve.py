@@ -180,7 +180,7 @@ def _missing(folder: Path, seeds: list[int], sizes: list[int]) -> Iterator[tuple
                 yield size, seed, file
 
 
-def _in_time(splits: Splits) -> tuple[Splits, dict[str, Dataset]]:
+def in_time(splits: Splits) -> tuple[Splits, dict[str, Dataset]]:
     """The recipe's training lists by day, and the two periods that are measured."""
     late = np.array([qid.partition("/")[2] > LAST_DAY for qid in splits.train.qids])
     train, valid = (splits.train.select(np.flatnonzero(which)) for which in (~late, late))
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="fit nothing, report what is there")
     options = parser.parse_args()
     recipe = config.load("tafeng")
-    splits, tests = _in_time(load(recipe, [options.source]))
+    splits, tests = in_time(load(recipe, [options.source]))
     options.out.mkdir(parents=True, exist_ok=True)
     if not options.report:
         for size, seed, file in _missing(options.out, options.seeds, options.sizes):

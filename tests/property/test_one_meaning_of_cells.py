@@ -22,7 +22,7 @@ from listwright.service.wire.schemas import RerankRequest
 from listwright.training.data import memory
 from listwright.training.data.cells import codes_in, names_in, numbers_in
 from listwright.training.data.dataset import fit_schema
-from listwright.training.data.tables import streamed, table
+from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData
 from listwright.training.scoring.frames import batches
 from listwright.training.scoring.rank import _lists
@@ -209,7 +209,7 @@ FEW = settings(
 @pytest.fixture(autouse=True)
 def small(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(streamed, "BATCH_ROWS", 3)
+    monkeypatch.setattr(frames, "BATCH_ROWS", 3)
 
 
 @pytest.mark.parametrize("write", FILES)

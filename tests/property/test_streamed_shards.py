@@ -13,7 +13,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.letor import text
 from listwright.training.data.letor.reader import Reader
-from listwright.training.data.tables import streamed, table
+from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.stored import shards
 from listwright.training.stored.rows import Rows
@@ -30,7 +30,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(shards, "SHARD_BYTES", 150)
     monkeypatch.setattr(text, "CHUNK_BYTES", 90)
-    monkeypatch.setattr(streamed, "BATCH_ROWS", 3)
+    monkeypatch.setattr(frames, "BATCH_ROWS", 3)
 
 
 class Killed(Exception):
@@ -136,7 +136,7 @@ def test_faults_of_letor_text_are_told_alike(tmp_path, written, groups):
 
 
 @st.composite
-def frames(draw):
+def frames_of_queries(draw):
     """Rows of some queries, with everything that a column may be."""
     sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=8))
     count = sum(sizes)
@@ -167,7 +167,7 @@ SPEC = TableData(
 )
 
 
-@given(frames(), st.sampled_from([".parquet", ".csv", ".csv.gz"]), st.integers(0, 3))
+@given(frames_of_queries(), st.sampled_from([".parquet", ".csv", ".csv.gz"]), st.integers(0, 3))
 @FEW
 def test_a_table_is_the_same_in_shards_even_after_a_kill(tmp_path_factory, monkeypatch, frame, ending, writes):
     folder = tmp_path_factory.mktemp("table")
@@ -244,8 +244,8 @@ def test_a_killed_reading_of_a_table_goes_on_where_it_was(tmp_path, monkeypatch,
     with pytest.raises(Killed):
         table.read(NAMED, str(path), on_disk=True)
     revive()
-    begun, batches = [], streamed.ColumnFile.batches
-    monkeypatch.setattr(streamed.ColumnFile, "batches", lambda self, first: begun.append(first) or batches(self, first))
+    begun, batches = [], frames.ColumnFile.batches
+    monkeypatch.setattr(frames.ColumnFile, "batches", lambda self, first: begun.append(first) or batches(self, first))
     same(table.read(NAMED, str(path), on_disk=True).dataset, table.read(NAMED, str(path)).dataset)
     assert 0 < begun[0] < 60
 

@@ -6,15 +6,21 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
 
 from listwright.training import bars, fit, tune
+from listwright.training.budget import Budget
 from listwright.training.first_stage import boosting, lambdamart
+from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
+from listwright.training.steps.bundle_schema import load
+from listwright.training.study import study as study_module
+from listwright.training.study.trial_workers import TrialWorkers
 from support.training.suites import said
 from support.training.tiny import TINY
 from support.waiting import until
@@ -148,6 +154,23 @@ def test_more_trials_say_that_the_first_stage_had_fewer(study, recipe, tmp_path,
     shutil.copytree(study, folder)
     assert run(recipe, "--trials", 8, "--study", folder) == 0
     assert "the first stage was tuned with 7 trials, fewer than 8: a new --study" in said(capsys)
+
+
+def test_minutes_that_are_over_leave_one_setting_to_first_stages_on_workers(recipe, tmp_path):
+    class Here(Executor):
+        def submit(self, function, /, *arguments, **options):
+            done = Future()
+            done.set_result(function(*arguments, **options))
+            return done
+
+    read = config.load(str(recipe))
+    splits = load(read, [])
+    workers = TrialWorkers(Here(), 1, lambda: splits)
+    budget = Budget(1.0, clock=iter([0.0, *[60.0] * 1000]).__next__)
+    winner = study_module.tune(
+        read, splits, tmp_path, trials=7, device="cpu", progress=SILENT, workers=workers, budget=budget
+    )
+    assert winner.first_stage_trials == 1
 
 
 def test_lightgbm_is_searched_where_it_stands_alone(recipe, tmp_path, monkeypatch):

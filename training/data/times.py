@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from jaxtyping import Int
 
 from listwright.training.data.cells import is_text, names_in, numbers_in
 from listwright.training.data.fault import Fault
@@ -60,34 +62,37 @@ def _looks(text: pl.Series) -> pl.Series:
     return text.str.contains(_ISO) | text.str.contains(_DATE)
 
 
-def times_of(column: pl.Series, fault: Fault) -> list[Time | None]:
-    """The times of a column, one per row; None where there is none.
+def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> list[Time | None]:
+    """The times in some rows of a column; None where there is none.
 
     Args:
         column: numbers, dates, datetimes, or ISO 8601 text; a datetime without a zone counts as UTC.
+        rows: their numbers, from 0.
         fault: says where a wrong value stands.
 
     Raises:
-        DataError: if the column holds anything else; names the first such value.
+        DataError: if any row of the column holds something else; names the first such value.
     """
     found = numbers_in(column)
     if is_text(column):
         column = found.values if len(found.wrong) == 0 else _parsed(names_in(column), fault)
     if column.dtype == pl.Date:
-        return column.dt.strftime("%Y-%m-%d").to_list()
+        return column.gather(rows).dt.strftime("%Y-%m-%d").to_list()
     if isinstance(column.dtype, pl.Datetime):
-        moments = column.dt.convert_time_zone("UTC") if column.dtype.time_zone else column
+        moments = column.gather(rows)
+        if column.dtype.time_zone:
+            moments = moments.dt.convert_time_zone("UTC")
         return moments.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_list()
     if not column.dtype.is_numeric():
         wanted = "expected times: numbers, dates, datetimes or text as ISO 8601 has it"
         raise fault(column, f"{wanted}; the column holds {column.dtype}")
     if column.dtype.is_integer():
-        return column.to_list()
+        return column.gather(rows).to_list()
     numbers = found.values.cast(pl.Float64)
     if numbers.is_infinite().any():
         row = int(numbers.is_infinite().arg_max() or 0)
         raise fault(column, f"expected a time; found {column[row]!r}", row)
-    return numbers.to_list()
+    return numbers.gather(rows).to_list()
 
 
 def shown(time: Time) -> str:

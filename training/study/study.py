@@ -38,6 +38,9 @@ from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
 
+MOMENT_S = 1e-3
+"""Seconds for a first stage where none are left: in these, only its first setting is tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Winner:
@@ -241,7 +244,8 @@ def _first_stage(
         fitted = [first_stage.fit(one, splits, **more) for one in specs]
     else:
         task = progress.begin("First stages", len(specs))
-        running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state) for one in specs]
+        minutes = max(MOMENT_S, budget.left() / 2) / 60 if budget.bounded else 0.0
+        running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))
     if len(fitted) == 1:
@@ -249,9 +253,10 @@ def _first_stage(
     return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
 
 
-def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path) -> FittedFirstStage:
-    """In another process; what is finished in ``state`` is not done again."""
-    return first_stage.fit(spec, read(), seed=seed, state=state)
+def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path, minutes: float) -> FittedFirstStage:
+    """Fit in another process, and try settings as long as there is time; what is finished in ``state`` stays."""
+    goes_on = Budget(minutes).goes_on if minutes else None
+    return first_stage.fit(spec, read(), seed=seed, state=state, goes_on=goes_on)
 
 
 def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:

@@ -30,6 +30,9 @@ from listwright.training.data.sources import check_exists
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises for a file that it cannot read."""
 
+BATCH_ROWS = 50_000
+"""Rows that are read at a time."""
+
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 _PIECE_BYTES = 2**18
@@ -61,6 +64,48 @@ class Columns(Protocol):
 
     def select(self, names: list[str]) -> Columns:
         """Some of them."""
+
+
+class ColumnFile:
+    """A Parquet file of which one column at a time is read; what it has in common with a frame has the same name.
+
+    Args:
+        path: of the file.
+        source: that it was made from, for errors.
+        columns: that are looked at, in this order; None for all.
+    """
+
+    def __init__(self, path: Path, source: Path, columns: Sequence[str] | None = None) -> None:
+        self._path, self._source = path, source
+        try:
+            rows = pl.scan_parquet(path)
+            self.columns = rows.collect_schema().names() if columns is None else list(columns)
+            self.height = int(rows.select(pl.len()).collect().item())
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def __getitem__(self, name: str) -> pl.Series:
+        try:
+            return pl.read_parquet(self._path, columns=[name]).to_series()
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
+
+    def select(self, names: Sequence[str]) -> ColumnFile:
+        """Some columns."""
+        return ColumnFile(self._path, self._source, names)
+
+    def batches(self, first: int) -> Iterator[pl.DataFrame]:
+        """All rows from one on, :data:`BATCH_ROWS` or fewer at a time."""
+        rows = pl.scan_parquet(self._path).select(self.columns).slice(first)
+        try:
+            yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+        except UNREADABLE as error:
+            raise unreadable(self._source, error) from error
 
 
 @dataclass(frozen=True)
@@ -114,15 +159,19 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """A CSV or Parquet file; told by its first bytes, not by its name.
+    """Read a CSV file, or open a Parquet file, whose columns are read one by one; its first bytes tell which it is.
 
     Raises:
         DataError: if it cannot be read, or has no rows.
     """
-    try:
-        frame = pl.read_parquet(path) if is_parquet(path) else _csv(path)
-    except UNREADABLE as error:
-        raise unreadable(path, error) from error
+    frame: Columns
+    if is_parquet(path):
+        frame = ColumnFile(path, path)
+    else:
+        try:
+            frame = _csv(path)
+        except UNREADABLE as error:
+            raise unreadable(path, error) from error
     if frame.height == 0:
         raise DataError(path, "has no rows")
     return Table(path, frame)

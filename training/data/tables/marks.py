@@ -27,12 +27,11 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
         return []
     column, first = table.frame[str(split.column)], order[dataset.offsets[:-1]]
     if split.by == "time":
-        times = times_of(column, table.fault)
-        missing = next((row for row in first.tolist() if times[row] is None), None)
-        if missing is not None:
+        times = times_of(column, first, table.fault)
+        if None in times:
             said = "the first row of a query has no time: give it one, or leave the query out"
-            raise table.fault(column, said, missing)
-        return [time for row in first.tolist() if (time := times[row]) is not None]
+            raise table.fault(column, said, int(first[times.index(None)]))
+        return [time for time in times if time is not None]
     of_row = np.array(_names(column, table.fault))[order]
     of_query = of_row[dataset.offsets[:-1]]
     other = np.flatnonzero(of_row != np.repeat(of_query, dataset.lengths))

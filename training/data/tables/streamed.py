@@ -1,8 +1,7 @@
-"""Tables that are read a column at a time, and then written into shards a piece at a time: never whole."""
+"""Tables that are written into shards a piece at a time: never whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,60 +16,17 @@ from listwright.training.data.fault import Fault
 from listwright.training.data.tables.columns import encoded
 from listwright.training.data.tables.frames import (
     UNREADABLE,
+    ColumnFile,
     Table,
     check_fields,
     is_parquet,
+    read_table,
     scan_csv,
     unreadable,
 )
 from listwright.training.progress import Task
 from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import QueryBlock, ShardWriter
-
-BATCH_ROWS = 50_000
-"""Rows that are read at a time."""
-
-
-class ColumnFile:
-    """A Parquet file of which one column at a time is read; what it has in common with a frame has the same name.
-
-    Args:
-        path: of the file.
-        source: that it was made from, for errors.
-        columns: that are looked at, in this order; None for all.
-    """
-
-    def __init__(self, path: Path, source: Path, columns: Sequence[str] | None = None) -> None:
-        self._path, self._source = path, source
-        try:
-            rows = pl.scan_parquet(path)
-            self.columns = rows.collect_schema().names() if columns is None else list(columns)
-            self.height = int(rows.select(pl.len()).collect().item())
-        except UNREADABLE as error:
-            raise unreadable(self._source, error) from error
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.columns)
-
-    def __getitem__(self, name: str) -> pl.Series:
-        try:
-            return pl.read_parquet(self._path, columns=[name]).to_series()
-        except UNREADABLE as error:
-            raise unreadable(self._source, error) from error
-
-    def select(self, names: Sequence[str]) -> ColumnFile:
-        """Some columns."""
-        return ColumnFile(self._path, self._source, names)
-
-    def batches(self, first: int) -> Iterator[pl.DataFrame]:
-        """All rows from one on, :data:`BATCH_ROWS` or fewer at a time."""
-        rows = pl.scan_parquet(self._path).select(self.columns).slice(first)
-        try:
-            yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
-        except UNREADABLE as error:
-            raise unreadable(self._source, error) from error
 
 
 def open_table(path: Path, scratch: Path) -> Table:
@@ -84,14 +40,13 @@ def open_table(path: Path, scratch: Path) -> Table:
         DataError: if it cannot be read, or has no rows.
     """
     if is_parquet(path):
-        columns = ColumnFile(path, path)
-    else:
-        made = scratch / f"{len(list(scratch.iterdir()))}.parquet"
-        try:
-            _as_parquet(path, made)
-        except UNREADABLE as error:
-            raise unreadable(path, error) from error
-        columns = ColumnFile(made, path)
+        return read_table(path)
+    made = scratch / f"{len(list(scratch.iterdir()))}.parquet"
+    try:
+        _as_parquet(path, made)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    columns = ColumnFile(made, path)
     if columns.height == 0:
         raise DataError(path, "has no rows")
     return Table(path, columns)

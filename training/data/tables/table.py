@@ -26,11 +26,11 @@ from listwright.training.data.sources import NAMED, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.alike import alike
 from listwright.training.data.tables.columns import feature_of, grouped, whole_labels
-from listwright.training.data.tables.frames import Table, check_table, index_note, read_table
+from listwright.training.data.tables.frames import ColumnFile, Table, check_table, index_note, read_table
 from listwright.training.data.tables.judged import with_judged_columns
 from listwright.training.data.tables.marks import marks_of
 from listwright.training.data.tables.row_weights import weights_of
-from listwright.training.data.tables.streamed import ColumnFile, check_together, open_table, stream_into
+from listwright.training.data.tables.streamed import check_together, open_table, stream_into
 from listwright.training.data.times import Time
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import AnyData, TableData, TableSplit
@@ -243,14 +243,15 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     """The dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
-    features, schema = np.empty((len(names), dataset.rows), dtype=np.float32), []
+    features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
     rounding, notes = list[Rounding](), _notes(spec, table)
     for d, name in enumerate(names):
-        features[d], feature, found, said = _feature(spec, table, name, split_by)
+        values, feature, found, said = _feature(spec, table, name, split_by)
+        features[:, d] = values[order]
         schema.append(feature)
         rounding += found
         notes += said
-    whole = replace(dataset, features=features.T[order], schema=FeatureSchema(features=tuple(schema)))
+    whole = replace(dataset, features=features, schema=FeatureSchema(features=tuple(schema)))
     return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
 
 

@@ -144,7 +144,7 @@ def test_what_is_wrong_is_named_with_its_place(table, text, place, expected):
 
 
 def test_a_parquet_file_that_makes_the_reader_panic(parquet, monkeypatch):
-    def panic(_path):
+    def panic(_path, **_options):
         raise pl.exceptions.PanicException("Thrift out of range")
 
     monkeypatch.setattr(pl, "read_parquet", panic)

@@ -1,0 +1,133 @@
+"""``python -m benchmarks.speed.table``: what a Parquet table takes until a fit may begin, beside polars.
+
+The table has the shape of Ta Feng: 1.4 million rows in 35,000 lists by day, 23 numbers as float64, 3 categories as
+text. Each reader runs in a process of its own, on one thread:
+
+=====================  ===================================================================================
+polars                 reads the columns that are used
+polars and NumPy       what one writes in ten lines: a float32 matrix, codes of categories, queries by time
+listwright             the same with all checks of cells, ids and labels, quantiles, and what looks like a leak
+=====================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from benchmarks import machine
+
+QUERIES, LONGEST, NUMBERS, CATEGORIES = 35_000, 80, 23, (2_000, 10, 8)
+READERS = ("polars", "polars and NumPy", "listwright")
+
+
+def write(path: Path, rng: np.random.Generator) -> None:
+    """Write the table: lists of 2 to 80 candidates on 75 days."""
+    lengths = rng.integers(2, LONGEST + 1, QUERIES)
+    query = np.repeat(np.arange(QUERIES), lengths)
+    rows = len(query)
+    numbers = np.where(rng.random((NUMBERS, rows)) < 0.1, np.nan, rng.normal(size=(NUMBERS, rows)))
+    days = np.datetime64("2026-01-01") + rng.integers(0, 75, QUERIES)
+    columns = {
+        "search": pl.Series(query).cast(pl.String),
+        "day": days[query],
+        "bought": (rng.random(rows) < 0.05).astype(np.int32),
+        **{f"n{d}": pl.Series(values).fill_nan(None) for d, values in enumerate(numbers)},
+        **{
+            f"c{d}": pl.Series(rng.integers(0, count, rows)).cast(pl.String) + "x" for d, count in enumerate(CATEGORIES)
+        },
+    }
+    pl.DataFrame(columns).write_parquet(path)
+
+
+def read_by_hand(path: Path) -> int:
+    """Read it in ten lines, and return the rows of the three splits."""
+    frame = pl.read_parquet(path)
+    texts = [f"c{d}" for d in range(len(CATEGORIES))]
+    matrix = np.empty((frame.height, NUMBERS + len(texts)), dtype=np.float32)
+    for d in range(NUMBERS):
+        matrix[:, d] = frame[f"n{d}"].to_numpy()
+    for d, name in enumerate(texts, start=NUMBERS):
+        matrix[:, d] = frame[name].cast(pl.Categorical).to_physical().to_numpy()
+    queries = frame.group_by("search", maintain_order=True).agg(pl.len(), pl.col("day").first())
+    lengths, days = queries["len"].to_numpy(), queries["day"].to_numpy()
+    split = np.searchsorted(np.quantile(np.unique(days).astype(int), [0.6, 0.8]), days.astype(int))
+    parts = [matrix[np.repeat(split == n, lengths)] for n in range(3)]
+    return sum(len(part) for part in parts)
+
+
+def read(reader: str, path: Path) -> int:
+    """Read it, and return its rows."""
+    if reader == "polars":
+        return pl.read_parquet(path).height
+    if reader == "polars and NumPy":
+        return read_by_hand(path)
+    from listwright.training.data import load  # noqa: PLC0415 - each process loads its own reader only
+    from listwright.training.recipe.config import Recipe  # noqa: PLC0415
+    from listwright.training.recipe.data import TableData, TableSplit  # noqa: PLC0415
+
+    split = TableSplit(by="time", column="day")
+    recipe = Recipe(name="table", data=TableData(qid="search", label="bought", split=split))
+    splits = load.load(recipe, [str(path)])
+    load.doubtful(splits)
+    return sum(part.rows for part in (splits.train, splits.valid, splits.test))
+
+
+def measure(reader: str, path: Path) -> dict[str, float]:
+    """CPU seconds after the imports, and peak memory."""
+    read(reader, path.with_name("few.parquet"))
+    before = _peak()
+    began = time.process_time()
+    rows = read(reader, path)
+    seconds = time.process_time() - began
+    peak = _peak() - before
+    matrix = rows * (NUMBERS + len(CATEGORIES)) * 4
+    return {"rows": rows, "cpu_seconds": round(seconds, 3), "memory_over_matrix": round(peak / matrix, 2)}
+
+
+def _peak() -> int:
+    """Return the peak resident memory of this program in bytes; rusage would hold that of who started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
+
+def run(reader: str, path: Path) -> dict[str, float]:
+    """Measure a reader in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.speed.table", "--measure", reader, "--file", str(path)]
+    alone = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "LISTWRIGHT_CACHE": str(path.parent)}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=alone).stdout
+    print(f"{reader}: {printed.strip()}", flush=True)
+    result: dict[str, float] = json.loads(printed)
+    return result
+
+
+def main() -> None:
+    """Command line; writes ``benchmarks/results/table.json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", choices=READERS, help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.file)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.parquet"
+        write(path, np.random.default_rng(0))
+        pl.read_parquet(path).head(100_000).write_parquet(path.with_name("few.parquet"))
+        results = {reader: run(reader, path) for reader in READERS}
+    ours = results["listwright"]["cpu_seconds"]
+    times = {reader: round(ours / found["cpu_seconds"], 2) for reader, found in results.items()}
+    print(machine.save("table", "python -m benchmarks.speed.table", {"readers": results, "listwright_over": times}))
+
+
+if __name__ == "__main__":
+    main()

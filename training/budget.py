@@ -27,7 +27,10 @@ GIVEN_S = 300.0
 """The same where the first stage was brought along, and no LightGBM is fitted."""
 
 FITTING = 0.85
-"""Share of the time for fitting; the rest is for export, figures and report."""
+"""Share of the time for fitting at most; the rest is for export, figures and report."""
+
+FINISHING = 350.0
+"""Times :func:`_loop_seconds` that these take at least: most of it is Python, which traces a network for export."""
 
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM."""
@@ -85,6 +88,7 @@ class Budget:
         self.planned: dict[str, int] = dict((replay or {}).get("planned", {}))
         self.ends: dict[str, int] = dict((replay or {}).get("ends", {}))
         self.reserved = 0.0  # seconds of a fit that is certain to come
+        self._finishing = 0.0
         self.left_out: list[str] = []
         self.undecided: tuple[str, ...] = ()
         self._minutes = minutes if replay is None else replay.get("minutes")
@@ -118,6 +122,7 @@ class Budget:
         self.unit = unit
         if self._minutes is None and not self.replayed:
             self.seconds = max(LEAST_S, FITS * unit)
+        self._finishing = FINISHING * _loop_seconds(self._clock)
         self._remember()
         if self.bounded and not self.replayed and unit > self.seconds:
             raise RecipeError(
@@ -137,6 +142,7 @@ class Budget:
         """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
+        self._finishing = FINISHING * _loop_seconds(self._clock)
 
     @property
     def spent(self) -> float:
@@ -145,7 +151,9 @@ class Budget:
 
     def left(self) -> float:
         """Seconds of what may be spent on fitting and is not reserved; infinite without a bound."""
-        return math.inf if not self.bounded or self.replayed else FITTING * self.seconds - self.spent - self.reserved
+        if not self.bounded or self.replayed:
+            return math.inf
+        return min(FITTING * self.seconds, self.seconds - self._finishing) - self.spent - self.reserved
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
         """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
@@ -308,6 +316,14 @@ def network_plan(
         looks = budget.plan(f"parts for {title}", looks, affordable_parts)
     most = budget.plan(f"epochs for {title}", epochs, lambda: seconds / (epoch() * (1.0 + looks * share)))
     return looks, most if most >= min(epochs, FEWEST_EPOCHS, math.ceil(FEWEST_STEPS / steps)) else 0
+
+
+def _loop_seconds(clock: Callable[[], float]) -> float:
+    """Measure how fast Python is here and now: 0.05 s on a quiet machine, several times as much on a busy one."""
+    began, total = clock(), 0
+    for number in range(1_000_000):
+        total += number
+    return clock() - began
 
 
 def duration(seconds: float) -> str:

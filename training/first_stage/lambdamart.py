@@ -29,8 +29,8 @@ Params = Mapping[str, Value]
 PRUNE_AFTER = 50
 """Trees: a slow learner needs some to show what it can do."""
 
-MANY_CATEGORIES, MANY_ROWS = 100, 15_000
-"""Of one feature, and of the training queries: with more, ``cat_smooth`` is searched, and high by default."""
+MANY_CATEGORIES = 500
+"""Of one feature: with more, ``cat_smooth`` is searched, and high by default."""
 
 MUCH_SMOOTHING, LIGHTGBM_SMOOTHING = 1_000.0, 10.0
 """``cat_smooth`` by default, with so many and otherwise."""
@@ -131,7 +131,6 @@ def search_settings(
         objective = _report_to(watch, objective)
     space, own = LAMBDAMART, spec.settings.model_dump()
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
-    many = many and train.rows >= MANY_ROWS
     if own["cat_smooth"] is None:
         own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
     if not many:

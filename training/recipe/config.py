@@ -21,8 +21,8 @@ class LambdaMartSettings(RecipePart):
     """LightGBM's hyperparameters, by its own names; the number of trees is found by early stopping.
 
     ``cat_smooth`` is the prior weight of a category, and the fewest rows of one that a split looks at. Its default is
-    LightGBM's 10, but 1000 where a feature has more than 100 categories in 15,000 training rows or more: trees learn by
-    heart what a few rows say of each of them.
+    LightGBM's 10, but 1000 where a feature has more than 500 categories: trees learn by heart what a few rows say of
+    each of them.
     """
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05

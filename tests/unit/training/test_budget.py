@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import (
+    FINISHING,
     FITS,
     FITTING,
     LEAST_S,
@@ -72,6 +73,14 @@ def test_a_work_ends_once_and_stays_ended(clock):
     assert not budget.goes_on("trials", 3, 9.5)
     assert [budget.goes_on("trials", done, 0.0) for done in (2, 3, 4)] == [True, False, False]
     assert budget.goes_on("epochs", 3, 1.0), "another work"
+
+
+def test_a_slow_machine_ends_fitting_earlier():
+    """Export, figures and report take many times a loop of Python, which takes a quarter of a second here."""
+    times = iter([0.0, 10.0, 10.25, 20.0])
+    budget = Budget(4.0, clock=lambda: next(times))
+    budget.set_unit(1.0)
+    assert budget.left() == 240.0 - FINISHING * 0.25 - 20.0
 
 
 def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock):

@@ -124,7 +124,7 @@ $(VENV)/.foreign: $(VENV)/.dev
 
 comma := ,
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: a folder with a CPU build of torch counts for both.
-install = echo "installing $(2) into $(VENV)"; \
+install = echo "installing $(2) into $(VENV): downloads, a few minutes the first time"; \
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$${PIP_FIND_LINKS:-}}" \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(1)' && touch $@
 

@@ -33,13 +33,13 @@ def _summary(bundle: Bundle) -> str:
     manifest = bundle.manifest
     total = sum(entry.size for entry in manifest.files)
     second = "no second stage" if manifest.second_stage is None else f"cutoff {manifest.second_stage.cutoff}"
-    lengths = ", ".join(map(str, manifest.validated_lengths)) or "none"
+    lengths = ", ".join(map(str, manifest.validated_lengths))
     lines = [
         f"{manifest.name}/{manifest.version}: good",
         f"  format {manifest.format_version}, created {manifest.created_at:%Y-%m-%d %H:%M} UTC, "
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
-        f"  strategy {manifest.strategy}, {second}, validated at list lengths {lengths}",
+        f"  strategy {manifest.strategy}, {second}" + (f", validated at list lengths {lengths}" if lengths else ""),
         *([] if manifest.default_reason is None else [f"  default: {manifest.default_reason}"]),
     ]
     return "\n".join(lines)

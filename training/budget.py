@@ -27,10 +27,13 @@ GIVEN_S = 300.0
 """The same where the first stage was brought along, and no LightGBM is fitted."""
 
 FITTING = 0.85
-"""Share of the time for fitting at most; the rest is for export, figures and report."""
+"""Share of the time for fitting, less the time of the export; the rest is for figures and report."""
 
-FINISHING = 350.0
-"""Times :func:`_loop_seconds` that these take at least: most of it is Python, which traces a network for export."""
+EXPORT = 200.0
+"""Times :func:`_loop_seconds` that the export of a network takes, whatever the data: Python, which traces it."""
+
+MOST_EXPORT = 1 / 3
+"""Share of the time that is kept for it at most."""
 
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM."""
@@ -88,7 +91,7 @@ class Budget:
         self.planned: dict[str, int] = dict((replay or {}).get("planned", {}))
         self.ends: dict[str, int] = dict((replay or {}).get("ends", {}))
         self.reserved = 0.0  # seconds of a fit that is certain to come
-        self._finishing = 0.0
+        self._export = 0.0
         self.left_out: list[str] = []
         self.undecided: tuple[str, ...] = ()
         self._minutes = minutes if replay is None else replay.get("minutes")
@@ -122,7 +125,7 @@ class Budget:
         self.unit = unit
         if self._minutes is None and not self.replayed:
             self.seconds = max(LEAST_S, FITS * unit)
-        self._finishing = FINISHING * _loop_seconds(self._clock)
+        self._export = EXPORT * _loop_seconds(self._clock)
         self._remember()
         if self.bounded and not self.replayed and unit > self.seconds:
             raise RecipeError(
@@ -142,7 +145,7 @@ class Budget:
         """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
-        self._finishing = FINISHING * _loop_seconds(self._clock)
+        self._export = EXPORT * _loop_seconds(self._clock)
 
     @property
     def spent(self) -> float:
@@ -153,7 +156,8 @@ class Budget:
         """Seconds of what may be spent on fitting and is not reserved; infinite without a bound."""
         if not self.bounded or self.replayed:
             return math.inf
-        return min(FITTING * self.seconds, self.seconds - self._finishing) - self.spent - self.reserved
+        export = min(self._export, MOST_EXPORT * self.seconds)
+        return FITTING * self.seconds - export - self.spent - self.reserved
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
         """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
@@ -213,7 +217,7 @@ class Budget:
             *([] if self.planned["list-relative columns"] else ["no list-relative columns"]),
         ]
         more = "; --minutes gives more, --minutes 0 tries all" if tried < trials else ""
-        return [f"{heading}: {', '.join(plan)}, then the second stages{more}"]
+        return [f"{heading}: {', '.join(plan)}, then the second stages in the time that is left{more}"]
 
     def _remember(self) -> None:
         if self._file is None or not self.bounded:

@@ -90,7 +90,7 @@ def test_a_rival_from_the_command_line(recipe, tmp_path, capsys):
     out = tmp_path / "rival" / "1"
     assert fit.main([str(recipe), "--model", "dlcm", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "DLCM over first stage, NDCG@10" in said
+    assert "DLCM over LightGBM, NDCG@10" in said
     report = json.loads((out / "report.json").read_text())
     assert report["model"]["kind"] == "dlcm"
     assert {metric["ranker"] for metric in report["metrics"]} - {"plain_first_stage"} == {
@@ -104,7 +104,7 @@ def test_the_first_stage_alone_from_the_command_line(recipe, tmp_path, capsys):
     out = tmp_path / "rival" / "1"
     assert fit.main([str(recipe), "--model", "first_stage", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "over first stage" not in said
+    assert "over LightGBM" not in said
     assert "no difference shown" not in said
     assert bundle.load(out).manifest.second_stage is None
     assert [file.name for file in out.glob("*.onnx")] == ["anomaly.onnx"]

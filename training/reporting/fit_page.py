@@ -32,8 +32,6 @@ from listwright.training.reporting.sentences import (
     wins_sentence,
 )
 
-ALONE = "The first stage stands alone: this bundle has no second stage to compare it with."
-
 
 def fit_page(report: Facts) -> str:
     """The page as HTML.
@@ -44,15 +42,17 @@ def fit_page(report: Facts) -> str:
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
-    first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of the first stage"
+    name = report["rankers"]["first_stage"]
+    first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of {name}"
     given = brought_along(report["first_stage"])
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
-        verdicts, sections, numbers = [ALONE], [_metrics(report, [], second)], [first, queries]
+        alone = f"This bundle ranks by {name} alone: it has no second stage."
+        verdicts, sections, numbers = [alone], [_metrics(report, [], second)], [first, queries]
     else:
         less = default_sentence(report.get("default_strategy", {}), gain["ranker"])
         verdicts = [
-            headline(gain, second, taken_away=less is not None or _compared(report)),
+            headline(gain, second, name, taken_away=less is not None or _compared(report)),
             *([] if less is None else [less]),
         ]
         sections = _second_stage(report, second)
@@ -62,11 +62,11 @@ def fit_page(report: Facts) -> str:
             (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
             queries,
         ]
-    chosen = choice_sentence(report.get("default_strategy", {}), report["rankers"])
-    if chosen is not None:
-        verdicts.append(chosen)
     if "default_over_plain" in report:
         verdicts.insert(0, plain_sentence(report["default_over_plain"], report["rankers"]))
+    chosen = choice_sentence(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
+    if chosen is not None:
+        verdicts.insert(0, f"{chosen[0].upper()}{chosen[1:]}")
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
     if given:

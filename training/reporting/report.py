@@ -88,7 +88,8 @@ class Report:
     def names(self) -> dict[str, str]:
         """What people call the rankers."""
         generalist = self.evaluation.generalist
-        first = {"first_stage": "LightGBM + relative"} if "relative" in self.first_stage else {}
+        own = "LightGBM + relative" if "relative" in self.first_stage else "LightGBM"
+        first = {} if brought_along(self.first_stage) else {"first_stage": own}
         return {
             **_NAMES,
             **first,
@@ -202,7 +203,7 @@ def show(report: Report, console: Console) -> None:
     if generalist != "first_stage":
         mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
         console.print(
-            f"{names[generalist]} over first stage, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}]: "
+            f"{names[generalist]} over {names['first_stage']}, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}]: "
             f"{verdict_of(low, high)} (paired, 95 % bootstrap over queries; ± above is half the interval's width)"
         )
         for note in _notes(report, verdict_of(low, high)):
@@ -228,7 +229,7 @@ def show(report: Report, console: Console) -> None:
 
 def _show_choice(report: Report, console: Console) -> None:
     """What the default was chosen by."""
-    said = choice_sentence(report.default, report.names)
+    said = choice_sentence(report.default, report.names, report.budget)
     if said is None:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on held-out queries")

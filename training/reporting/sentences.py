@@ -41,12 +41,15 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
     return f"The router of this bundle always abstains: {default['reason']}."
 
 
-def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
-    """What ``auto`` means, where it was chosen by comparing; None where nothing was compared.
+def choice_sentence(
+    default: Mapping[str, Any], names: Mapping[str, str], budget: Mapping[str, Any] | None = None
+) -> str | None:
+    """Say what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
     Args:
         default: ``default_strategy`` of ``report.json``.
         names: what people call the rankers.
+        budget: of ``report.json``; None for a fit without a bound.
     """
     compared = default.get("compared")
     if not compared:
@@ -54,13 +57,15 @@ def choice_sentence(default: Mapping[str, Any], names: Mapping[str, str]) -> str
     ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
-    few = f" {FEWEST} are needed to choose another." if n < FEWEST else ""
-    why = (
-        f"the simplest ranker that no second stage is shown to beat on {n:,} held-out queries"
-        if second
-        else f"it was compared with list-relative columns and without on {n:,} held-out queries"
-    )
-    return f"auto means {ranker}: {why}.{few} The models that rank them were not trained on them."
+    if n < FEWEST:
+        why = f"{n} held-out queries are too few to choose another; {FEWEST} are needed."
+    elif second:
+        why = f"the simplest ranker that no second stage is shown to beat on {n:,} held-out queries."
+    else:
+        why = f"list-relative columns gain {gain_text(compared[0])} on {n:,} held-out queries."
+    open_ones = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
+    late = f" Not decided for want of time: {', '.join(open_ones)}." if open_ones else ""
+    return f"auto means {ranker}: {why}{late} The models that rank them were not trained on them."
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
@@ -118,16 +123,16 @@ def gain_text(gain: Facts) -> str:
     return f"{gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
 
 
-def headline(gain: Facts, second: str, *, taken_away: bool = False) -> str:
-    """Whether the second stage is worth having on these queries, and what to do if that was not ``taken_away``."""
+def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) -> str:
+    """Say whether the second stage is worth having on these queries, and what to do if that was not ``taken_away``."""
     metric, verdict = metric_name(gain["metric"]), verdict_of(gain["low"], gain["high"])
     if verdict == "gain":
-        return f"{second} beats the first stage by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return f"{second} beats {first} by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
     if verdict == "harm":
-        said = f"{second} is worse than the first stage by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
-        return said if taken_away else f"{said} Serve the first stage."
+        said = f"{second} is worse than {first} by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return said if taken_away else f"{said} Serve {first}."
     return (
-        f"{second} is not shown to beat the first stage: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
+        f"{second} is not shown to beat {first}: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
         "interval holds 0."
     )
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import (
-    FINISHING,
+    EXPORT,
     FITS,
     FITTING,
     LEAST_S,
+    MOST_EXPORT,
     Budget,
     boosting_plan,
     duration,
@@ -75,12 +76,13 @@ def test_a_work_ends_once_and_stays_ended(clock):
     assert budget.goes_on("epochs", 3, 1.0), "another work"
 
 
-def test_a_slow_machine_ends_fitting_earlier():
-    """Export, figures and report take many times a loop of Python, which takes a quarter of a second here."""
-    times = iter([0.0, 10.0, 10.25, 20.0])
+@pytest.mark.parametrize(("loop", "export"), [(0.25, EXPORT * 0.25), (100.0, MOST_EXPORT * 240.0)])
+def test_a_slow_machine_ends_fitting_earlier(loop, export):
+    """The time of a loop of Python says how long an export takes there."""
+    times = iter([0.0, 10.0, 10.0 + loop, 20.0])
     budget = Budget(4.0, clock=lambda: next(times))
     budget.set_unit(1.0)
-    assert budget.left() == 240.0 - FINISHING * 0.25 - 20.0
+    assert budget.left() == pytest.approx(FITTING * 240.0 - export - 20.0)
 
 
 def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock):

@@ -84,7 +84,11 @@ def _container(spec: LetorData, container: Container, *, fold: int, rng: np.rand
         return _single(spec, container, folds[0], fold=fold, rng=rng, reader=reader)
     shown = ", ".join(container.names[:8]) or "nothing"
     wanted = "Fold1/train.txt, or train.txt and test.txt" + (f", or {', '.join(spec.parts)}" if spec.parts else "")
-    raise DataError(container.path, f"expected {wanted}; found {shown}{' …' if len(container.names) > 8 else ''}")
+    raise DataError(
+        container.path,
+        f"expected {wanted}; found {shown}{' …' if len(container.names) > 8 else ''}; "
+        "or name the files: --data train=A valid=B test=C",
+    )
 
 
 def _published(container: Container) -> _Folds:

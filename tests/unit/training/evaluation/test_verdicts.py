@@ -39,15 +39,15 @@ BOTH_SIDES = {"gain": (0.01, 0.03), "harm": (-0.03, -0.01), "no difference shown
 @pytest.mark.parametrize(
     ("found", "headline", "colour", "strange", "grows"),
     [
-        ("gain", "beats the first stage by", COLOURS[0], "The gain is larger", " grows with"),
-        ("harm", "is worse than the first stage by", COLOURS[1], "The gain is smaller", " shrinks with"),
+        ("gain", "beats LightGBM by", COLOURS[0], "The gain is larger", " grows with"),
+        ("harm", "is worse than LightGBM by", COLOURS[1], "The gain is smaller", " shrinks with"),
         ("no difference shown", "is not shown to beat", SOFT, "is not shown to differ", " is not shown to change with"),
     ],
 )
 def test_every_place_says_it(found, headline, colour, strange, grows):
     low, high = BOTH_SIDES[found]
     gain = {"metric": "ndcg@10", "mean": (low + high) / 2, "low": low, "high": high}
-    assert headline in sentences.headline(gain, "QILCM")
+    assert headline in sentences.headline(gain, "QILCM", "LightGBM")
     assert COLOUR_OF[found] == colour
     bins = {"gap": gain, "bins": [[1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]}
     assert strange in sentences.anomaly_sentence(bins, "ndcg@10")[0]

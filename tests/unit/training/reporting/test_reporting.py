@@ -149,18 +149,18 @@ def test_attention_belongs_to_the_candidate_of_that_rank():
 @pytest.mark.parametrize(
     ("low", "high", "says"),
     [
-        (0.01, 0.03, "beats the first stage by 0.0200 NDCG@10; the 95 % interval excludes 0."),
+        (0.01, 0.03, "beats LightGBM by 0.0200 NDCG@10; the 95 % interval excludes 0."),
         (
             -0.01,
             0.05,
-            "is not shown to beat the first stage: NDCG@10 changes by +0.0200, and the 95 % interval holds 0.",
+            "is not shown to beat LightGBM: NDCG@10 changes by +0.0200, and the 95 % interval holds 0.",
         ),
         (0.0, 0.05, "is not shown"),
     ],
 )
 def test_headline_is_honest(low, high, says):
     gain = {"metric": "ndcg@10", "mean": 0.02, "low": low, "high": high}
-    assert says in sentences.headline(gain, "QILCM")
+    assert says in sentences.headline(gain, "QILCM", "LightGBM")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_default_beside_plain_lightgbm(low, high, says):
 
 def test_headline_tells_a_loss():
     gain = {"metric": "ndcg@10", "mean": -0.02, "low": -0.03, "high": -0.01}
-    assert sentences.headline(gain, "QILCM").endswith("Serve the first stage.")
+    assert sentences.headline(gain, "QILCM", "LightGBM").endswith("Serve LightGBM.")
 
 
 def test_metrics_are_counted_by_their_intervals():

@@ -52,15 +52,20 @@ def test_comparisons_are_told_where_they_chose(recipe, told):
     assert ("compared" in found) == told
 
 
-@pytest.mark.parametrize(("rankers", "by_columns"), [(["relative"], True), (["relative", "qilcm"], False)])
+@pytest.mark.parametrize("rankers", [["relative"], ["relative", "qilcm"]])
 @pytest.mark.parametrize(("n", "few"), [(FEWEST - 1, True), (FEWEST, False)])
-def test_a_sentence_names_the_ranker_and_the_queries(rankers, by_columns, n, few):
+def test_a_sentence_names_the_ranker_the_queries_and_what_there_was_no_time_for(rankers, n, few):
     compared = [comparison(ranker, n).model_dump() for ranker in rankers]
-    said = choice_sentence({"strategy": "first_stage", "compared": compared}, {"first_stage": "LightGBM + relative"})
+    budget = {"left_out": ["QILCM2"], "undecided": ["qilcm"]}
+    default, names = {"strategy": "first_stage", "compared": compared}, {"first_stage": "LightGBM + relative"}
+    said = choice_sentence(default, names, budget)
     assert said.startswith("auto means LightGBM + relative")
     assert f"{n} held-out queries" in said
-    assert ("list-relative columns" in said) == by_columns
     assert (f" {FEWEST} are needed" in said) == few
+    gain = f"{compared[0]['mean']:+.4f} [{compared[0]['low']:+.4f}, {compared[0]['high']:+.4f}]"
+    assert (gain in said) == (not few and len(rankers) == 1)
+    assert "QILCM2, QILCM." in said
+    assert "QILCM2" not in choice_sentence(default, names)
 
 
 def test_nothing_compared_is_nothing_said():

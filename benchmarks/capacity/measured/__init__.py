@@ -1,1 +1,0 @@
-"""Real replicas on this machine, and what they take for lists."""

@@ -1,1 +1,0 @@
-"""Replicas behind a balancer, simulated: arrivals, balancers, and what one worker costs."""

@@ -9,6 +9,7 @@ from listwright.training.search import optuna_search
 from listwright.training.search import space as search_space
 from listwright.training.search.space import Range
 from listwright.training.second_stage import network_search
+from support.pages.figure_blocks import blocks, result, table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
 SPACES = ("LAMBDAMART", "NETWORK", "HIDDEN", "CONFUSION", "QILCM2", "DLCM", "DCM")
@@ -52,3 +53,13 @@ def test_the_numbers_of_the_page():
     assert f"| epochs of a network before its first comparison | {network_search.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM before its first comparison | {lambdamart.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM between two comparisons | {boosting.REPORT_EVERY} |" in PAGE
+
+
+def test_the_table_of_smoothing_is_the_committed_result():
+    rows = []
+    for found in result("smoothing")["rows"]:
+        gains = (found[value] for value in ("100", "1000", "10000"))
+        facts = [found["set"], found["most_categories"], f"{found['lists']:,}", f"{found['ndcg@10']:.3f}"]
+        rows.append([*facts, *(f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" for mean, low, high in gains)])
+    head = ["data", "most categories", "training lists", "LightGBM's 10", "100 gains", "1000 gains", "10000 gains"]
+    assert blocks(PAGE) == [table(head, rows)]

@@ -83,7 +83,7 @@ def harmful(recipe, sources, tmp_path_factory):
 def test_terminal_manifest_and_report_say_so_and_why(recipe, sources, tmp_path, capsys, more, kind, title):
     out = fitted(recipe, sources, tmp_path / "harmful" / "1", *more)
     printed = said(capsys)
-    assert f"{title} over LightGBM, NDCG@10: -0." in printed
+    assert f"{title} over first stage, NDCG@10: -0." in printed
     assert "]: harm (paired" in printed
     assert f"answers with the first stage unless a request says strategy={kind}: {kind} is worse" in printed
     assert "A model that --model asked for is no exception" in printed

@@ -42,15 +42,15 @@ def fit_page(report: Facts) -> str:
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
-    name = report["rankers"]["first_stage"]
+    given, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
+    name = "the first stage" if given else report["rankers"]["first_stage"]
     first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of {name}"
-    given = brought_along(report["first_stage"])
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
         alone = f"This bundle ranks by {name} alone: it has no second stage."
         verdicts, sections, numbers = [alone], [_metrics(report, [], second)], [first, queries]
     else:
-        less = default_sentence(report.get("default_strategy", {}), gain["ranker"])
+        less = default_sentence(default, gain["ranker"])
         verdicts = [
             headline(gain, second, name, taken_away=less is not None or _compared(report)),
             *([] if less is None else [less]),
@@ -64,7 +64,7 @@ def fit_page(report: Facts) -> str:
         ]
     if "default_over_plain" in report:
         verdicts.insert(0, plain_sentence(report["default_over_plain"], report["rankers"]))
-    chosen = choice_sentence(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
+    chosen = choice_sentence(default, report["rankers"], report.get("budget"), given=given)
     if chosen is not None:
         verdicts.insert(0, f"{chosen[0].upper()}{chosen[1:]}")
     if "routing" in report:

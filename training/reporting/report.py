@@ -229,7 +229,8 @@ def show(report: Report, console: Console) -> None:
 
 def _show_choice(report: Report, console: Console) -> None:
     """What the default was chosen by."""
-    said = choice_sentence(report.default, report.names, report.budget)
+    given = brought_along(report.first_stage)
+    said = choice_sentence(report.default, report.names, report.budget, given=given)
     if said is None:
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on held-out queries")

@@ -42,7 +42,11 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
 
 
 def choice_sentence(
-    default: Mapping[str, Any], names: Mapping[str, str], budget: Mapping[str, Any] | None = None
+    default: Mapping[str, Any],
+    names: Mapping[str, str],
+    budget: Mapping[str, Any] | None = None,
+    *,
+    given: bool = False,
 ) -> str | None:
     """Say what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
@@ -50,6 +54,7 @@ def choice_sentence(
         default: ``default_strategy`` of ``report.json``.
         names: what people call the rankers.
         budget: of ``report.json``; None for a fit without a bound.
+        given: whether the first stage was brought along, and so may know the queries.
     """
     compared = default.get("compared")
     if not compared:
@@ -57,15 +62,17 @@ def choice_sentence(
     ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
+    queries = f"{n:,} queries" if given else f"{n:,} held-out queries"
     if n < FEWEST:
-        why = f"{n} held-out queries are too few to choose another; {FEWEST} are needed."
+        why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:
-        why = f"the simplest ranker that no second stage is shown to beat on {n:,} held-out queries."
+        why = f"the simplest ranker that no second stage is shown to beat on {queries}."
     else:
-        why = f"list-relative columns gain {gain_text(compared[0])} on {n:,} held-out queries."
+        why = f"list-relative columns gain {gain_text(compared[0])} on {queries}."
     open_ones = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
     late = f" Not decided for want of time: {', '.join(open_ones)}." if open_ones else ""
-    return f"auto means {ranker}: {why}{late} The models that rank them were not trained on them."
+    apart = "" if given else " The models that rank them were not trained on them."
+    return f"auto means {ranker}: {why}{late}{apart}"
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:

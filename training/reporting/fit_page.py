@@ -43,7 +43,9 @@ def fit_page(report: Facts) -> str:
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
     given, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
-    name = "the first stage" if given else report["rankers"]["first_stage"]
+    name = report["rankers"]["first_stage"]
+    if name == "first stage":  # brought along, or of an older report
+        name = "the first stage"
     first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of {name}"
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":

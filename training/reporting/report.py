@@ -233,7 +233,9 @@ def _show_choice(report: Report, console: Console) -> None:
     said = choice_sentence(report.default, report.names, report.budget, given=given)
     if said is None:
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared on held-out queries")
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared" if given else "Compared on held-out queries"
+    )
     for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
         table.add_column(name)
     for row in compared_rows(report.default, report.names, report.budget):

@@ -69,10 +69,11 @@ def choice_sentence(
         why = f"the simplest ranker that no second stage is shown to beat on {queries}."
     else:
         why = f"list-relative columns gain {gain_text(compared[0])} on {queries}."
-    open_ones = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
-    late = f" Not decided for want of time: {', '.join(open_ones)}." if open_ones else ""
-    apart = "" if given else " The models that rank them were not trained on them."
-    return f"auto means {ranker}: {why}{late}{apart}"
+    independence = "" if given else " The models that rank them were not trained on them."
+    rankers = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
+    open_rankers = ", ".join(name for name in rankers if not name.startswith("settings"))
+    out_of_time = f" Not decided for want of time: {open_rankers}." if open_rankers else ""
+    return f"auto means {ranker}: {why}{independence}{out_of_time}"
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:

@@ -7,6 +7,7 @@ under way, and in the end ``winner.toml``.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,7 +245,8 @@ def _first_stage(
         fitted = [first_stage.fit(one, splits, **more) for one in specs]
     else:
         task = progress.begin("First stages", len(specs))
-        minutes = max(MOMENT_S, budget.left() / 2) / 60 if budget.bounded else 0.0
+        rounds = math.ceil(len(specs) / workers.jobs)
+        minutes = max(MOMENT_S, budget.left() / 2 / rounds) / 60 if budget.bounded else 0.0
         running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))

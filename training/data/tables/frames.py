@@ -21,6 +21,7 @@ from typing import Protocol, overload, runtime_checkable
 
 import numpy as np
 import polars as pl
+from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import PADDING
@@ -78,7 +79,8 @@ class ColumnFile:
     def __init__(self, path: Path, source: Path, columns: Sequence[str] | None = None) -> None:
         self._path, self._source = path, source
         try:
-            rows = pl.scan_parquet(path)
+            rows = pl.scan_parquet(path, glob=False)
+            self._stamp = _stamp(path)
             self.columns = rows.collect_schema().names() if columns is None else list(columns)
             self.height = int(rows.select(pl.len()).collect().item())
         except UNREADABLE as error:
@@ -91,9 +93,13 @@ class ColumnFile:
 
     def __getitem__(self, name: str) -> pl.Series:
         try:
-            return pl.read_parquet(self._path, columns=[name]).to_series()
+            if _stamp(self._path) == self._stamp:
+                return pl.scan_parquet(self._path, glob=False).select(by_name(name)).collect().to_series()
+        except FileNotFoundError as error:
+            raise DataError(self._source, "was deleted while it was read") from error
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
+        raise DataError(self._source, "changed while it was read")
 
     def select(self, names: Sequence[str]) -> ColumnFile:
         """Some columns."""
@@ -101,11 +107,17 @@ class ColumnFile:
 
     def batches(self, first: int) -> Iterator[pl.DataFrame]:
         """All rows from one on, :data:`BATCH_ROWS` or fewer at a time."""
-        rows = pl.scan_parquet(self._path).select(self.columns).slice(first)
+        rows = pl.scan_parquet(self._path, glob=False).select(by_name(self.columns)).slice(first)
         try:
             yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Identify a file as it is now: its inode, size and time of change."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def test_a_parquet_file_that_makes_the_reader_panic(parquet, monkeypatch):
     def panic(_path, **_options):
         raise pl.exceptions.PanicException("Thrift out of range")
 
-    monkeypatch.setattr(pl, "read_parquet", panic)
+    monkeypatch.setattr(pl, "scan_parquet", panic)
     with pytest.raises(DataError, match="cannot be read as CSV or Parquet: Thrift out of range"):
         parquet(pl.DataFrame({"q": [1], "y": [1], "x": [1]}))
 
@@ -211,3 +211,22 @@ def test_a_table_is_parsed_once(table, monkeypatch):
     assert (second.labels.tolist(), second.qids) == (first.labels.tolist(), first.qids)
     as_category = table(text, SPEC.model_copy(update={"categorical": ("n",)}))
     assert as_category.schema != first.schema, "other options are another result"
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$"])
+def test_names_of_columns_and_files_are_no_patterns(tmp_path, name):
+    path = tmp_path / "rows[1].parquet"
+    pl.DataFrame({"a": [1.0, 2.0], name: [3.0, 4.0]}).write_parquet(path)
+    columns = table_files.ColumnFile(path, path)
+    assert columns[name].to_list() == [3.0, 4.0]
+    assert [frame.columns for frame in columns.select([name]).batches(0)] == [[name]]
+
+
+@pytest.mark.parametrize(("rows", "says"), [([3.0], "changed"), (None, "was deleted")])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, rows, says):
+    path = tmp_path / "rows.parquet"
+    pl.DataFrame({"a": [1.0, 2.0]}).write_parquet(path)
+    columns = table_files.ColumnFile(path, path)
+    path.unlink() if rows is None else pl.DataFrame({"a": rows}).write_parquet(path)
+    with pytest.raises(DataError, match=f"{says} while it was read"):
+        columns["a"]

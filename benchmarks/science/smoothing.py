@@ -62,8 +62,8 @@ def compare(name: str, source: str, seeds: int) -> list[dict[str, object]]:
         for seed in range(seeds):
             train = splits.train
             if size:
-                picked = np.random.default_rng([seed, size]).choice(len(train), size, replace=False)
-                train = train.select(np.sort(picked))
+                places = np.random.default_rng([seed, size]).choice(len(train), size, replace=False)
+                train = train.select(np.sort(places))
             runs.append(measure(recipe, replace(splits, train=train), seed))
             means = {value: round(float(of.mean()), 4) for value, of in runs[-1].items()}
             print(f"{name}, {len(train)} lists, seed {seed}: {means}", flush=True)

@@ -173,6 +173,25 @@ def test_minutes_that_are_over_leave_one_setting_to_first_stages_on_workers(reci
     assert winner.first_stage_trials == 1
 
 
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, 0.85 * 60 / 4), (2, 0.85 * 60 / 2)])
+def test_first_stages_one_after_the_other_share_half_of_the_time(recipe, tmp_path, jobs, seconds):
+    class Recorder(Executor):
+        def submit(self, _function, /, *arguments):
+            given.append(arguments[-1])
+            done = Future()
+            done.set_exception(KeyboardInterrupt())
+            return done
+
+    given, read = [], config.load(str(recipe))
+    read = config.changed(read, {"first_stage": read.first_stage.model_copy(update={"relative": "auto"})})
+    splits = load(read, [])
+    workers = TrialWorkers(Recorder(), jobs, lambda: splits)
+    more = {"device": "cpu", "progress": SILENT, "workers": workers, "budget": Budget(1.0, clock=lambda: 0.0)}
+    with pytest.raises(KeyboardInterrupt):
+        study_module.tune(read, splits, tmp_path, trials=7, **more)
+    assert given == pytest.approx([seconds / 60] * 2)
+
+
 def test_lightgbm_is_searched_where_it_stands_alone(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lambdamart, "PRUNE_AFTER", 5)

@@ -54,7 +54,7 @@ def bytes_of(path: Path) -> int:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
         if is_parquet:
-            rows = pl.scan_parquet(path)
+            rows = pl.scan_parquet(path, glob=False)
             return 4 * len(rows.collect_schema()) * int(rows.select(pl.len()).collect().item())
         size = path.stat().st_size
     except (OSError, pl.exceptions.PolarsError):

@@ -178,7 +178,7 @@ def _said(error: ValidationError) -> str:
 def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
     first = 0
     try:
-        scanned = pl.scan_parquet(path) if is_parquet(path) else scan_csv(path)
+        scanned = pl.scan_parquet(path, glob=False) if is_parquet(path) else scan_csv(path)
         rows = scanned.select(_columns(path, scanned.collect_schema(), labels))
         for frame in rows.collect_batches(chunk_size=BATCH_EVENTS, maintain_order=True):
             yield _checked(path, frame, first, event_schema(labels))

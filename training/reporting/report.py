@@ -230,8 +230,8 @@ def show(report: Report, console: Console) -> None:
 def _show_choice(report: Report, console: Console) -> None:
     """What the default was chosen by."""
     given = brought_along(report.first_stage)
-    said = choice_sentence(report.default, report.names, report.budget, given=given)
-    if said is None:
+    sentence = choice_sentence(report.default, report.names, report.budget, given=given)
+    if sentence is None:
         return
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared" if given else "Compared on held-out queries"
@@ -241,7 +241,7 @@ def _show_choice(report: Report, console: Console) -> None:
     for row in compared_rows(report.default, report.names, report.budget):
         table.add_row(*row)
     console.print(table)
-    console.print(f"{said[0].upper()}{said[1:]}")
+    console.print(f"{sentence[0].upper()}{sentence[1:]}")
 
 
 def _notes(report: Report, found: Verdict) -> Iterator[str]:

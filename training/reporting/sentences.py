@@ -101,9 +101,6 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         found.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
     if budget["left_out"]:
         found.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
-    if budget["undecided"]:
-        kinds = ", ".join(TITLES[kind] for kind in budget["undecided"])
-        found.append(f"Not enough time to tell what it gains: {kinds}.")
     if budget["left_out"] or budget["undecided"]:
         found.append("More --minutes try more; 0 tries all.")
     return [" ".join(found)]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
@@ -158,7 +159,7 @@ def _opened(
             raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
         return LETOR_QID, _letor(path, schema)
     try:
-        rows = pl.scan_parquet(path) if is_parquet(path) else scan_csv(path)
+        rows = pl.scan_parquet(path, glob=False) if is_parquet(path) else scan_csv(path)
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
@@ -172,7 +173,7 @@ def _opened(
 def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Iterator[FileRows]:
     first, kinds = 0, rows.collect_schema()
     if ids_only:
-        rows = rows.select(qid)
+        rows = rows.select(by_name(qid))
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             begins = Table(path, frame).line(first)

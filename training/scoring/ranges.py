@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+from polars.selectors import by_name
 
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.tables.frames import UNREADABLE, unreadable
@@ -34,7 +35,7 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
     frames = []
     for path, first, rows in ranges:
         try:
-            scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path)
+            scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path, glob=False)
             frames.append(only(scan, names).slice(first, rows).collect())
         except UNREADABLE as error:
             raise unreadable(path, error) from error
@@ -48,4 +49,6 @@ def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> fr
 
 def only(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
     """Those of the columns that are there, in their order; None for all."""
-    return rows if names is None else rows.select(name for name in rows.collect_schema().names() if name in names)
+    if names is None:
+        return rows
+    return rows.select(by_name([name for name in rows.collect_schema().names() if name in names]))

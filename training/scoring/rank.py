@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
+from polars.selectors import by_name
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -140,7 +141,7 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
         if features is not None:
             begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
             return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
-    named = rows.select(name for name in schema.names if name in rows.columns)
+    named = rows.select(by_name([name for name in schema.names if name in rows.columns]))
     data, order = asked(named, ids, schema, schema.names)
     assert isinstance(data.features, np.ndarray)
     return _Lists(data.features, data.offsets, order, data.qids)

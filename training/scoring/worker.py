@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import polars as pl
+from polars.selectors import by_name
 
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
@@ -42,7 +43,7 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     found, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((found[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
-    found = found.select(*written, *(job.prefix + name for name in COLUMNS))
+    found = found.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
     path = part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
         found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again

@@ -245,8 +245,8 @@ def _first_stage(
         fitted = [first_stage.fit(one, splits, **more) for one in specs]
     else:
         task = progress.begin("First stages", len(specs))
-        rounds = math.ceil(len(specs) / workers.jobs)
-        minutes = max(MOMENT_S, budget.left() / 2 / rounds) / 60 if budget.bounded else 0.0
+        turns = math.ceil(len(specs) / workers.jobs)
+        minutes = max(MOMENT_S, budget.left() / 2 / turns) / 60 if budget.bounded else 0.0
         running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))

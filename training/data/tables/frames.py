@@ -5,6 +5,7 @@ Columns of CSV are text: :mod:`listwright.training.data.cells` says what it mean
 
 from __future__ import annotations
 
+import copy
 import csv
 import difflib
 import json
@@ -73,15 +74,18 @@ class ColumnFile:
     Args:
         path: of the file.
         source: that it was made from, for errors.
-        columns: that are looked at, in this order; None for all.
+
+    Attributes:
+        columns: names of those that are looked at.
+        height: R.
     """
 
-    def __init__(self, path: Path, source: Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, source: Path) -> None:
         self._path, self._source = path, source
         try:
-            rows = pl.scan_parquet(path, glob=False)
             self._stamp = _stamp(path)
-            self.columns = rows.collect_schema().names() if columns is None else list(columns)
+            rows = pl.scan_parquet(path, glob=False)
+            self.columns = rows.collect_schema().names()
             self.height = int(rows.select(pl.len()).collect().item())
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
@@ -92,26 +96,36 @@ class ColumnFile:
         return len(self.columns)
 
     def __getitem__(self, name: str) -> pl.Series:
+        self._check_unchanged()
         try:
-            if _stamp(self._path) == self._stamp:
-                return pl.scan_parquet(self._path, glob=False).select(by_name(name)).collect().to_series()
-        except FileNotFoundError as error:
-            raise DataError(self._source, "was deleted while it was read") from error
+            return pl.scan_parquet(self._path, glob=False).select(by_name(name)).collect().to_series()
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
-        raise DataError(self._source, "changed while it was read")
 
     def select(self, names: Sequence[str]) -> ColumnFile:
         """Some columns."""
-        return ColumnFile(self._path, self._source, names)
+        other = copy.copy(self)
+        other.columns = list(names)
+        return other
 
     def batches(self, first: int) -> Iterator[pl.DataFrame]:
         """All rows from one on, :data:`BATCH_ROWS` or fewer at a time."""
+        self._check_unchanged()
         rows = pl.scan_parquet(self._path, glob=False).select(by_name(self.columns)).slice(first)
         try:
             yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
+        """Raise DataError if the file is no longer the one whose columns were named."""
+        try:
+            stamp = _stamp(self._path)
+        except FileNotFoundError as error:
+            raise DataError(self._source, "was deleted while it was read") from error
+        if stamp != self._stamp:
+            raise DataError(self._source, "changed while it was read")
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
     if path.is_dir() and not any(path.glob("*.parquet")):
         raise DataError(path, "is a folder without Parquet files: give the rows that listwright join writes")
     try:
-        rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet")
+        rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet", glob=path.is_dir())
         there = rows.collect_schema().names()
     except UNREADABLE as error:
         raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error

@@ -11,9 +11,10 @@ from listwright.training.data.room import available, bytes_of, stays_on_disk
 from support.training.progress import RecordedProgress
 
 
-def test_a_parquet_file_says_itself_how_much_it_holds(tmp_path):
-    pl.DataFrame({"a": range(1000), "b": range(1000)}).write_parquet(tmp_path / "rows.parquet")
-    assert bytes_of(tmp_path / "rows.parquet") == 4 * 2 * 1000
+@pytest.mark.parametrize("name", ["rows.parquet", "rows[1].parquet"])
+def test_a_parquet_file_says_itself_how_much_it_holds(tmp_path, name):
+    pl.DataFrame({"a": range(1000), "b": range(1000)}).write_parquet(tmp_path / name)
+    assert bytes_of(tmp_path / name) == 4 * 2 * 1000
 
 
 def test_text_is_estimated_by_its_length_packed_or_not(tmp_path):

@@ -58,13 +58,13 @@ def test_a_sentence_names_the_ranker_the_queries_and_what_there_was_no_time_for(
     compared = [comparison(ranker, n).model_dump() for ranker in rankers]
     budget = {"left_out": ["QILCM2"], "undecided": ["qilcm"]}
     default, names = {"strategy": "first_stage", "compared": compared}, {"first_stage": "LightGBM + relative"}
-    said = choice_sentence(default, names, budget)
-    assert said.startswith("auto means LightGBM + relative")
-    assert f"{n} held-out queries" in said
-    assert (f" {FEWEST} are needed" in said) == few
+    sentence = choice_sentence(default, names, budget)
+    assert sentence.startswith("auto means LightGBM + relative")
+    assert f"{n} held-out queries" in sentence
+    assert (f" {FEWEST} are needed" in sentence) == few
     gain = f"{compared[0]['mean']:+.4f} [{compared[0]['low']:+.4f}, {compared[0]['high']:+.4f}]"
-    assert (gain in said) == (not few and len(rankers) == 1)
-    assert "QILCM2, QILCM." in said
+    assert (gain in sentence) == (not few and len(rankers) == 1)
+    assert "QILCM2, QILCM." in sentence
     assert "QILCM2" not in choice_sentence(default, names)
     assert "held-out" not in choice_sentence(default, names, given=True)
 

@@ -193,6 +193,17 @@ def test_columns_and_features_are_not_asked_for_together(capsys):
     assert "--with-features" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("columns", [None, ("^note.*$",)])
+def test_names_of_columns_and_files_are_no_patterns(folder, tmp_path, columns):
+    data = tmp_path / "rows[1].parquet"
+    frame = lists(LENGTHS).with_columns(pl.lit(3.0).alias("^note.*$"))
+    frame.write_parquet(data)
+    score(job(folder, data, columns=columns))
+    written = pl.read_parquet(tmp_path / "out.parquet")
+    assert written["^note.*$"].to_list() == [3.0] * frame.height
+    assert ("note" in written.columns) == (columns is None)
+
+
 @pytest.mark.parametrize("text", ["", ","])
 def test_names_of_columns_are_refused_if_they_are_none(text, capsys):
     with pytest.raises(SystemExit):

@@ -226,7 +226,9 @@ def test_names_of_columns_and_files_are_no_patterns(tmp_path, name):
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, rows, says):
     path = tmp_path / "rows.parquet"
     pl.DataFrame({"a": [1.0, 2.0]}).write_parquet(path)
-    columns = table_files.ColumnFile(path, path)
+    columns = table_files.ColumnFile(path, path).select(["a"])
     path.unlink() if rows is None else pl.DataFrame({"a": rows}).write_parquet(path)
     with pytest.raises(DataError, match=f"{says} while it was read"):
         columns["a"]
+    with pytest.raises(DataError, match=f"{says} while it was read"):
+        list(columns.batches(0))

@@ -8,7 +8,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from listwright.service.workers.heartbeat import CHECKS, HeartbeatMonitor, HeartbeatSender
+from listwright.service.supervisor import CHECKS, HeartbeatMonitor, HeartbeatSender
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from multiprocessing import Pipe
 
 import pytest
 
+from listwright.service import supervisor
+from listwright.service.supervisor import MOST_UNREAD, MetricsRelay, Outbox, Samples, ScrapeRequest
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.workers import metrics_relay
-from listwright.service.workers.metrics_relay import MOST_UNHEARD, MetricsRelay, Outbox, Samples, ScrapeRequest
 
 
 async def nothing_to_keep(_):
@@ -35,7 +35,7 @@ def test_messages_to_a_worker_that_reads_arrive_in_their_order(pipes):
 
 @pytest.mark.nightly
 def test_nobody_waits_for_a_worker_that_hangs(pipes, monkeypatch):
-    monkeypatch.setattr(metrics_relay, "WITHIN_S", 0.05)
+    monkeypatch.setattr(supervisor, "WITHIN_S", 0.05)
     outbox = Outbox(pipes[0])
     for _ in range(1000):
         outbox.put(LARGE)
@@ -44,7 +44,7 @@ def test_nobody_waits_for_a_worker_that_hangs(pipes, monkeypatch):
     while pipes[1].poll(0.2):
         pipes[1].recv()
         found += 1
-    assert MOST_UNHEARD <= found < 100, "the last ones were dropped"
+    assert MOST_UNREAD <= found < 100, "the last ones were dropped"
 
 
 def test_a_worker_that_has_ended_is_no_error(pipes):
@@ -57,15 +57,15 @@ def test_a_worker_that_has_ended_is_no_error(pipes):
 
 def test_a_supervisor_that_hangs_is_asked_a_few_times_only(pipes, monkeypatch):
     """A scrape then gets what this worker counts."""
-    monkeypatch.setattr(metrics_relay, "WITHIN_S", 0.001)
+    monkeypatch.setattr(supervisor, "WITHIN_S", 0.001)
 
     async def scrape():
         of_this_worker = MetricsRelay(pipes[0], Telemetry(), nothing_to_keep)
-        return [await of_this_worker.text() for _ in range(MOST_UNHEARD + 5)]
+        return [await of_this_worker.text() for _ in range(MOST_UNREAD + 5)]
 
     assert all(b"listwright_candidates" in text for text in asyncio.run(scrape()))
     asked = 0
     while pipes[1].poll():
         assert pipes[1].recv() == ScrapeRequest()
         asked += 1
-    assert asked == MOST_UNHEARD
+    assert asked == MOST_UNREAD

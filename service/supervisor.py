@@ -36,9 +36,19 @@ from listwright.service.bundles.served import Models
 from listwright.service.child_process import adopt_orphans, reap_orphans
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
-from listwright.service.telemetry.merge import Snapshot, counted, current, merged, packed, snapshot, text, unpacked
+from listwright.service.telemetry.merge import (
+    START_TIME,
+    Snapshot,
+    counted,
+    current,
+    merged,
+    own_metrics,
+    packed,
+    snapshot,
+    text,
+    unpacked,
+)
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.telemetry.processes import START_TIME, own_metrics
 from listwright.service.transport.server import FINISH_WITHIN_S, announce
 
 LONGEST_PAUSE_S = 30.0
@@ -489,7 +499,7 @@ class ScrapeRounds:
     _next: list[Outbox] = field(default_factory=list)
 
     def begin(self, scraped: Outbox, workers: dict[Hashable, Outbox]) -> None:
-        """Ask every worker on behalf of one that was scraped; after the round that is under way, which may be too old."""
+        """Ask every worker, as one was scraped; after the round that is under way, which may be too old."""
         if self.due is not None:
             self._next.append(scraped)
             return

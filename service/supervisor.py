@@ -84,8 +84,8 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
     stop_or_reload = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
-    for number in (*stop_or_reload, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)  # its number arrives through the socket pair
+    for handled in (*stop_or_reload, signal.SIGCHLD):
+        signal.signal(handled, lambda *_: None)  # its number arrives through the socket pair
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     adopt_orphans()
     while not workers.ended:

@@ -108,7 +108,7 @@ class Bars(rich.progress.Progress):
         stage, task = self._stage, self._current()
         parts = [] if stage is None else [f"{stage[0]} ({_clock(now - stage[1])})"]
         if task is not None:
-            parts.append(_said(task))
+            parts.append(_describe(task))
         return f"{_clock(now - self._began)}  {': '.join(parts) or 'working'}"
 
     def _current(self) -> rich.progress.Task | None:
@@ -164,7 +164,7 @@ def _has_terminal(console: Console) -> bool:
     return console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
 
 
-def _said(task: rich.progress.Task) -> str:
+def _describe(task: rich.progress.Task) -> str:
     """What the task is, how much of it is done, and how long the rest takes."""
     text = Text.from_markup(task.description, emoji=False).plain
     total = "" if task.total is None else f" of {task.total:,.0f}"

@@ -1,7 +1,11 @@
-"""How long work says how far it is: the one protocol. :mod:`listwright.training.bars` shows it."""
+"""The protocol for reporting progress, and seconds by step. :mod:`listwright.training.bars` shows it on a terminal."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 
@@ -70,3 +74,23 @@ SILENT: Progress = _Silent()
 
 NO_TASK: Task = _Silent()
 """A task that nobody asks about."""
+
+
+@dataclass
+class Stopwatch:
+    """Wall-clock seconds by step.
+
+    Args:
+        progress: told the name of every step that begins.
+    """
+
+    progress: Progress = SILENT
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step."""
+        self.progress.enter(name)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started

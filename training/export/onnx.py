@@ -153,19 +153,19 @@ def _check_list(
         if np.isnan(ranking.first_stage_scores).all():
             return  # a first-stage column with holes cannot be ranked, and says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
-    kept = np.flatnonzero(~np.isnan(ranking.scores))
-    seen = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
-    inputs = seen[kept]
+    scored = np.flatnonzero(~np.isnan(ranking.scores))
+    widened = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
+    inputs = widened[scored]
     if stage.first_stage_score:
-        inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
+        inputs = np.column_stack([inputs, ranking.first_stage_scores[scored].astype(np.float32)])
     with torch.inference_mode():
-        found = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
-    expected = found if specialist is None else found[:, specialist]
-    worst = float(np.abs(expected - ranking.scores[kept]).max())
+        outputs = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
+    expected = outputs if specialist is None else outputs[:, specialist]
+    worst = float(np.abs(expected - ranking.scores[scored]).max())
     if not worst < TOLERANCE:
         raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {TOLERANCE})")
     in_order = np.empty(len(features))
-    in_order[kept] = expected
-    ranked = in_order[ranking.order[: len(kept)]]
+    in_order[scored] = expected
+    ranked = in_order[ranking.order[: len(scored)]]
     if (np.diff(ranked) > TIE_TOLERANCE).any():
         raise ScoringError(f"parity, {what}: exported and trained scores give different orders")

@@ -93,10 +93,10 @@ def by_chunk(
     features: Features, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, " M"]]
 ) -> Float[np.ndarray, " R"]:
     """``(R,)`` float64: what a function gives of each row, a chunk of rows at a time."""
-    found = np.empty(len(features), dtype=np.float64)
+    result = np.empty(len(features), dtype=np.float64)
     for rows, chunk in chunks(features):
-        found[rows] = function(chunk)
-    return found
+        result[rows] = function(chunk)
+    return result
 
 
 def taken(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
@@ -133,8 +133,8 @@ def with_column(features: Features, values: Float[np.ndarray, " R"]) -> Features
 
 def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
     """The same as an array, for who needs all at once."""
-    found: Float[np.ndarray, "R D"] = features[:]
-    return found
+    rows: Float[np.ndarray, "R D"] = features[:]
+    return rows
 
 
 class Taken(Rows):

@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from listwright.ranking.errors import RecipeError
+from listwright.training import search as searching
 from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, named
-from listwright.training.search import optuna_search as searching
-from listwright.training.search.optuna_search import Pruned, Rounds, search
-from listwright.training.search.space import OneOf, Range, own_values, space_of
+from listwright.training.search import OneOf, Pruned, Range, Rounds, own_values, search, space_of
 from listwright.training.second_stage.network_search import with_values
 
 SPACE = {

@@ -13,7 +13,7 @@ from listwright.training.data.load import doubtful
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, GivenModel
 from listwright.training.recipe.data import TableData
-from listwright.training.steps.bundle_schema import load, under_bundle_schema
+from listwright.training.steps import load, under_bundle_schema
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 

@@ -210,7 +210,7 @@ class Budget:
         }
 
     def plan_text(self, trials: int) -> list[str]:
-        """The plan for LightGBM, for a person."""
+        """Return the plan for LightGBM, for a person."""
         if self.replayed:
             return ["The decisions of another run are repeated; the clock decides nothing"]
         heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"

@@ -183,7 +183,7 @@ def check_room(ray: Any, seconds: float) -> None:
 
 
 def no_room(ray: Any, seconds: float) -> RecipeError:
-    """What is said of a cluster whose cores are all taken, or gone."""
+    """Return what is said of a cluster whose cores are all taken, or gone."""
     cores, free = (int(resources.get("CPU", 0)) for resources in (ray.cluster_resources(), ray.available_resources()))
     return RecipeError(
         f"the cluster has no room: no core was free for {seconds:.0f} s, {free} of {cores} are free now; add nodes, or "
@@ -198,7 +198,7 @@ def cores() -> int:
 
 @contextmanager
 def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterator[tuple[Executor, int]]:
-    """An executor, and how many pieces of work it is given at a time.
+    """Start an executor, and say how many pieces of work it is given at a time.
 
     Args:
         on: as ``--on`` says it; None for processes of this machine.
@@ -327,7 +327,7 @@ class Workers:
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
-        """A group. ``work(rank)`` makes what a rank holds; :func:`listwright.training.cluster.packed` gives it.
+        """Return a group. ``work(rank)`` makes what a rank holds; :func:`listwright.training.cluster.packed` gives it.
 
         What is held has a method ``join(rank, addresses)``, which gets it in touch with the others.
         """
@@ -347,7 +347,7 @@ class Group:
         self._actors: list[Any] = []
 
     def step(self, method: str, *arguments: object, addressed: bool = False) -> list[Any]:
-        """What all answer, by rank. A step depends on its arguments alone, so that it can be repeated.
+        """Return what all answer, by rank. A step depends on its arguments alone, so that it can be repeated.
 
         Args:
             method: of what they hold.
@@ -383,7 +383,7 @@ class Group:
         self._actors = []
 
     def release(self) -> None:
-        """The work is done: leave the processes to the next group."""
+        """Leave the processes to the next group: the work is done."""
         if self._workers.idle:
             self.stop()
         self._workers.idle, self._actors = self._workers.idle or self._actors, []
@@ -484,7 +484,7 @@ class Origin:
 
 
 def here() -> Origin:
-    """This process."""
+    """Return the origin that this process is."""
     return Origin(str(Path.cwd()), versions())
 
 

@@ -164,7 +164,7 @@ def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) ->
 
 
 def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
-    """The recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
+    """Return the recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
 
     Args:
         recipe: a first stage that it brings along stays.
@@ -213,7 +213,7 @@ def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
 
 
 def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
-    """Queries with about so many rows, ``fewest`` at least, in the order of the data; one has an order to learn."""
+    """Draw queries with about so many rows, at least ``fewest``, in the data's order; one has an order to learn."""
     order = rng.permutation(len(data))
     mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
     order = order[np.argsort(np.arange(len(order)) != np.argmax(mixed), kind="stable")]
@@ -237,7 +237,7 @@ class Spread:
 
 
 def spreads(data: Dataset) -> tuple[Spread, ...]:
-    """The numeric features, the one with the largest share between lists first; those without a share last."""
+    """Return the numeric features, the one with the largest share between lists first; those without a share last."""
     list_of = np.repeat(np.arange(len(data)), data.lengths)
     result = []
     for feature, values in zip(data.schema.features, columns(data.features), strict=True):
@@ -303,7 +303,7 @@ class Advice:
 
 
 def advice(diagnosis: Diagnosis) -> Advice:
-    """What to do, by the intervals."""
+    """Return what to do, by the intervals."""
     relative, second = diagnosis.relative, diagnosis.second.comparison
     if second.n < FEWEST:
         text = f"{second.n} queries are too few to say, {FEWEST} are needed; a fit compares all it has:"

@@ -308,7 +308,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Qilcm:
-        """A fitted estimator from a bundle, whoever wrote it: this class or ``listwright fit``.
+        """Return a fitted estimator from a bundle, whoever wrote it: this class or ``listwright fit``.
 
         Its parameters are those of the bundle's recipe, where this class has them.
 
@@ -334,7 +334,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in state.items() if name not in _MADE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The estimator of that state, its bundle checked as :meth:`load` does.
+        """Restore the estimator of that state, its bundle checked as :meth:`load` does.
 
         Raises:
             BundleError: if the bundle is not whole.
@@ -346,7 +346,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             self._took(loaded, {file.name: files[file.name] for file in loaded.manifest.files})
 
     def _read(self, loaded: Bundle) -> Qilcm:
-        """This estimator, fitted: the bundle's folder is not needed any more."""
+        """Take over a bundle; its folder is not needed any more."""
         return self._took(loaded, {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files})
 
     def _took(self, loaded: Bundle, files: dict[str, bytes]) -> Qilcm:
@@ -368,12 +368,12 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _recipe(self) -> Recipe:
-        """The recipe that a table of the same columns would need."""
+        """Return the recipe that a table of the same columns would need."""
         return recipe_of(self.get_params())
 
 
 def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
-    """The recipe that a table of the same columns would need.
+    """Return the recipe that a table of the same columns would need.
 
     Raises:
         RecipeError: if a parameter is wrong.
@@ -404,7 +404,7 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
 
 
 def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """What a recipe says of the estimator's parameters, as far as they are known."""
+    """Return what a recipe says of the estimator's parameters, as far as they are known."""
     model, data = recipe["model"], recipe["data"]
     first = recipe["first_stage"]
     values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}

@@ -91,7 +91,7 @@ def _run_suite(options: argparse.Namespace, console: Console) -> None:
 
 
 def _measurable(recipe: Recipe) -> Recipe:
-    """The recipe, unless it asks for what the suites' figures do not know."""
+    """Return the recipe, unless it asks for what the suites' figures do not know."""
     if recipe.data.gains is not None:
         raise RecipeError("the suites measure by the gain 2^label - 1: leave out gains; listwright fit has them")
     if isinstance(recipe.data, TableData) and recipe.data.weight is not None:

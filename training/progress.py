@@ -22,10 +22,10 @@ class Task(Protocol):
         """
 
     def note(self, text: str) -> None:
-        """What is being done; stands behind the title."""
+        """Say what is being done; it stands behind the title."""
 
     def end(self, done: int, note: str | None = None) -> None:
-        """The task is finished after so many steps, whatever total it began with."""
+        """Finish the task after so many steps, whatever total it began with."""
 
 
 @runtime_checkable
@@ -33,10 +33,10 @@ class Progress(Protocol):
     """What a run is doing, by stage and by task."""
 
     def enter(self, stage: str) -> None:
-        """A stage of the run begins; what is not finished of earlier ones is not told any more."""
+        """Begin a stage of the run; what is not finished of earlier ones is not told any more."""
 
     def begin(self, title: str, total: int | None = None) -> Task:
-        """A task begins.
+        """Begin a task.
 
         Args:
             title: as plain text.
@@ -44,10 +44,10 @@ class Progress(Protocol):
         """
 
     def say(self, text: str, heading: str = "") -> None:
-        """A line about the run that stays, behind a heading if it has one."""
+        """Print a line about the run that stays, behind a heading if it has one."""
 
     def remark(self, text: str) -> None:
-        """A line that a person should look at."""
+        """Print a line that a person should look at."""
 
 
 class _Silent:

@@ -106,7 +106,7 @@ def run_on(
     budget: Budget | None = None,
     console: Console,
 ) -> Report:
-    """The same on splits that are there; of the data, the recipe then says no more than what their features are.
+    """Run the same on splits that are there; of the data, the recipe then says no more than what their features are.
 
     Args:
         recipe, out, device, command, budget, console: as of :func:`run`.
@@ -126,13 +126,13 @@ def run_on(
 
 
 def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
-    """The budget with the decisions of the interrupted run, if one goes on."""
+    """Return the budget with the decisions of the interrupted run, if one goes on."""
     budget.keep_in(workspace.state / "budget.json")
     return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
-    """Splits under the schema that the bundle will have, those of the interrupted run if one goes on; their digest."""
+    """Return splits under the bundle's schema, which those of an interrupted run must equal, and their digest."""
     splits = under_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
@@ -178,7 +178,7 @@ def _report(
     notes: tuple[str, ...],
     again: Mapping[str, object],
 ) -> Report:
-    """What the run found, through its sealed bundle."""
+    """Return what the run found, through its sealed bundle."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
     more = alone(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
     return Report(
@@ -205,7 +205,7 @@ def _report(
 
 
 def usable_device(name: str) -> str:
-    """The device of that name, tried out now rather than after the first stage.
+    """Return the device of that name, tried out now rather than after the first stage.
 
     Raises:
         RecipeError: if it cannot be used; says why.
@@ -317,7 +317,7 @@ def _stages(specialists: FittedSpecialists) -> dict[str, object]:
 
 
 def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
-    """The files of the specialists and the router."""
+    """Write the files of the specialists and the router."""
     width = bundle.input_width(specialists.stage, manifest)
     packed = specialists.srm.module.packed()
     metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
@@ -330,7 +330,7 @@ def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: M
 
 
 def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:
-    """Lists of many lengths, from the shortest to the longest."""
+    """Yield lists of many lengths, from the shortest to the longest."""
     by_length = np.argsort(dataset.lengths, kind="stable")
     picks = dict.fromkeys(int(n) for n in by_length[np.linspace(0, len(by_length) - 1, GOLDEN_LISTS).astype(int)])
     for n in picks:

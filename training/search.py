@@ -46,12 +46,12 @@ class Range:
     whole: bool = False
 
     def widened(self, value: Value) -> Range:
-        """The range with ``value`` in it."""
+        """Return the range with ``value`` in it."""
         assert isinstance(value, float | int)
         return Range(min(self.low, value), max(self.high, value), self.log, self.whole)
 
     def suggest(self, trial: optuna.trial.BaseTrial, name: str) -> Value:
-        """A value for a trial."""
+        """Propose a value for a trial."""
         if self.whole:
             return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
@@ -64,11 +64,11 @@ class OneOf:
     values: tuple[Value, ...]
 
     def widened(self, value: Value) -> OneOf:
-        """The choice with ``value`` in it."""
+        """Return the choice with ``value`` in it."""
         return self if value in self.values else OneOf((*self.values, value))
 
     def suggest(self, trial: optuna.trial.BaseTrial, name: str) -> Value:
-        """A value for a trial."""
+        """Propose a value for a trial."""
         by_label = {stored(value): value for value in self.values}
         label = trial.suggest_categorical(name, list(by_label))
         assert label is not None
@@ -110,7 +110,7 @@ DCM: Space = {"state_width": OneOf((64, 128, 256))}
 
 
 def space_of(spec: NetworkSpec) -> Space:
-    """What a search may try for a network, the recipe's own values among it."""
+    """Return what a search may try for a network, the recipe's own values among it."""
     space = dict(NETWORK)
     match spec:
         case QilcmSpec():
@@ -129,17 +129,17 @@ def space_of(spec: NetworkSpec) -> Space:
 
 
 def own_values(spec: NetworkSpec, space: Space) -> dict[str, Value]:
-    """What the recipe has for every hyperparameter of a space."""
+    """Return what the recipe has for every hyperparameter of a space."""
     return {name: getattr(spec, name) for name in space}
 
 
 def widened(space: Space, values: Mapping[str, Value]) -> Space:
-    """A space with ``values`` in it."""
+    """Return a space with ``values`` in it."""
     return {name: part.widened(values[name]) for name, part in space.items()}
 
 
 def stored(value: Value) -> float | int | str:
-    """A value as a study's journal holds it: widths as ``256-128``."""
+    """Return a value as a study's journal holds it: widths as ``256-128``."""
     return "-".join(map(str, value)) if isinstance(value, tuple) else value
 
 

@@ -107,7 +107,7 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
 def fit_first_stage(
     run: RunContext,
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
-    """The first stage of a recipe.
+    """Fit the first stage of a recipe.
 
     Returns:
         The first stage; the one without list-relative columns where it has some and was compared with that; and the
@@ -173,7 +173,7 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
-    """What ``auto`` will mean, by queries that are not test queries.
+    """Choose what ``auto`` will mean, by queries that are not test queries.
 
     Args:
         run: the recipe says what is compared.
@@ -209,22 +209,21 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
-    reason = (
-        comparing.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
-    )
+    reason = comparing.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
     return Chosen(current, reason, tuple(all_comparisons), networks)
 
 
 def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
-    """A network on all training queries, in its share of the time that is left; None if that is too little."""
+    """Fit a network on all training queries in its share of the time that is left; None if that is too little."""
     if run.budget.bounded and time_for(run, spec, first)[0] == 0:
         return None
     return _fit_network(run, spec, first)
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
-    """The second stages of the bundle: the chosen one, which answers, the recipe's own, and QILCM if compared; without
-    those that there is no time for.
+    """Fit the second stages of the bundle, but for those that there is no time for.
+
+    They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
     """
     recipe = run.recipe
     if isinstance(recipe.model, FirstStageAlone):
@@ -263,7 +262,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
 
 
 def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
-    """A ranking does not depend on it but through a router: without one, a bundle can do without."""
+    """Fit the anomaly score; a ranking depends on it only through a router, and a bundle can do without."""
     try:
         return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
     except ScoringError as error:
@@ -276,7 +275,7 @@ def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly
 def fit_mixture(
     run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: FittedNetwork | None
 ) -> FittedSpecialists | None:
-    """The specialists of a recipe, and their router."""
+    """Fit the specialists of a recipe, and their router."""
     fitted = fit_specialists(run, first, anomaly, None if generalist is None else generalist.spec)
     assert fitted is not None
     idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
@@ -291,7 +290,7 @@ def fit_mixture(
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
-    """The data of a recipe as everything that is fitted to them sees them.
+    """Read the data of a recipe as everything that is fitted to them sees them.
 
     Args:
         recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
@@ -303,7 +302,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT)
 
 
 def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
-    """Splits under the schema that the bundle will have.
+    """Return splits under the schema that the bundle will have.
 
     Args:
         recipe: its first stage, and what it says of the features.

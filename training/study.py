@@ -66,7 +66,7 @@ class Winner:
 
 @contextmanager
 def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
-    """The folder of a study, nobody else's meanwhile; ``state/`` in it is for :func:`tune`.
+    """Hold the folder of a study against others; ``state/`` in it is for :func:`tune`.
 
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe or other data.
@@ -89,7 +89,7 @@ def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
 
 
 def _tidy(folder: Path) -> None:
-    """A mistake that was noticed at once leaves nothing behind, and takes nothing away that was there before."""
+    """Leave nothing of a mistake that was noticed at once, and take nothing away that was there before."""
     if any((folder / "state").iterdir()):
         return
     (folder / "state").rmdir()
@@ -269,7 +269,7 @@ def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:
 
 
 def fragment(winner: Winner, command: str) -> str:
-    """The winning values as TOML, to stand in a recipe instead of its ``[first_stage]`` and ``[model]``.
+    """Return the winning values as TOML, to stand in a recipe instead of its ``[first_stage]`` and ``[model]``.
 
     Numbers that are the same as Listwright's defaults are left out, but for those that were searched.
     """

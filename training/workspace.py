@@ -157,12 +157,12 @@ def check_names(out: Path) -> None:
 
 
 def partial_of(out: Path) -> Path:
-    """The working folder of the run that will publish ``out``."""
+    """Return the working folder of the run that will publish ``out``."""
     return out.with_name(f".{out.name}.partial")
 
 
 def next_version(models: Path, name: str) -> Path:
-    """The first free ``models/name/N``, N counted from 1."""
+    """Return the first free ``models/name/N``, N counted from 1."""
     version = 1
     while (models / name / str(version)).exists():
         version += 1

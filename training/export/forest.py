@@ -22,7 +22,7 @@ UNUSED = ("nodes_hitrates", "nodes_missing_value_tracks_true")
 
 
 def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
-    """The graph of an imputer and a regression forest.
+    """Return the graph of an imputer and a regression forest.
 
     Args:
         model: fitted.

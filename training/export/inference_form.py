@@ -191,7 +191,7 @@ class OnnxReader(nn.Module):
         self.register_buffer("biases", torch.cat(biases)[None])
 
     def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L S"], Any]:
-        """What the reader gives: outputs, and its last state or states."""
+        """Return what the reader gives: outputs, and its last state or states."""
         gru = self.operator == "GRU"
         last = (1, 1, self.size)
         shapes = [(x.shape[1], *last), last] + ([] if gru else [last])
@@ -207,6 +207,6 @@ class OnnxReader(nn.Module):
 
 
 def _reordered(value: Tensor, mode: str) -> Tensor:
-    """The gates of a weight or bias in ONNX's order."""
+    """Return the gates of a weight or bias in ONNX's order."""
     gates = value.detach().chunk(len(_GATES[mode]))
     return torch.cat([gates[gate] for gate in _GATES[mode]])

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 
 def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
-    """A single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
+    """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
         module: maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing included;
@@ -70,7 +70,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """The exporter warns of its own internals, which say nothing to the person who runs a fit."""
+    """Silence the exporter: it warns of its own internals, which say nothing to the person who runs a fit."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

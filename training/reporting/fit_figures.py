@@ -170,7 +170,7 @@ def metric_name(name: str) -> str:
 
 
 def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: str, name: str) -> None:
-    """A line with its band; a band of few points is a bar of its own at each."""
+    """Draw a line with its band; a band of few points is a bar of its own at each."""
     if not rows:
         return
     x, mean, low, high = zip(*rows, strict=True)

@@ -44,7 +44,7 @@ WHY = {"helped": "Most helped", "hurt": "Most hurt", "random": "At random"}
 
 
 def fit_page(report: Facts) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         report: the contents of ``report.json``.
@@ -108,7 +108,7 @@ def _compared(report: Facts) -> bool:
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:
-    """What it is worth, and what it does."""
+    """Say what the second stage is worth, and what it does."""
     details = report["details"]
     return [
         _metrics(report, details["gains"], second),
@@ -286,14 +286,14 @@ def _short(value: Any) -> str:
 
 
 def notes_section(report: Facts) -> list[PageSection]:
-    """What was pointed out about the data; reports of earlier versions say nothing of it."""
+    """Return what was pointed out about the data; reports of earlier versions say nothing of it."""
     notes = [f"{note}." for note in report.get("notes", [])]
     title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
     return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
 
 
 def choice_section(report: Facts) -> list[PageSection]:
-    """What the default was chosen by; nothing where it was not chosen."""
+    """Return what the default was chosen by; nothing where it was not chosen."""
     compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
     rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
     if not rows:
@@ -411,14 +411,14 @@ def _passes(passing: Facts | None) -> list[str]:
 
 
 def value_text(part: Facts) -> str:
-    """The value of a feature, and what stands in for it where something does."""
+    """Return the value of a feature, and what stands in for it where something does."""
     if part["reference"] is None and part["standard_error"] is None:
         return value_as_written(part["value"])
     return f"{value_as_written(part['value'])}, list: {value_as_written(part['reference'])}"
 
 
 def contribution_text(part: Facts) -> str:
-    """A contribution and its standard error, if it was sampled."""
+    """Return a contribution and its standard error, if it was sampled."""
     text = f"{part['contribution']:+.3g}"
     return text if part["standard_error"] is None else f"{text}\n\N{PLUS-MINUS SIGN}{part['standard_error']:.1g}"
 
@@ -429,7 +429,7 @@ def change_text(change: Facts) -> str:
 
 
 def value_as_written(value: float | str | None) -> str:
-    """A value as people write it."""
+    """Return a value as people write it."""
     if value is None:
         return "missing"
     return value if isinstance(value, str) else f"{value:.4g}"

@@ -99,7 +99,7 @@ def render(
     settings: str,
     numbers: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         title: what was measured, on what.
@@ -132,7 +132,7 @@ def style() -> Iterator[None]:
 
 
 def one(height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """A figure with one plot."""
+    """Return a figure with one plot."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.add_subplot()
 
@@ -143,7 +143,7 @@ def legend(figure: Figure, columns: int = 1) -> None:
 
 
 def svg(figure: Figure, name: str, says: str) -> str:
-    """The figure as an element of a page; the same bytes at every run.
+    """Return the figure as an element of a page; the same bytes at every run.
 
     Args:
         figure: made inside :func:`style`, of the colours above.

@@ -228,7 +228,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def _show_choice(report: Report, console: Console) -> None:
-    """What the default was chosen by."""
+    """Print what the default was chosen by."""
     brought = brought_along(report.first_stage)
     sentence = choice_sentence(report.default, report.names, report.budget, given=brought)
     if sentence is None:
@@ -245,7 +245,7 @@ def _show_choice(report: Report, console: Console) -> None:
 
 
 def _notes(report: Report, result: Verdict) -> Iterator[str]:
-    """What the verdict means for whoever serves the bundle."""
+    """Yield what the verdict means for whoever serves the bundle."""
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
@@ -262,7 +262,7 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
 
 
 def verdict(routing: RoutingEvaluation) -> str:
-    """The honest sentence: whether routing pays on these queries."""
+    """Return the honest sentence: whether routing pays on these queries."""
     mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (

@@ -11,7 +11,7 @@ from listwright.training.reporting.page import PageFigure, PageSection, PageTabl
 
 
 def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iterator[str]:
-    """What the terminal says, line by line."""
+    """Yield what the terminal says, line by line."""
     for row in _rows(details):
         yield f"{_constraint(row)}, {names[row['ranker']]}: {_wrong(row, 'scores')}, {_wrong(row, 'ranks')}."
     facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
@@ -25,7 +25,7 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
 
 
 def score_sections(report: Facts) -> list[PageSection]:
-    """The page's sections; reports of earlier versions have none."""
+    """Return the page's sections; reports of earlier versions have none."""
     return [*_monotone(report), *_calibration(report)]
 
 
@@ -93,13 +93,13 @@ def calibration_title(facts: Facts) -> str:
 
 
 def top_sentence(one: Facts) -> str:
-    """What the best score says, and what came of it."""
+    """Return what the best score says, and what came of it."""
     stated, chosen = one["top"]["score"], one["top"]["chosen"]
     return f"the first candidate has probability {stated:.3f} on average and is chosen in {chosen:.3f} of lists"
 
 
 def gain_sentence(one: Facts) -> str:
-    """What the temperature does to the likelihood of unseen choices."""
+    """Return what the temperature does to the likelihood of unseen choices."""
     gain = one["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"

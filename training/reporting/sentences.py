@@ -22,7 +22,7 @@ def brought_along(first_stage: Mapping[str, object]) -> bool:
 
 
 def queries_text(first_stage: Mapping[str, object]) -> str:
-    """What is known of the test queries."""
+    """Return what is known of the test queries."""
     ignorance = (
         "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
     )
@@ -30,7 +30,7 @@ def queries_text(first_stage: Mapping[str, object]) -> str:
 
 
 def default_sentence(default: Mapping[str, object], second: str) -> str | None:
-    """What was taken away from ``auto``, and why; None if nothing was.
+    """Return what was taken away from ``auto``, and why; None if nothing was.
 
     Args:
         default: ``default_strategy`` of ``report.json``.
@@ -79,7 +79,7 @@ def choice_sentence(
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
-    """What the fit had time for.
+    """Return what the fit had time for.
 
     Args:
         budget: of ``report.json``; None for a fit without a bound.
@@ -111,7 +111,7 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
 def compared_rows(
     default: Mapping[str, Any], names: Mapping[str, str], budget: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str, str, str]]:
-    """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
+    """Return the comparisons: ranker, what it had to beat, the gain, and the verdict."""
     undecided = () if budget is None else budget["undecided"]
     called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
@@ -145,7 +145,7 @@ def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) 
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
-    """What the default gains over the LightGBM of an engineer who has no other columns.
+    """Return what the default gains over the LightGBM of an engineer who has no other columns.
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
@@ -267,7 +267,7 @@ def coverage_sentence(facts: Facts) -> str:
 
 
 def latency_sentence(facts: Facts) -> str:
-    """What a long list costs."""
+    """Return what a long list costs."""
     length, median, _slow = facts["rows"][-1]
     return f"A list of {length} candidates took {median:.1f} ms here, the median of {facts['repeats']}"
 

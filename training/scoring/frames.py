@@ -84,7 +84,7 @@ def is_table(path: Path) -> bool:
 
 
 def files_of(data: Path) -> list[Path]:
-    """The file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
+    """Return the file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
 
     Raises:
         DataError: if there is nothing at the path, or no file in the folder.
@@ -106,7 +106,7 @@ def batches(
     *,
     ids_only: bool = False,
 ) -> Batches:
-    """The rows of a file or a folder in their order.
+    """Return the rows of a file or a folder in their order.
 
     Args:
         data: a file, or a folder whose files are read by name; a list may go on in the next file.
@@ -130,7 +130,7 @@ def batches(
 
 
 def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
-    """The batches of all files, which have the columns of the first."""
+    """Yield the batches of all files, which have the columns of the first."""
     first: FileRows | None = None
     for batch in chain.from_iterable(files):
         if batch.rows.height == 0:
@@ -253,7 +253,7 @@ class RowRange(NamedTuple):
 
 
 def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFrame:
-    """The rows of some files, one behind the other.
+    """Return the rows of some files, one behind the other.
 
     Args:
         ranges: what is read.

@@ -164,7 +164,7 @@ def _check_names(job: Job, names: Sequence[str], written: Sequence[str]) -> None
 
 
 def _publish(folder: Path, out: Path) -> None:
-    """The parts as one file, or as a folder without what only a job needs; whole or not at all."""
+    """Publish the parts as one file, or as a folder without what only a job needs; whole or not at all."""
     paths = sorted(folder.glob("[0-9]*.parquet"))
     whole = folder / f"whole{out.suffix}"
     if not out.suffix:
@@ -181,7 +181,7 @@ def _publish(folder: Path, out: Path) -> None:
 
 
 def inputs(job: Job) -> tuple[Manifest, dict[str, object]]:
-    """The bundle's manifest, and all that the parts depend on.
+    """Return the bundle's manifest, and all that the parts depend on.
 
     Raises:
         BundleError: if there is no such bundle.
@@ -217,7 +217,7 @@ class Part(NamedTuple):
 
 
 def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
-    """Lists that follow each other, cut where one ends.
+    """Yield lists that follow each other, cut where one ends.
 
     The cuts depend on the rows and on nothing else, so a run that is resumed has the same parts.
 
@@ -253,7 +253,7 @@ class _Place(NamedTuple):
 
 
 def _behind(places: list[_Place], rows: int) -> list[_Place]:
-    """The places without those of the first ``rows`` rows."""
+    """Return the places without those of the first ``rows`` rows."""
     left = []
     for path, lines, first in places:
         if len(lines) > rows:
@@ -281,7 +281,7 @@ def _ranges(places: list[_Place], rows: int) -> list[RowRange]:
 
 
 def _end_of_list(ids: pl.Series, rows: int) -> int | None:
-    """The first row from ``rows`` on that begins another list; None if none does yet."""
+    """Return the first row from ``rows`` on that begins another list; None if none does yet."""
     if len(ids) <= rows:
         return None
     behind = ids[rows:]
@@ -290,7 +290,7 @@ def _end_of_list(ids: pl.Series, rows: int) -> int | None:
 
 
 def _checked(part: pl.DataFrame, qid: str, places: list[_Place], keys: set[int]) -> pl.DataFrame:
-    """The rows of a part, none of whose queries was seen before."""
+    """Return the rows of a part, none of whose queries was seen before."""
     ids = part[qid]
     if ids.null_count():
         raise _fault(places, int(ids.is_null().arg_max() or 0), qid, "the query id is missing")

@@ -70,14 +70,14 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
 
 
 def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
-    """A sentence on each column of numbers many of which float32 merges."""
+    """Return a sentence on each column of numbers many of which float32 merges."""
     numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
     return [str(sentence) for column in numbers if (sentence := rounding_of(numbers_in(column).values))]
 
 
 @cache
 def loaded(folder: str) -> Bundle:
-    """The bundle of a folder, which stays in this process."""
+    """Load the bundle of a folder, which stays in this process."""
     _import_lightgbm()
     return bundle.load(Path(folder))
 
@@ -170,7 +170,7 @@ class _Lists(NamedTuple):
         return np.stack(codes, axis=1) if codes else np.empty((self.features.height, 0), dtype=np.float32)
 
     def blocks(self) -> Iterator[_Block]:
-        """Lists that follow each other, some at a time; the next ones may take their place."""
+        """Yield lists that follow each other, some at a time; the next ones may take their place."""
         bounds, place = self.offsets.tolist(), 0
         columns = [column.to_numpy() for column in self.features] if isinstance(self.features, pl.DataFrame) else []
         room = np.empty((max(BLOCK_ROWS, int(np.diff(self.offsets).max())), len(columns)), dtype=np.float32)
@@ -237,12 +237,12 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
 
 
 def rows_file(folder: Path, number: int) -> Path:
-    """A part's rows before they are ranked, where a worker cannot read the data itself."""
+    """Return a part's rows before they are ranked, where a worker cannot read the data itself."""
     return folder / f"{number:07}{ARROW}"
 
 
 def part_file(folder: Path, number: int) -> Path:
-    """A part's rows, ranked."""
+    """Return a part's rows, ranked."""
     return folder / f"{number:07}.parquet"
 
 

@@ -22,7 +22,7 @@ from listwright.ranking.plain_file import read_object
 
 @contextmanager
 def told_if_full(folder: Path, remedy: str) -> Iterator[None]:
-    """Writing below a folder.
+    """Raise DataError where a write below a folder finds no room.
 
     Args:
         folder: that is named where no room is left.
@@ -53,7 +53,7 @@ def folder_of(out: Path) -> Path:
 
 @contextmanager
 def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
-    """The hidden folder beside ``out``, held against other jobs.
+    """Hold the hidden folder beside ``out`` against other jobs.
 
     Args:
         out: the file or folder that will be published.

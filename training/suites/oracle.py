@@ -270,7 +270,7 @@ def page(data: str, summary: Summary, *, ndcg_at: int, **repeat: Any) -> str:
 
 
 def sentence(summary: Summary) -> str:
-    """What the curves say, in one sentence."""
+    """Return what the curves say, in one sentence."""
     several = [curve for curve in summary.curves if curve.specialists > 1]
     beaten = [curve for curve in several if curve.beats_lambdamart is not None]
     if not several:

@@ -47,7 +47,7 @@ BINS = 8
 
 
 def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> pl.DataFrame:
-    """A whole run in a folder of its own, and what its bundle answers."""
+    """Run a whole fit in a folder of its own, and return what its bundle answers."""
     test = measurable(load(recipe, sources)).test
     unit = f"seed {recipe.seed}, fold {recipe.fold}"
     task.note(f"{unit}: first stage, QILCM, specialists, router")
@@ -80,7 +80,7 @@ def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFra
 
 
 def from_frame(results: pl.DataFrame) -> RoutingEvaluation:
-    """The queries of all units as one evaluation; a query that several seeds tested stays one query."""
+    """Return the queries of all units as one evaluation; a query that several seeds tested stays one query."""
     columns: dict[str, Any] = {
         name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture", "chosen")
     }

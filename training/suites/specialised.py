@@ -93,7 +93,7 @@ def _measure_all(options: SpecialisedOptions, store: Store, console: Console) ->
 def _measure_in_turn(
     options: SpecialisedOptions, todo: dict[str, tuple[int, int]], store: Store, task: Task
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The units as they are measured: in this process one after the other, on Ray side by side."""
+    """Measure the units: in this process one after the other, on Ray side by side."""
     if options.on is None or not todo:
         for unit, which in todo.items():
             yield unit, _measure(options, which, store.state(unit), task)
@@ -129,7 +129,7 @@ def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recip
 
 
 def _write(options: SpecialisedOptions, results: pl.DataFrame, store: Store, about_data: list[str]) -> str:
-    """The page and the summary."""
+    """Write the page and the summary, and return the sentence."""
     facts = [
         f"Data: {options.recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",
         f"NDCG@{options.ndcg_at}: gain 2^y - 1, full ideal; a query without a relevant candidate counts 0.",
@@ -150,7 +150,5 @@ def _write(options: SpecialisedOptions, results: pl.DataFrame, store: Store, abo
         sentence = verdict(evaluation)
     (store.folder / "page.html").write_text(page, encoding="utf-8")
     head = {"command": options.command, "made_with": options.made_with, "sentence": sentence}
-    (store.folder / "summary.json").write_text(
-        json.dumps({**head, **suite_facts}, indent=1) + "\n", encoding="utf-8"
-    )
+    (store.folder / "summary.json").write_text(json.dumps({**head, **suite_facts}, indent=1) + "\n", encoding="utf-8")
     return sentence

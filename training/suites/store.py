@@ -97,13 +97,13 @@ class Store:
         self._lock.release()
 
     def state(self, unit: str) -> Path:
-        """A folder for the checkpoints of a unit, or of units that share some."""
+        """Return a folder for the checkpoints of a unit, or of units that share some."""
         folder = self._state / unit
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def place(self, unit: str) -> Place:
-        """That folder, and those where units find what others left."""
+        """Return that folder, and those where units find what others left."""
         return Place(self.state(unit), self._tuned, self._parts)
 
     def leave(self, unit: str) -> None:

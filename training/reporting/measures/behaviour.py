@@ -59,7 +59,7 @@ class Seen:
 
 
 def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
-    """What the bundle does to some queries of the test split, by their numbers there."""
+    """Return what the bundle does to some queries of the test split, by their numbers there."""
     queries = []
     rng = np.random.default_rng(0)
     for n in map(int, picked):

@@ -58,7 +58,7 @@ def details(
     network: FittedNetwork,
     metric: str,
 ) -> dict[str, object]:
-    """What the sealed bundle does to the test split, seen from all sides; the same values at every run.
+    """Return what the sealed bundle does to the test split, seen from all sides; the same values at every run.
 
     Args:
         reranker: of the sealed bundle.
@@ -99,12 +99,12 @@ def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[behaviou
 
 
 def alone(splits: Splits) -> dict[str, object]:
-    """The same of a bundle whose first stage stands alone: there is nothing to compare it with."""
+    """Return the same of a bundle whose first stage stands alone: there is nothing to compare it with."""
     return {"features": coverage(splits.train, splits.test)}
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """What ``auto`` means where no router decides, why, and the comparisons that chose it: none for a forced model."""
+    """Say what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
     facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
     compared = recipe.get("choice") is not None and recipe.get("router") is None
@@ -113,7 +113,7 @@ def default_of(manifest: Manifest) -> dict[str, object]:
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
-    """What was run, and how to run it again."""
+    """Return what was run, and how to run it again."""
     return {
         "bundle": f"{manifest.name}/{manifest.version}",
         "command": command,
@@ -125,7 +125,7 @@ def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str,
 
 
 def _learning(network: FittedNetwork) -> dict[str, object]:
-    """The epochs, thinned out where there are very many; the best one stays."""
+    """Return the epochs, thinned out where there are very many; the best one stays."""
     history = network.history
     if not history:
         return {"columns": [], "epochs": []}
@@ -243,7 +243,7 @@ def _share(chosen: Bool[np.ndarray, " S"]) -> float:
 
 
 def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
-    """What another run of the same recipe does not repeat: day, machine, latency."""
+    """Return what another run of the same recipe does not repeat: day, machine, latency."""
     return {
         "created_at": str(reranker.manifest.created_at),
         "machine": machine(),

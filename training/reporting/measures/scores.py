@@ -58,7 +58,7 @@ def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[st
 
 
 def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
-    """What a score says and what is chosen, before and after the bundle's temperatures.
+    """Return what a score says and what is chosen, before and after the bundle's temperatures.
 
     Args:
         reranker: of the sealed bundle.
@@ -88,9 +88,11 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
 
 
 def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
-    """Lists looked at, ``top`` (mean score of the first candidate, and how often it is chosen; equals share the place),
-    the mean log-probability of the choice (``even``: if all candidates of a list were alike), and calibration without
-    and with the temperature.
+    """Measure a ranker's calibration, without and with the temperature.
+
+    Beside it: the lists that were looked at; ``top``, the mean score of the first candidate and how often it is chosen
+    (equals share the place); and the mean log-probability of the choice, and of ``even``, where all candidates of a
+    list are alike.
     """
     before, after = (log_probabilities(outcomes, value) for value in (1.0, temperature))
     low, high = bootstrap_interval(after - before, weights)
@@ -128,7 +130,7 @@ class _Flat(NamedTuple):
 
 
 def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
-    """Expected calibration error, and the bins of the diagram.
+    """Return expected calibration error, and the bins of the diagram.
 
     Candidates are put into bins by probability, so that each bin holds about as many expected choices as any other;
     those of equal probability share one.
@@ -205,7 +207,7 @@ def _flat(outcomes: list[ListOutcome], temperature: float, weights: Float[np.nda
 
 
 def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list[dict[str, object]]:
-    """What happens to a test candidate whose feature grows, all else equal.
+    """Return what happens to a test candidate whose feature grows, all else equal.
 
     Definition: each of at most :data:`MOST_MOVES` test candidates, evenly spread, is moved up to a value that is larger
     than its own and that a training row has, drawn with a fixed seed. Candidates without the value, without a larger

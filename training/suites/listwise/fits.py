@@ -130,7 +130,7 @@ class Fit:
         return tuple(map(self.search_named, names))
 
     def search_named(self, method: str) -> str:
-        """The search for the settings of a method on these data."""
+        """Return the search for the settings of a method on these data."""
         return f"{self.data}-{method}"
 
 
@@ -192,7 +192,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
 
 
 def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
-    """What ``listwright fit`` chooses on the fold, fitted with this seed."""
+    """Fit what ``listwright fit`` chooses on the fold, with this seed."""
     started = time.perf_counter()
     strategy, on_relative = _choice(fit, spec, splits, place)
     alone = strategy == "first_stage"
@@ -231,7 +231,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
 
 
 def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
-    """The one that a fit of the recipe would take, and why."""
+    """Return the one that a fit of the recipe would take, and why."""
     spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
@@ -253,7 +253,7 @@ def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> F
 def _network(
     fit: Fit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, place: Place
 ) -> NetworkSpec:
-    """The network of that name as it is to be fitted."""
+    """Return the network of that name as it is to be fitted."""
     if not fit.trials:
         return spec
     file = settings_file(place.tuned, fit.search_named(name))
@@ -262,7 +262,7 @@ def _network(
 
 @functools.lru_cache(maxsize=1)
 def _splits(recipe: Recipe, sources: tuple[str, ...]) -> Splits:
-    """The data, once for all fits that a process makes in a row."""
+    """Read the data, once for all fits that a process makes in a row."""
     return load(recipe, sources)
 
 
@@ -323,7 +323,7 @@ def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int)
 def tuned_network(
     spec: NetworkSpec, splits: Splits, first: FittedFirstStage, file: Path, *, trials: int, seed: int, state: Path
 ) -> NetworkSpec:
-    """A network with the settings that were found on these data.
+    """Return a network with the settings that were found on these data.
 
     Args:
         spec: whose own values are the first trial.

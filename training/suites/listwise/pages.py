@@ -129,7 +129,7 @@ def table3(by_shift: Mapping[float | None, Results], ndcg_at: int) -> PageConten
 
 
 def anomaly(results: Results, ndcg_at: int) -> PageContent:
-    """The paper's Figure 2."""
+    """Conclude on the paper's Figure 2."""
     metrics, lead = _metrics(results, ndcg_at)
     leading = dict.fromkeys((metrics[0], lead))
     all_gaps = [gaps(results, metric) for metric in leading]
@@ -158,7 +158,7 @@ def anomaly(results: Results, ndcg_at: int) -> PageContent:
 
 
 def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
-    """What the confusion loss is worth."""
+    """Conclude what the confusion loss is worth."""
     metrics, lead = _metrics(results, ndcg_at)
     gained = over_no_confusion(results, metrics)
     on_lead = [one for one in gained if one.metric == lead]
@@ -178,7 +178,7 @@ def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
 
 
 def verdict(one: PairedComparison) -> str:
-    """What a comparison says, honestly."""
+    """Say what a comparison shows, honestly."""
     metric, method, rival = metric_name(one.metric), title(one.method), title(one.rival)
     share = "" if one.improvement is None else f", {one.improvement:+.1%}"
     if one.verdict == "gain":
@@ -351,7 +351,7 @@ def weights_table(results: Results, metric: str, gained: Sequence[PairedComparis
 
 
 def bins_table(gaps: Gaps) -> PageTable:
-    """The bins behind the figure."""
+    """Return the bins behind the figure."""
     rows = [
         [f"{part.anomaly:.3f}", f"{part.queries}", f"{part.gap:+.4f}\n[{part.low:+.4f}, {part.high:+.4f}]"]
         for part in gaps.bins
@@ -491,7 +491,7 @@ PRINTED_SETS = (
 
 
 def recognised(queries: int, features: int) -> Printed | None:
-    """The paper's set that data of this size are; None for all others."""
+    """Return the paper's set that data of this size are; None for all others."""
     for printed in PRINTED_SETS:
         if features == printed.features and abs(queries - printed.queries) <= NEAR * printed.queries:
             return printed

@@ -75,7 +75,7 @@ class Method:
 
 
 def methods(suite: str, recipe: Recipe, *, relative: bool = False, only: Collection[str] = ()) -> dict[str, Method]:
-    """The methods of a suite by name, LambdaMART first: the others rerank what it leaves.
+    """Return the methods of a suite by name, LambdaMART first: the others rerank what it leaves.
 
     Args:
         suite: one of :data:`SUITES`.
@@ -114,7 +114,7 @@ def _shipped(recipe: Recipe) -> Shipped:
 
 
 def with_networks(recipe: Recipe, networks: Sequence[NetworkSpec], folds: int) -> Recipe:
-    """The recipe whose choice is among these networks, by so many folds."""
+    """Return the recipe whose choice is among these networks, by so many folds."""
     first, *others = networks
     choice = Choice(second_stages=tuple(network.kind for network in networks), folds=folds)
     changes: dict[str, object] = {
@@ -133,7 +133,7 @@ def name_on(method: str, relative: bool) -> str:
 
 
 def untuned(recipe: Recipe) -> Recipe:
-    """The recipe with the defaults of each kind where a search looks for values, and no settings of rivals.
+    """Return the recipe with the defaults of each kind where a search looks for values, and no settings of rivals.
 
     What a recipe says there may have been found on queries that are tested here.
     """
@@ -151,7 +151,7 @@ def weight_name(weight: float) -> str:
 
 
 def title(method: str) -> str:
-    """What people read."""
+    """Return the title of a method that people read."""
     if method.endswith(RELATIVE):
         return f"{title(method.removesuffix(RELATIVE))} + relative"
     if method == PRINTED:
@@ -174,7 +174,7 @@ _TITLES = {
 
 
 def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recipe]:
-    """The recipe once for every planted shift, or as it is.
+    """Return the recipe once for every planted shift, or as it is.
 
     Raises:
         RecipeError: if shifts are asked for where none can be planted, or the first stage is not fitted here.
@@ -193,7 +193,7 @@ def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recip
 
 
 def lambdamart_of(recipe: Recipe) -> LambdaMart:
-    """The recipe's first stage.
+    """Return the recipe's first stage.
 
     Raises:
         RecipeError: if it is none that these suites can fit.
@@ -220,7 +220,7 @@ def _network(recipe: Recipe) -> Network:
 
 
 def facts(chosen: Mapping[str, Method]) -> dict[str, object]:
-    """The methods as JSON: what results depend on."""
+    """Return the methods as JSON: what results depend on."""
     return {name: {"relative": method.relative, **_spec_facts(method.spec)} for name, method in chosen.items()}
 
 

@@ -111,7 +111,7 @@ class Results:
         return self.mean_sd(method, metric)[0]
 
     def best(self, methods: Sequence[str], metric: str) -> str:
-        """The method with the highest mean, of those that are there."""
+        """Return the method with the highest mean, of those that are there."""
         return max((name for name in methods if name in self.methods), key=lambda name: self.mean(name, metric))
 
     def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "S N"]:
@@ -131,7 +131,7 @@ class Results:
 
 
 def by_shift(results: pl.DataFrame, methods: Sequence[str]) -> dict[float | None, Results]:
-    """The results of every planted shift; under None where nothing is planted."""
+    """Return the results of every planted shift; under None where nothing is planted."""
     return {
         shift: _measured(results.filter(pl.col("shift").eq_missing(pl.lit(shift, dtype=pl.Float64))), tuple(methods))
         for shift in results["shift"].unique(maintain_order=True).to_list()
@@ -252,7 +252,7 @@ def paired_p(difference: Float[np.ndarray, " N"]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values (Holm, 1979): the i-th smallest of m times ``m - i + 1``, never below the one before."""
+    """Return adjusted p-values (Holm, 1979): the i-th smallest of m times ``m - i + 1``, never below the one before."""
     order = np.argsort(p_values, kind="stable")
     factors = np.arange(len(order), 0, -1)
     adjusted = np.minimum(1.0, np.maximum.accumulate(np.asarray(p_values, dtype=np.float64)[order] * factors))
@@ -262,12 +262,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def headline(results: Results, ndcg_at: int) -> str:
-    """The metric that the sentences are about."""
+    """Return the metric that the sentences are about."""
     return "hit@1" if results.is_choice else f"ndcg@{ndcg_at}"
 
 
 def over_best_baseline(results: Results, method: str, metrics: Sequence[str]) -> list[PairedComparison]:
-    """A method against the best baseline of every metric, one family.
+    """Compare a method with the best baseline of every metric, as one family.
 
     Which baseline is the best is seen on the same queries: that favours the baseline, never the method.
     """
@@ -275,19 +275,19 @@ def over_best_baseline(results: Results, method: str, metrics: Sequence[str]) ->
 
 
 def over_lambdamart(results: Results, metric: str) -> list[PairedComparison]:
-    """LambdaMART with list-relative columns over that without, and ours over either, one family."""
+    """Compare LambdaMART with list-relative columns with that without, and ours with either, as one family."""
     over = {LAMBDAMART: (LAMBDAMART_RELATIVE, *OURS), LAMBDAMART_RELATIVE: OURS}
     family = [(metric, method, rival) for rival, methods in over.items() for method in methods]
     return results.compared([names for names in family if set(names[1:]) <= set(results.methods)])
 
 
 def over_variants(results: Results, metrics: Sequence[str]) -> list[PairedComparison]:
-    """QILCM against its variants in every metric, one family."""
+    """Compare QILCM with its variants in every metric, as one family."""
     return results.compared([(metric, "qilcm", rival) for metric in metrics for rival in VARIANTS])
 
 
 def over_no_confusion(results: Results, metrics: Sequence[str]) -> list[PairedComparison]:
-    """Every weight above 0 against 0 in every metric, one family."""
+    """Compare every weight above 0 with 0 in every metric, as one family."""
     none, *others = (weight_name(weight) for weight in WEIGHTS)
     return results.compared([(metric, name, none) for metric in metrics for name in others])
 

@@ -141,7 +141,7 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
 
 
 def methods_of(options: ListwiseOptions) -> dict[str, plans.Method]:
-    """What is fitted, by name."""
+    """Return what is fitted, by name."""
     return plans.methods(options.suite, _recipe(options), relative=options.relative, only=options.methods)
 
 
@@ -299,7 +299,7 @@ def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
 
 
 def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
-    """The first fit of the queue that has what it shares with others, or is the one to make it."""
+    """Return the first fit of the queue that has what it shares with others, or is the one to make it."""
     for fit in queue:
         waits = any(makers.get(name, fit.name) != fit.name for name in _shared(fit, store))
         comes_last = fit.chooses and left[fit.place] > 1
@@ -309,7 +309,7 @@ def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, in
 
 
 def _shared(fit: Fit, store: Store) -> list[str]:
-    """What a fit shares with others: the first stages of its place, and searches that are not done."""
+    """Return what a fit shares with others: the first stages of its place, and searches that are not done."""
     stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
     return stages + [search for search in fit.searches if not store.tuned(search)]
 

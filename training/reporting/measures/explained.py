@@ -73,7 +73,7 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         before = reranker.rerank(candidates, strategy="first_stage")
         candidate = _candidate(why, labels, before, ranking)
         deadline = Deadline(perf_counter() + MOST_SECONDS)
-        found = explain(
+        explanation = explain(
             reranker, candidates, candidate, strategy=ranker, budget=BUDGET, deadline=deadline, ranking=ranking
         )
     except ListwrightError as error:  # a fit of hours is worth more than this part of its page
@@ -83,12 +83,12 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         "label": int(labels[candidate]),
         "rank_before": int(before.ranks[candidate]),
         "rank": int(ranking.ranks[candidate]),
-        "first_stage": _stage(found.first_stage),
-        "second_stage": _stage(found.second_stage),
-        "moves": len(found.moves),
-        "passing": _passing(found),
-        "incomplete": list(found.incomplete),
-        "faults": dict(found.faults),
+        "first_stage": _stage(explanation.first_stage),
+        "second_stage": _stage(explanation.second_stage),
+        "moves": len(explanation.moves),
+        "passing": _passing(explanation),
+        "incomplete": list(explanation.incomplete),
+        "faults": dict(explanation.faults),
     }
 
 
@@ -104,13 +104,13 @@ def _stage(stage: StageExplanation | None) -> dict[str, object] | None:
     if stage is None:
         return None
     score, reference = rounded([stage.score, stage.reference_score])
-    shown = [_contribution(one) for one in stage.contributions[:MOST_SHOWN] if one.contribution != 0.0]
+    contributions = [_contribution(one) for one in stage.contributions[:MOST_SHOWN] if one.contribution != 0.0]
     return {
         "ranker": stage.ranker,
         "score": score,
         "reference_score": reference,
         "exact": stage.exact,
-        "contributions": shown,
+        "contributions": contributions,
     }
 
 
@@ -125,10 +125,10 @@ def _contribution(one: Contribution) -> dict[str, object]:
     }
 
 
-def _passing(found: Explanation) -> dict[str, object] | None:
-    if found.passing is None:
+def _passing(explanation: Explanation) -> dict[str, object] | None:
+    if explanation.passing is None:
         return None
-    return {"one": _changes(found.passing.one), "two": _changes(found.passing.two)}
+    return {"one": _changes(explanation.passing.one), "two": _changes(explanation.passing.two)}
 
 
 def _changes(changes: Sequence[Change] | None) -> list[dict[str, object]] | None:

@@ -17,7 +17,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.command import repeatable
 
 if TYPE_CHECKING:
-    from listwright.training.propensity.estimate import PositionBias
+    from listwright.training.position_bias import PositionBias
 
 _EXAMPLES = """examples:
   listwright propensity rows.parquet --out propensities.json
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.out.absolute().parent.is_dir():
             raise RecipeError(f"--out {options.out}: there is no folder {options.out.parent}; make it first")
         with console.status("loading"):
-            from listwright.training.propensity.estimate import estimate  # noqa: PLC0415 - --help need not wait
+            from listwright.training.position_bias import estimate  # noqa: PLC0415 - --help need not wait
         way = None if options.method == "auto" else options.method
         with progress_bars(console) as bars:
             found = estimate(

@@ -17,8 +17,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.budget import Budget
 from listwright.training.cluster.group import Workers
 from listwright.training.data.dataset import Splits
-from listwright.training.data.load import announce, load
-from listwright.training.data.room import Shards
+from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.evaluate import Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.recipe.config import GivenModel, Recipe

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Int
 
 from listwright.ranking.manifest import Comparison
-from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, ranks_better
+from listwright.training.choice import compared_queries, first_stage_ndcg, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
 from listwright.training.diagnosis.between_lists import Spread, spreads
-from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe

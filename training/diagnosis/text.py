@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from listwright.training.choice.comparing import pays
+from listwright.training.choice import pays
 from listwright.training.diagnosis.between_lists import Spread
 from listwright.training.diagnosis.diagnosis import NDCG_AT, Diagnosis, Gain
-from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
+from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
 
 SHOWN = 10
 """Features that are printed; all of them are among the numbers."""

@@ -4,7 +4,7 @@ outside training.
 
 from __future__ import annotations
 
-from listwright.training.evaluation.verdicts import FEWEST, SAME
+from listwright.training.evaluation.intervals import FEWEST, SAME
 from listwright.training.reporting.fit_figures import Facts
 from listwright.training.reporting.page import PageSection, PageTable
 from listwright.training.reporting.sentences import budget_sentences, compared_rows, coverage_sentence

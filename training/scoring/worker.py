@@ -15,7 +15,7 @@ from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.cells import numbers_in
-from listwright.training.data.leaks.evidence import rounding_of
+from listwright.training.data.leaks import rounding_of
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.part_files import FULL, part_file, rows_file, size_file
 from listwright.training.scoring.ranges import RowRange, needed, read

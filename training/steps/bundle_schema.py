@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.choice.comparing import compared_networks
+from listwright.training.choice import compared_networks
 from listwright.training.data import load as reading
-from listwright.training.data.constant import without_constant
 from listwright.training.data.dataset import Splits
-from listwright.training.data.defaults import with_defaults
-from listwright.training.first_stage import bring_your_own, monotone
+from listwright.training.data.load import with_defaults, without_constant
+from listwright.training.first_stage import boosting, bring_your_own
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone
@@ -43,8 +42,8 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
 
     Raises:
         RecipeError: if a default or a monotone constraint does not fit; see
-            :func:`listwright.training.data.defaults.with_defaults` and
-            :func:`listwright.training.first_stage.monotone.check`. If there are weights that a part of the recipe
+            :func:`listwright.training.data.load.with_defaults` and
+            :func:`listwright.training.first_stage.boosting.check`. If there are weights that a part of the recipe
             cannot honour. If an ONNX graph that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
@@ -62,7 +61,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         case GivenColumn(column=column):
             needed = frozenset([column])
         case LambdaMart(monotone=directions):
-            monotone.check(directions, splits.train.schema)
+            boosting.check_monotone(directions, splits.train.schema)
             _check_lengths(splits)
     splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
     return without_constant(splits, needed) if recipe.data.drop_constant else splits

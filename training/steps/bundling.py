@@ -15,7 +15,7 @@ from listwright.ranking import bundle, golden
 from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
-from listwright.training.choice.comparing import Chosen, compared_networks, without_worse
+from listwright.training.choice import Chosen, compared_networks, without_worse
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.export.inference_form import to_export

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.relative import KINDS
+from listwright.training import choice
 from listwright.training.budget import boosting_plan
-from listwright.training.choice import comparing
-from listwright.training.choice.comparing import (
+from listwright.training.choice import (
     Chosen,
     Strategy,
     better_first_stage,
@@ -36,7 +36,7 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import candidates, widened
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.router import FittedAnomaly, fit_anomaly
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import FittedNetwork
@@ -173,7 +173,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
         return Chosen(
-            recipe.model.kind, comparing.reason(comparisons, {}, validation=validation) if alone else None, comparisons
+            recipe.model.kind, choice.reason(comparisons, {}, validation=validation) if alone else None, comparisons
         )
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: first_stage_ndcg(first, splits, specs[0].ndcg_at)}
@@ -191,13 +191,13 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             continue
         values[spec.kind] = compared.values
         found.append(compared.comparison)
-        if comparing.pays(compared.comparison):
+        if choice.pays(compared.comparison):
             current, run.budget.reserved = spec.kind, compared.seconds
         elif not compared.in_time:
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
-    reason = comparing.reason(found, titles, undecided, validation=validation) if found else None
+    reason = choice.reason(found, titles, undecided, validation=validation) if found else None
     return Chosen(current, reason, tuple(found), networks)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from listwright.training.evaluation.bootstrap import crossed_means, interval
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import crossed_means, interval, verdict_of
 from listwright.training.experiments.listwise.fits import TRUNCATED
 from listwright.training.experiments.listwise.measured import CONVENTIONS, METRICS, Measured
 from listwright.training.experiments.listwise.plans import (

@@ -20,7 +20,7 @@ from listwright.ranking.metrics import measure as measure_list
 from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
-from listwright.training.choice.comparing import better_first_stage
+from listwright.training.choice import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import OTHERS, highest_gain
 from listwright.training.experiments.listwise.plans import (
@@ -41,7 +41,7 @@ from listwright.training.progress import SILENT
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.router.anomaly import fit_anomaly
+from listwright.training.router import fit_anomaly
 from listwright.training.run_context import RunContext
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists, lists_for

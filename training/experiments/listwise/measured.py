@@ -10,8 +10,8 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
-from listwright.training.evaluation.bootstrap import crossed_means, interval
 from listwright.training.evaluation.evaluate import OTHERS
+from listwright.training.evaluation.intervals import crossed_means, interval
 from listwright.training.experiments.listwise.fits import NDCG_AT, TRUNCATED
 from listwright.training.experiments.listwise.significance import PairedComparison, compare
 

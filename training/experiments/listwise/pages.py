@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.experiments.listwise import figures, findings, printed, tables
 from listwright.training.experiments.listwise.measured import Measured
 from listwright.training.experiments.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, title

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from listwright.training.evaluation.bootstrap import crossed_means, interval
-from listwright.training.evaluation.verdicts import Verdict, verdict_of
+from listwright.training.evaluation.intervals import Verdict, crossed_means, interval, verdict_of
 
 
 @dataclass(frozen=True, slots=True)

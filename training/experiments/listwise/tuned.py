@@ -11,7 +11,7 @@ from listwright.training.first_stage import lambdamart, relative
 from listwright.training.first_stage.fit import FittedFirstStage, kinds_of
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.second_stage.network_search import search_network, with_values
+from listwright.training.second_stage.fit import search_network, with_values
 
 
 def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int) -> LambdaMart:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
 
 COVERAGES = np.linspace(0.0, 1.0, 101)

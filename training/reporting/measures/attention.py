@@ -10,9 +10,8 @@ from jaxtyping import Float
 from torch import nn
 
 from listwright.ranking.relative import RelativeColumns
-from listwright.training.networks.preprocess import Preprocess
-from listwright.training.networks.qilcm import QilcmNetwork
-from listwright.training.networks.qilcm2 import Qilcm2Network
+from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
+from listwright.training.networks.ranker import Preprocess
 from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
 
 MOST_RANKS = 40

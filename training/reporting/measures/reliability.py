@@ -11,7 +11,6 @@ from listwright.ranking.metrics import hit
 from listwright.ranking.relevance import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
-from listwright.training.evaluation.bootstrap import RESAMPLES, interval
 from listwright.training.evaluation.calibration import (
     ListOutcome,
     are_choices,
@@ -20,6 +19,7 @@ from listwright.training.evaluation.calibration import (
     without_choice,
 )
 from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.evaluation.intervals import RESAMPLES, interval
 from listwright.training.reporting.measures.behaviour import rounded
 
 MOST_BINS = 10

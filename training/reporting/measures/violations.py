@@ -11,7 +11,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.evaluate import whole
-from listwright.training.first_stage.monotone import Directions
+from listwright.training.first_stage.boosting import Directions
 from listwright.training.reporting.measures.behaviour import spread
 
 MOST_MOVES = 500

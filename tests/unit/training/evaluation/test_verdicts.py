@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.experiments.listwise import pages as listwise_pages
 from listwright.training.experiments.listwise.findings import Growth
 from listwright.training.experiments.listwise.significance import PairedComparison

@@ -9,7 +9,7 @@ from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAl
 from listwright.training.search import optuna_search as searching
 from listwright.training.search.optuna_search import Pruned, Rounds, search
 from listwright.training.search.space import OneOf, Range, own_values, space_of
-from listwright.training.second_stage.network_search import with_values
+from listwright.training.second_stage.fit import with_values
 
 SPACE = {
     "x": Range(-1.0, 1.0),

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from listwright.training.evaluation.bootstrap import crossed_means, interval, resampled_means
+from listwright.training.evaluation.intervals import crossed_means, interval, resampled_means
 from listwright.training.experiments.listwise import findings, pages, plans, printed
 from listwright.training.experiments.listwise.measured import by_shift
 from listwright.training.experiments.listwise.significance import compare, holm, paired_p

@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.choice.comparing import compared_networks
+from listwright.training.choice import compared_networks
 from listwright.training.experiments.listwise import plans
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMartSettings

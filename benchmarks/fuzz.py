@@ -55,7 +55,7 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.service.wire.validation import validated
     from listwright.training.data.letor import text as letor
     from listwright.training.data.letor.fast import Block, parse_fast
-    from listwright.training.data.letor.lines import parse_lines
+    from listwright.training.data.letor.text import parse_lines
 
 scan: Any = import_module("listwright.service.wire.json_fast")  # compiled: there is nothing in it to instrument
 

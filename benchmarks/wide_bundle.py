@@ -23,12 +23,10 @@ from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.recipe.data import LetorData
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
-from listwright.training.router.fit import JudgedLists, fit_router
+from listwright.training.router import FittedAnomaly, JudgedLists, fit_anomaly, fit_router
 from listwright.training.run import write_bundle
 from listwright.training.second_stage.loop import FittedNetwork
-from listwright.training.specialists.cross_fitting import judge
-from listwright.training.specialists.fit import FittedSpecialists
+from listwright.training.specialists.fit import FittedSpecialists, judge
 from listwright.training.specialists.srm import fit_srm
 from listwright.training.steps import Fitted
 from listwright.training.stored.rows import in_memory

@@ -9,17 +9,18 @@
     diagnosis                          whether a second stage is likely to pay, in a minute
     joining/                           a served log and events as judged rows
     comparing/                         two rankers on traffic: intervals that hold at every look
-    propensity/                        how likely each shown place is looked at
+    position_bias                      how likely each shown place is looked at
     scoring/                           every list of a file through a bundle, part by part
     study                              one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps
     steps                              the schema of the bundle, and the fits
     reporting/                         report.json, report.html and the table on the terminal
-    choice/                            which ranker ``auto`` means, and why
+    workspace                          where a run keeps what an interruption must not lose
+    choice                             which ranker ``auto`` means, and why
     specialists/                       SRM: K rankers found by EM
     evaluation/                        metrics, intervals and verdicts on held-out queries
     second_stage/                      batches and the training loop of every network
-    router/                            which specialist for a list; how unlike the training queries it is
+    router                             which specialist for a list; how unlike the training queries it is
     first_stage/                       LambdaMART, list-relative columns, models brought along
     export/                            fitted rankers as ONNX graphs
     losses/                            losses for any torch module; the exact Plackett-Luce likelihood

@@ -18,10 +18,10 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.manifest import Comparison
 from listwright.training import steps
-from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, pays, ranks_better
+from listwright.training.choice import compared_queries, first_stage_ndcg, pays, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
-from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
+from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
 from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe

@@ -18,9 +18,8 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.command import run_command
-from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause
+from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
 from listwright.training.joining.job import JoinJob, JoinResult, join
-from listwright.training.joining.labels import read_labels
 from listwright.training.joining.replay import replay
 
 _EXAMPLES = """examples:

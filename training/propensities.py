@@ -15,7 +15,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.command import check_folder, repeatable, run_command, write_whole
 
 if TYPE_CHECKING:
-    from listwright.training.propensity.estimate import PositionBias
+    from listwright.training.position_bias import PositionBias
 
 _EXAMPLES = """examples:
   listwright propensity rows.parquet --out propensities.json
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _estimate(options: argparse.Namespace, console: Console) -> None:
     check_folder("--out", options.out)
     with console.status("loading"):
-        from listwright.training.propensity.estimate import estimate  # noqa: PLC0415 - --help need not wait
+        from listwright.training.position_bias import estimate  # noqa: PLC0415 - --help need not wait
     way = None if options.method == "auto" else options.method
     with progress_bars(console) as bars:
         bias = estimate(

@@ -23,11 +23,10 @@ from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from listwright.training import steps
 from listwright.training.bars import progress_bars
 from listwright.training.budget import Budget
-from listwright.training.choice.comparing import Chosen, compared_networks, without_worse
+from listwright.training.choice import Chosen, compared_networks, without_worse
 from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.data.load import announce, load
-from listwright.training.data.room import Shards
+from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.evaluation.evaluate import Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing

@@ -18,9 +18,9 @@ from jaxtyping import Float
 from listwright.ranking.errors import DataError, RecipeError, ScoringError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.relative import KINDS
+from listwright.training import choice
 from listwright.training.budget import boosting_plan
-from listwright.training.choice import comparing
-from listwright.training.choice.comparing import (
+from listwright.training.choice import (
     Chosen,
     Strategy,
     better_first_stage,
@@ -33,11 +33,10 @@ from listwright.training.choice.comparing import (
     time_for,
 )
 from listwright.training.data import load as reading
-from listwright.training.data.constant import without_constant
 from listwright.training.data.dataset import Splits
-from listwright.training.data.defaults import with_defaults
+from listwright.training.data.load import with_defaults, without_constant
 from listwright.training.data.split import informative
-from listwright.training.first_stage import bring_your_own, lambdamart, monotone
+from listwright.training.first_stage import boosting, bring_your_own, lambdamart
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
@@ -46,7 +45,7 @@ from listwright.training.first_stage.relative import candidates, widened
 from listwright.training.progress import SILENT, Progress, Stopwatch
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.router import FittedAnomaly, fit_anomaly
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
@@ -185,7 +184,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
         return Chosen(
-            recipe.model.kind, comparing.reason(comparisons, {}, validation=validation) if alone else None, comparisons
+            recipe.model.kind, choice.reason(comparisons, {}, validation=validation) if alone else None, comparisons
         )
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: first_stage_ndcg(first, splits, specs[0].ndcg_at)}
@@ -203,13 +202,13 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             continue
         values[spec.kind] = compared.values
         all_comparisons.append(compared.comparison)
-        if comparing.pays(compared.comparison):
+        if choice.pays(compared.comparison):
             current, run.budget.reserved = spec.kind, compared.seconds
         elif not compared.in_time:
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
-    reason = comparing.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
+    reason = choice.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
     return Chosen(current, reason, tuple(all_comparisons), networks)
 
 
@@ -310,9 +309,9 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
 
     Raises:
         RecipeError: if a default or a monotone constraint does not fit; see
-            :func:`listwright.training.data.defaults.with_defaults` and
-            :func:`listwright.training.first_stage.monotone.check`. If there are weights that a part of the recipe
-            cannot honour. If an ONNX graph that was brought along does not fit the data.
+            :func:`listwright.training.data.load.with_defaults` and
+            :func:`listwright.training.first_stage.boosting.check_monotone`. If there are weights that a part of the
+            recipe cannot honour. If an ONNX graph that was brought along does not fit the data.
         SchemaMismatchError: if a model that was brought along does not fit the data.
         DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
             more rows than LambdaMART takes.
@@ -329,7 +328,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         case GivenColumn(column=column):
             needed = frozenset([column])
         case LambdaMart(monotone=directions):
-            monotone.check(directions, splits.train.schema)
+            boosting.check_monotone(directions, splits.train.schema)
             _check_lengths(splits)
     splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
     return without_constant(splits, needed) if recipe.data.drop_constant else splits

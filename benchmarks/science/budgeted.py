@@ -34,8 +34,8 @@ from benchmarks import machine
 from listwright.ranking import bundle
 from listwright.training.budget import Budget
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe

@@ -37,7 +37,7 @@ from benchmarks import machine
 from benchmarks.science.drawing import GREY, page, plain
 from listwright.ranking.relative import KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.bootstrap import crossed_means, interval
+from listwright.training.evaluation.intervals import crossed_means, interval
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.recipe import config

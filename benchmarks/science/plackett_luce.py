@@ -22,9 +22,13 @@ from benchmarks.science import plackett_luce_figure, plackett_luce_truth
 from benchmarks.science.plackett_luce_cases import Case, hard_cases, padded
 from benchmarks.science.plackett_luce_paper import by_sampling, by_subsets
 from listwright.training.losses import exact_plackett_luce
-from listwright.training.losses.exact_plackett_luce import DEPTHS, evaluate, log_likelihood
-from listwright.training.losses.label_groups import LabelGroups
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import (
+    DEPTHS,
+    LabelGroups,
+    evaluate,
+    log_likelihood,
+    log_likelihood_of_top,
+)
 
 SIZES = (2, 4, 8, 12, 16, 18, 20, 50, 100, 200, 500, 1000)
 SEEDS = range(5)

@@ -2,7 +2,7 @@
 it.
 
 Jagerman, Oosterhuis, de Rijke, 2017, section 4.4: dynamic programming over subsets, and importance sampling. One list
-at a time, float64. (The third way, top-m, is :mod:`listwright.training.losses.plackett_luce_top`.)
+at a time, float64. (The third way, top-m, is :mod:`listwright.training.losses.exact_plackett_luce`.)
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from benchmarks import machine
 from benchmarks.science import drawing
 from benchmarks.science.position_bias_clicks import SHOWN, SPEC, Served, harvested, propensities, serve
 from listwright.training.data.dataset import Splits
-from listwright.training.data.synthetic.clicks import examination
-from listwright.training.data.tables.row_weights import inverse_propensities
-from listwright.training.evaluation.bootstrap import RESAMPLES, interval
+from listwright.training.data.synthetic.traffic import examination
+from listwright.training.data.tables.table import inverse_propensities
+from listwright.training.evaluation.intervals import RESAMPLES, interval
 from listwright.training.first_stage import lambdamart
-from listwright.training.propensity.estimate import PositionBias
+from listwright.training.position_bias import PositionBias
 from listwright.training.recipe import config
 from listwright.training.recipe.data import Propensity
 from listwright.training.steps import load

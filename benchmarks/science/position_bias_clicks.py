@@ -10,10 +10,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.data.synthetic.clicks import attractiveness, clicked, examination
-from listwright.training.data.synthetic.traffic import Shop, Visits, judged_rows, swapped_rows
+from listwright.training.data.synthetic.traffic import (
+    Shop,
+    Visits,
+    attractiveness,
+    clicked,
+    examination,
+    judged_rows,
+    swapped_rows,
+)
 from listwright.training.first_stage import lambdamart
-from listwright.training.propensity.estimate import PositionBias, estimate
+from listwright.training.position_bias import PositionBias, estimate
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 
 SHOWN = 10

@@ -31,8 +31,8 @@ from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.specialists.em import Mixture
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import PaddedLists
+from listwright.training.specialists.rankers import LinearRanker
 from listwright.training.specialists.srm import fit_srm
 
 QUERIES, CANDIDATES, FEATURES, SPECIALISTS = 1_000, 100, 136, 5

@@ -17,8 +17,7 @@ from jaxtyping import Float
 from benchmarks import machine
 from listwright.ranking.metrics import EvalProtocol, ndcg
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.boosting import HeldOutNdcg, settings_of
+from listwright.training.first_stage.boosting import HeldOutNdcg, lightgbm_dataset, settings_of
 from listwright.training.first_stage.lambdamart import query_ndcg, scores_of
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart

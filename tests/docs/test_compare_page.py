@@ -1,8 +1,8 @@
 """``docs/compare.md``: its tables are the committed runs, its numbers are the code's."""
 
 from listwright.training import compare as command
-from listwright.training.comparing import comparison, estimates, interleaving, mismatch, split
-from listwright.training.evaluation import sequences
+from listwright.training.comparing import compare, comparison
+from listwright.training.evaluation import intervals
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/compare.md")
@@ -36,9 +36,9 @@ def test_its_tables_are_the_committed_runs():
 
 def test_false_verdicts_stay_below_what_is_promised():
     assert LOOKS["runs"] >= 2000
-    assert LOOKS["alpha"] == sequences.ALPHA
-    assert all(case["always"] <= sequences.ALPHA for case in LOOKS["cases"])
-    assert all(case["fixed"] > 2 * sequences.ALPHA for case in LOOKS["cases"])
+    assert LOOKS["alpha"] == intervals.ALPHA
+    assert all(case["always"] <= intervals.ALPHA for case in LOOKS["cases"])
+    assert all(case["fixed"] > 2 * intervals.ALPHA for case in LOOKS["cases"])
 
 
 def test_interleaving_needs_fewer_queries_by_every_metric():
@@ -48,7 +48,10 @@ def test_interleaving_needs_fewer_queries_by_every_metric():
 
 def test_its_bounds_are_the_codes():
     assert f"below {comparison.FEWEST_UNITS} units a side, {comparison.FEWEST_ACTIVE} of them" in PAGE
-    assert f"More than {estimates.MOST_GROUPS:,} units" in PAGE
-    assert f"Below p = {mismatch.LEVEL:g}" in PAGE
+    assert f"More than {comparison.MOST_GROUPS:,} units" in PAGE
+    assert f"Below p = {comparison.LEVEL:g}" in PAGE
     helped = " ".join(command._parser().format_help().split())
-    assert f"preference {interleaving.WORTH:g}, split {split.WORTH:.0%} of control's mean" in helped.replace(" %", "%")
+    assert (
+        f"preference {compare.PREFERENCE_DIFFERENCE:g}, split {compare.SPLIT_DIFFERENCE:.0%} of control's mean"
+        in helped.replace(" %", "%")
+    )

@@ -9,11 +9,9 @@ import pytest
 from listwright.ranking import features
 from listwright.ranking.features import MISSING_WORDS, MOSTLY_UNKNOWN, Feature, spelled
 from listwright.training import diagnose, experiment, fit, tune
-from listwright.training.data import cells, constant, dataset
-from listwright.training.data.leaks import evidence
-from listwright.training.data.leaks import findings as leaks
-from listwright.training.data.tables import frames, marks
-from listwright.training.data.tables.table import read
+from listwright.training.data import cells, dataset, leaks
+from listwright.training.data.tables import frames
+from listwright.training.data.tables.table import _SPLIT_OF, read
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for
@@ -56,7 +54,7 @@ def test_every_option_of_tables_is_on_the_page(program):
 
 def test_names_of_splits_and_of_files_are_the_codes():
     row = next(line for line in PAGE.splitlines() if line.startswith("- ") and "`validation`" in line)
-    assert set(re.findall(r"`(\w+)`", row)) == set(marks._SPLIT_OF)
+    assert set(re.findall(r"`(\w+)`", row)) == set(_SPLIT_OF)
     assert all(f"`{end}`" in PAGE.partition("## Columns of a table")[0] for end in TABLES)
 
 
@@ -65,21 +63,21 @@ def bounds():
     return table(
         ["bound", "value"],
         [
-            ["training queries that must show a finding", f"{100 * evidence.NEARLY:.0f} %, and {leaks.FEWEST}"],
+            ["training queries that must show a finding", f"{100 * leaks.NEARLY:.0f} %, and {leaks.FEWEST}"],
             ["categories of a column that is ordered by mean labels, at most", leaks.FEW_CATEGORIES],
             [
                 "lists with a wrong first candidate by the column, for each by a random order, at most",
                 leaks.FEWER_FAILURES,
             ],
-            ["share of distinct values in a column of ids, at least", f"{100 * evidence.MOSTLY:.0f} %"],
-            ["repeats expected by chance, for each one found, at least", evidence.REPEATS],
-            ["median from which distinct whole numbers are ids in any case", f"{evidence.ID_FROM:,.0f}"],
-            ["whole number up to which float32 is exact", f"{evidence._EXACT:,}"],
-            ["share of distinct numbers that float32 merges, above", f"{100 * (1 - evidence.NEARLY):.0f} %"],
-            ["rows in which numbers that are not whole are counted, the first", f"{evidence.FIRST:,}"],
+            ["share of distinct values in a column of ids, at least", f"{100 * leaks.MOSTLY:.0f} %"],
+            ["repeats expected by chance, for each one found, at least", leaks.REPEATS],
+            ["median from which distinct whole numbers are ids in any case", f"{leaks.ID_FROM:,.0f}"],
+            ["whole number up to which float32 is exact", f"{leaks._EXACT:,}"],
+            ["share of distinct numbers that float32 merges, above", f"{100 * (1 - leaks.NEARLY):.0f} %"],
+            ["rows in which numbers that are not whole are counted, the first", f"{leaks.FIRST:,}"],
             [
                 "LETOR text: float32 numbers in the range of a column of larger numbers, below",
-                f"{evidence.FEW_STEPS:,}",
+                f"{leaks.FEW_STEPS:,}",
             ],
             ["share of a column's categories that are unknown, above", f"{100 * MOSTLY_UNKNOWN:.0f} %"],
         ],

@@ -14,8 +14,7 @@ from listwright.service.events.lines import MAX_LINE_BYTES
 from listwright.service.settings import PREFIX, Settings
 from listwright.training import join
 from listwright.training.data.tables.judged import KEY, judged_metadata
-from listwright.training.joining.causes import Cause
-from listwright.training.joining.labels import read_labels
+from listwright.training.joining.events import Cause, read_labels
 from support.events import event, write_events
 from support.pages.figure_blocks import page
 from support.served import served_record

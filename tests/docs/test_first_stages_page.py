@@ -9,7 +9,7 @@ import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
-from listwright.training.first_stage.given_onnx import canonical
+from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages import foreign_rankers, given_networks
 from support.first_stages.foreign_rankers import WIDTH
 

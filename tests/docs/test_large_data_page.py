@@ -1,7 +1,7 @@
 """``docs/large-data.md`` has the code's settings and the figures of the committed runs."""
 
 from listwright.training import fit
-from listwright.training.data import room
+from listwright.training.data import load
 from listwright.training.reporting.measures import behaviour
 from listwright.training.stored import rows, shards
 from support.pages.figure_blocks import blocks, page, result, table
@@ -15,9 +15,9 @@ def settings():
         ["estimate of `auto`", "value"],
         [
             ["bytes of a value in Parquet", 4],
-            ["bytes of a value for each byte of text", f"{room._TEXT:g}"],
-            ["the same of compressed text", f"{room._TEXT * room._PACKED:g}"],
-            ["copies while rows are read and split", room.COPIES],
+            ["bytes of a value for each byte of text", f"{load._TEXT:g}"],
+            ["the same of compressed text", f"{load._TEXT * load._PACKED:g}"],
+            ["copies while rows are read and split", load.COPIES],
         ],
     )
 

@@ -1,6 +1,6 @@
 """``docs/position-bias.md``: its tables are the committed run, and its numbers are the code's."""
 
-from listwright.training.propensity import estimate
+from listwright.training import position_bias
 from listwright.training.recipe.data import Propensity
 from support.pages.figure_blocks import blocks, interval, page, result, table
 
@@ -65,5 +65,5 @@ def test_intervals_cover_the_truth():
 
 
 def test_its_bounds_are_the_codes():
-    assert f"at least {estimate.FEWEST_CLICKS} clicks" in PAGE
+    assert f"at least {position_bias.FEWEST_CLICKS} clicks" in PAGE
     assert f"(default {Propensity.model_fields['clip'].default:g})" in PAGE

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listwright.training.evaluation import calibration, verdicts
+from listwright.training.evaluation import calibration, intervals
 from listwright.training.recipe.config import Choice
 from listwright.training.reporting.measures import behaviour, details, explained, scores
 from support.pages.figure_blocks import blocks, page, table
@@ -42,7 +42,7 @@ def bounds():
                 f"{explained.BUDGET:,}",
             ],
             ["seconds that a query is explained for, at most", f"{explained.MOST_SECONDS:g}"],
-            ["queries that a verdict needs, at least", f"{verdicts.FEWEST:,}"],
+            ["queries that a verdict needs, at least", f"{intervals.FEWEST:,}"],
             ["folds of a choice, where the recipe has no other number", Choice().folds],
         ],
     )

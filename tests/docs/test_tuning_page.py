@@ -8,7 +8,7 @@ from listwright.training import search as search_space
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.search import Range
-from listwright.training.second_stage import network_search
+from listwright.training.second_stage import fit
 from support.pages.figure_blocks import blocks, result, table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def test_the_piece_on_the_page_fits_into_a_recipe(tmp_path):
 
 def test_the_numbers_of_the_page():
     assert f"| finished trials before pruning | {search.STARTUP_TRIALS} |" in PAGE
-    assert f"| epochs of a network before its first comparison | {network_search.PRUNE_AFTER} |" in PAGE
+    assert f"| epochs of a network before its first comparison | {fit.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM before its first comparison | {lambdamart.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM between two comparisons | {boosting.REPORT_EVERY} |" in PAGE
 

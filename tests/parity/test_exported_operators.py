@@ -14,15 +14,12 @@ from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.forest import attach, forest_graph
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import to_onnx
-from listwright.training.first_stage.given_onnx import canonical
+from listwright.training.first_stage.bring_your_own import canonical
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Srm
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.router.anomaly import fit_forest
-from listwright.training.specialists.linear import LinearRanker
-from listwright.training.specialists.neural import NetworkRanker
-from listwright.training.specialists.srm_network import SrmNetwork
-from listwright.training.specialists.standardise import Standardise
+from listwright.training.router import fit_forest
+from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
 from support.first_stages import given_networks
 
 SCHEMA = FeatureSchema(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import parse_fast
-from listwright.training.data.letor.lines import parse_lines
+from listwright.training.data.letor.text import parse_lines
 from support.strategies import scale_examples
 
 QUICK = [parse_fast, letor.parse_compiled]

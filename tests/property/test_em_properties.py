@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.training.specialists.em import Mixture
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import PaddedLists
+from listwright.training.specialists.rankers import LinearRanker
 from support.strategies import scale_examples
 
 WIDTH = 2

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.ranking.served.files import write
-from listwright.training.joining.causes import COUNTED, Cause
+from listwright.training.joining.events import COUNTED, Cause, Labels
 from listwright.training.joining.job import JoinJob, join
-from listwright.training.joining.labels import Labels
 from support.events import event, write_events
 from support.served import NOON, served_record
 from support.strategies import scale_examples

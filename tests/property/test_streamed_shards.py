@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.letor import text
-from listwright.training.data.letor.reader import Reader
+from listwright.training.data.letor.layout import Reader
 from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.stored import shards

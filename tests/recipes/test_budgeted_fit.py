@@ -11,10 +11,9 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training import fit, steps
+from listwright.training import choice, fit, steps
 from listwright.training.budget import Budget
-from listwright.training.choice import comparing
-from listwright.training.choice.comparing import compared, is_settled
+from listwright.training.choice import compared, is_settled
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
@@ -267,7 +266,7 @@ def test_with_enough_validation_queries_each_network_is_fitted_once(recipe, tmp_
         fits.append((spec.kind, len(train)))
         return fit_network(spec, train, *given, **more)
 
-    monkeypatch.setattr(comparing, "ENOUGH", 10)
+    monkeypatch.setattr(choice, "ENOUGH", 10)
     for module in (second_stage, comparing):
         monkeypatch.setattr(module, "fit_network", counted)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(minutes, clock=Clock()))
@@ -284,14 +283,14 @@ def test_a_network_that_the_clock_ends_is_not_compared_in_time(recipe, tmp_path,
     def slow(budget, name, done, seconds):
         return goes_on(budget, name, done, 1e9 if name == "epochs of QILCM" and done == 1 else seconds)
 
-    monkeypatch.setattr(comparing, "ENOUGH", 10)
+    monkeypatch.setattr(choice, "ENOUGH", 10)
     monkeypatch.setattr(Budget, "goes_on", slow)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(10.0, clock=Clock()))
     qilcm = next(one for one in report["default_strategy"]["compared"] if one["ranker"] == "qilcm")
     assert ("qilcm" in report["budget"]["undecided"]) == (qilcm["low"] <= 0.0)
     assert report["model"]["epochs"] == 1
     monkeypatch.undo()
-    monkeypatch.setattr(comparing, "ENOUGH", 10)
+    monkeypatch.setattr(choice, "ENOUGH", 10)
     again, _ = fitted(recipe, tmp_path / "many" / "2", Budget(replay=report["budget"], clock=Clock()))
     assert stages(tmp_path / "many" / "2") == stages(tmp_path / "many" / "1")
     assert again["default_strategy"] == report["default_strategy"]

@@ -131,10 +131,10 @@ def test_qilcm_is_in_a_bundle_whose_recipe_has_another_model(own, tmp_path):
 
 
 def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
-    from listwright.training.choice import comparing
+    from listwright.training import choice
 
     out, calls = tmp_path / "own" / "1", []
-    fit_network = comparing.fit_network
+    fit_network = choice.fit_network
 
     def counted(*arguments, **more):
         calls.append(1)
@@ -142,7 +142,7 @@ def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return fit_network(*arguments, **more)
 
-    monkeypatch.setattr(comparing, "fit_network", counted)
+    monkeypatch.setattr(choice, "fit_network", counted)
     assert run(own, out) == 130
     assert run(own, out, "--resume") == 0
     assert len(calls) == 2 + 1 + 2, "two folds, the one that was broken off, and the two that were left"

@@ -83,9 +83,9 @@ def test_specialists_rank_as_they_were_trained(specialised, recipe):
 
 def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised, recipe, tmp_path, monkeypatch):
     out = tmp_path / "specialised" / "1"
-    from listwright.training.specialists import cross_fitting
+    from listwright.training.specialists import fit
 
-    judge, calls = cross_fitting.judge, []
+    judge, calls = fit.judge, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -93,7 +93,7 @@ def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised,
             raise KeyboardInterrupt
         return judge(*arguments)
 
-    monkeypatch.setattr(cross_fitting, "judge", interrupted)
+    monkeypatch.setattr(fit, "judge", interrupted)
     assert run(recipe, "--out", out) == 130
     assert run(recipe, "--out", out, "--resume") == 0
     assert len(calls) == 3, "the first fold was finished and must not be judged again"

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
-from listwright.training.first_stage.given_onnx import canonical
+from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages.foreign_rankers import WIDTH, kept_rows
 
 SCHEMA = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, WIDTH + 1)))

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from benchmarks.science.plackett_luce_paper import by_subsets
-from listwright.training.losses.exact_plackett_luce import evaluate, log_likelihood
-from listwright.training.losses.label_groups import LabelGroups
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import LabelGroups, evaluate, log_likelihood, log_likelihood_of_top
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import gzip
 import numpy as np
 import pytest
 
-from listwright.training.data.container import open_plain
 from listwright.training.data.dataset import Remedies
-from listwright.training.data.leaks.findings import leaks
-from listwright.training.data.letor.reader import Reader
+from listwright.training.data.leaks import leaks
+from listwright.training.data.letor.layout import Reader
 from listwright.training.data.letor.text import read
+from listwright.training.data.sources import open_plain
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData
 from listwright.training.steps import load

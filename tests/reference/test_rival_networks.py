@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from listwright.training.networks.qilcm import STABLE_EPSILON
-from listwright.training.networks.qilcm2 import Qilcm2Network
+from listwright.training.networks.qilcm import STABLE_EPSILON, Qilcm2Network
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, Qilcm2Spec
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.synthetic import planted
-from listwright.training.data.synthetic.clicks import attractiveness, clicked, examination
+from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
 from listwright.training.recipe.data import SyntheticData
 
 SHOWN = 10

@@ -9,18 +9,19 @@ from datetime import date
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, Compared
-from listwright.training.comparing.sentences import (
+from listwright.training.comparing.text import (
     advice,
     interval,
     metric_name,
     more,
     needed_name,
+    numbers,
     p_text,
     ratio_sentence,
     signed,
+    title,
     verdict,
 )
-from listwright.training.comparing.text import numbers, title
 from listwright.training.reporting.page import (
     COLOURS,
     INK,
@@ -41,58 +42,58 @@ _CAPTION = (
 )
 
 
-def page(found: Compared, *, command: str) -> str:
+def page(compared: Compared, *, command: str) -> str:
     """The page as HTML.
 
     Args:
-        found: the comparison.
+        compared: the comparison.
         command: that repeats it.
     """
-    shown = numbers(found)
-    del shown["looks"]
+    settings = numbers(compared)
+    del settings["looks"]
     return render(
-        title(found),
-        [verdict(found), *advice(found)],
-        [_course(found), _metrics(found), _checks(found), _power(found)],
+        title(compared),
+        [verdict(compared), *advice(compared)],
+        [_course(compared), _metrics(compared), _checks(compared), _power(compared)],
         command=command,
-        facts=_facts(found),
-        settings=json.dumps(shown, indent=1),
-        numbers=_numbers(found),
+        facts=_facts(compared),
+        settings=json.dumps(settings, indent=1),
+        numbers=_numbers(compared),
     )
 
 
-def _numbers(found: Compared) -> list[tuple[str, str]]:
-    look = found.effects[0].look
+def _numbers(compared: Compared) -> list[tuple[str, str]]:
+    look = compared.effects[0].look
     cells = [
-        (signed(look.estimate), f"change in {metric_name(found.effects[0].metric)}"),
+        (signed(look.estimate), f"change in {metric_name(compared.effects[0].metric)}"),
         (interval(look.estimate, look.always), "always-valid 95 % interval"),
-        (f"{found.queries:,}", "queries"),
-        (f"{found.units:,}", "units"),
+        (f"{compared.queries:,}", "queries"),
+        (f"{compared.units:,}", "units"),
     ]
-    return cells if found.decision not in ("mismatch", "too_few") else cells[2:]
+    return cells if compared.decision not in ("mismatch", "too_few") else cells[2:]
 
 
-def _course(found: Compared) -> PageSection:
-    ready = [look for look in found.looks if look.enough and math.isfinite(look.always)]
+def _course(compared: Compared) -> PageSection:
+    ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
     if not ready:
         return PageSection("No day had enough units yet", ["A figure of the course needs one."])
-    figure = PageFigure(course(found), _CAPTION)
+    figure = PageFigure(course(compared), _CAPTION)
     return PageSection(
-        f"{metric_name(found.effects[0].metric).capitalize()} from day to day", _shown_since(found), [figure]
+        f"{metric_name(compared.effects[0].metric).capitalize()} from day to day", _shown_since(compared), [figure]
     )
 
 
-def _shown_since(found: Compared) -> list[str]:
-    first = next((look for look in found.looks if look.decision in ("challenger", "control")), None)
+def _shown_since(compared: Compared) -> list[str]:
+    first = next((look for look in compared.looks if look.decision in ("challenger", "control")), None)
     if first is None:
         return ["At no look did the always-valid interval exclude 0."]
     return [f"The always-valid interval excluded 0 first on {first.day.isoformat()}."]
 
 
 @style()
-def course(found: Compared) -> str:
+def course(compared: Compared) -> str:
     """Estimate, interval for one look and confidence sequence, by day."""
-    ready = [look for look in found.looks if look.enough and math.isfinite(look.always)]
+    ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
     figure, axes = one()
@@ -120,39 +121,41 @@ def course(found: Compared) -> str:
     return svg(figure, "course", "The difference and its two intervals, day by day")
 
 
-def _metrics(found: Compared) -> PageSection:
+def _metrics(compared: Compared) -> PageSection:
     head = ["", "control", "challenger", "change", "at any look, 95 %", "at one look, 95 %"]
     rows = []
-    for effect in found.effects:
+    for effect in compared.effects:
         means = ["" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger)]
         always = interval(effect.look.estimate, effect.look.always)
         once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
         rows.append([metric_name(effect.metric), *means, signed(effect.look.estimate), always, once])
     note = "The first metric decides. The others were not corrected for their number."
-    if found.kind == "interleaving":
+    if compared.kind == "interleaving":
         head, rows = [head[0], *head[3:]], [[row[0], *row[3:]] for row in rows]
     return PageSection(tables=[PageTable("All metrics", head, rows, note if len(rows) > 1 else "")])
 
 
-def _checks(found: Compared) -> PageSection:
-    said = [ratio_sentence(found)]
-    if found.untold:
-        said.append(f"{found.untold:,} queries are left out: control answered them alone.")
+def _checks(compared: Compared) -> PageSection:
+    sentences = [ratio_sentence(compared)]
+    if compared.untold:
+        sentences.append(f"{compared.untold:,} queries are left out: control answered them alone.")
     tables = []
-    if found.wins is not None:
+    if compared.wins is not None:
         rows = [
-            [who, f"{count:,}"] for who, count in zip(("challenger", "control", "neither"), found.wins, strict=True)
+            [who, f"{count:,}"] for who, count in zip(("challenger", "control", "neither"), compared.wins, strict=True)
         ]
-        rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in found.tests]
+        rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in compared.tests]
         tables = [PageTable("Units by what they prefer", ["", ""], rows)]
-    heading = "The shares are not as planned" if found.ratio.failed or found.crossed else "The shares are as planned"
-    return PageSection(heading, said, tables=tables)
+    heading = (
+        "The shares are not as planned" if compared.ratio.failed or compared.crossed else "The shares are as planned"
+    )
+    return PageSection(heading, sentences, tables=tables)
 
 
-def _power(found: Compared) -> PageSection:
+def _power(compared: Compared) -> PageSection:
     rows = [
         [needed_name(each), *map(more, (each.always, each.fixed, each.same_always, each.same_fixed))]
-        for each in found.effects[0].needed
+        for each in compared.effects[0].needed
     ]
     head = ["difference", "at any look", "at one planned look", "these units, any look", "these units, one look"]
     note = (
@@ -162,8 +165,8 @@ def _power(found: Compared) -> PageSection:
     return PageSection("How many more queries would show a difference", tables=[PageTable("", head, rows, note)])
 
 
-def _facts(found: Compared) -> list[str]:
-    arms = [] if found.bundles is None else [f"Control: {found.bundles[0]}. Challenger: {found.bundles[1]}."]
+def _facts(compared: Compared) -> list[str]:
+    arms = [] if compared.bundles is None else [f"Control: {compared.bundles[0]}. Challenger: {compared.bundles[1]}."]
     return [
         *arms,
         "All variances are over units. The interval for one look is a bootstrap over units.",

@@ -1,4 +1,4 @@
-"""A comparison on a terminal of 80 columns, and as JSON."""
+"""A comparison in sentences, on a terminal of 80 columns, and as JSON."""
 
 from __future__ import annotations
 
@@ -8,31 +8,22 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from listwright.training.comparing.comparison import Compared, Effect
-from listwright.training.comparing.sentences import (
-    advice,
-    interval,
-    metric_name,
-    more,
-    needed_name,
-    p_text,
-    ratio_sentence,
-    signed,
-    verdict,
-)
+from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, LEVEL, Compared, Effect, Needed
 
 _WIDTH = 80
 
+NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MAP"}
 
-def text(found: Compared) -> str:
+
+def text(compared: Compared) -> str:
     """Verdict, checks, metrics, power."""
-    return "\n".join(_lines(found))
+    return "\n".join(_lines(compared))
 
 
-def numbers(found: Compared) -> dict[str, Any]:
+def numbers(compared: Compared) -> dict[str, Any]:
     """Everything that was measured, as JSON has it: an unknown number is null, a day is ISO 8601."""
-    plain = asdict(found) | {"decision": found.decision, "verdict": verdict(found)}
-    plain["ratio"]["failed"] = found.ratio.failed
+    plain = asdict(compared) | {"decision": compared.decision, "verdict": verdict(compared)}
+    plain["ratio"]["failed"] = compared.ratio.failed
     cleaned: dict[str, Any] = _plain(plain)
     return cleaned
 
@@ -47,40 +38,40 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def title(found: Compared) -> str:
+def title(compared: Compared) -> str:
     """What was compared."""
-    named = "" if found.experiment is None else f" {found.experiment!r}"
-    days = (found.looks[-1].day - found.looks[0].day).days + 1
+    named = "" if compared.experiment is None else f" {compared.experiment!r}"
+    days = (compared.looks[-1].day - compared.looks[0].day).days + 1
     return (
-        f"{found.kind.capitalize()}{named}: {found.queries:,} queries of {found.units:,} units, {days} "
+        f"{compared.kind.capitalize()}{named}: {compared.queries:,} queries of {compared.units:,} units, {days} "
         f"{'day' if days == 1 else 'days'}"
     )
 
 
-def _lines(found: Compared) -> Iterator[str]:
-    yield title(found)
-    if found.bundles is not None:
-        yield f"control {found.bundles[0]}, challenger {found.bundles[1]}"
+def _lines(compared: Compared) -> Iterator[str]:
+    yield title(compared)
+    if compared.bundles is not None:
+        yield f"control {compared.bundles[0]}, challenger {compared.bundles[1]}"
     yield ""
-    for sentence in (verdict(found), *advice(found)):
+    for sentence in (verdict(compared), *advice(compared)):
         yield _filled(sentence)
     yield ""
-    yield _filled(ratio_sentence(found))
-    if found.untold:
-        yield _filled(f"{found.untold:,} queries are left out: control answered them alone.")
+    yield _filled(ratio_sentence(compared))
+    if compared.untold:
+        yield _filled(f"{compared.untold:,} queries are left out: control answered them alone.")
     yield ""
     yield f"{'':10} {'control':>8} {'challenger':>10} {'change':>8}  {'at any look, 95 %':19} at one look, 95 %"
-    for effect in found.effects:
+    for effect in compared.effects:
         yield _row(effect)
-    if found.wins is not None:
-        won, lost, even = found.wins
+    if compared.wins is not None:
+        won, lost, even = compared.wins
         yield ""
         yield f"Units that prefer the challenger: {won:,}; control: {lost:,}; neither: {even:,}"
-    for name, p in found.tests:
+    for name, p in compared.tests:
         yield f"{name[0].upper()}{name[1:]}, one look: p = {p_text(p)}"
     yield ""
     yield f"{'More queries for a difference, power 80 %':42} {'at any look':>13} {'at one look':>13}"
-    for one in found.effects[0].needed:
+    for one in compared.effects[0].needed:
         yield f"  {needed_name(one):40} {more(one.always):>13} {more(one.fixed):>13}"
         yield f"  {'  if only these units come back':40} {more(one.same_always):>13} {more(one.same_fixed):>13}"
 
@@ -96,3 +87,115 @@ def _row(effect: Effect) -> str:
 
 def _filled(sentence: str) -> str:
     return textwrap.fill(sentence.replace(" %", "\u00a0%"), _WIDTH)
+
+
+def metric_name(metric: str) -> str:
+    """For people."""
+    return NAMES.get(metric, metric.replace("ndcg@", "NDCG@").replace("err@", "ERR@"))
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """With its sign; "none" for NaN."""
+    return "none" if math.isnan(value) else f"{value:+.{digits}f}"
+
+
+def interval(middle: float, half: float) -> str:
+    """Around a middle."""
+    return "not known" if math.isinf(half) else f"[{signed(middle - half)}, {signed(middle + half)}]"
+
+
+def verdict(compared: Compared) -> str:
+    """The answer in one sentence."""
+    effect, decision = compared.effects[0], compared.decision
+    look, name = effect.look, metric_name(effect.metric)
+    if decision == "mismatch":
+        return f"No verdict: {_mismatch(compared)}."
+    if decision == "too_few":
+        return (
+            f"No verdict yet: {FEWEST_UNITS} units a side are needed, {FEWEST_ACTIVE} of them with a click or another "
+            "value."
+        )
+    if decision == "none":
+        return f"No difference is shown: {name} {signed(look.estimate)}, always-valid 95 % interval " + (
+            f"{interval(look.estimate, look.always)}."
+        )
+    who = "The challenger" if decision == "challenger" else "Control"
+    return f"{who} is better: {name} {signed(look.estimate)}, always-valid 95 % interval " + (
+        f"{interval(look.estimate, look.always)}."
+    )
+
+
+def advice(compared: Compared) -> list[str]:
+    """What to do next."""
+    effect, look = compared.effects[0], compared.effects[0].look
+    if compared.decision == "mismatch":
+        return ["Find out which requests are lost or moved before you read any figure below; begin a new experiment."]
+    if compared.decision in ("challenger", "control"):
+        return ["The interval holds at every look, so the experiment may end now."]
+    sentences = [_power(compared)] if compared.decision == "none" else []
+    if look.enough and (effect.low > 0.0 or effect.high < 0.0):
+        sentences.append(
+            "The interval for a single look excludes 0. It counts only if this day was the one planned for the look."
+        )
+    return sentences
+
+
+def more(queries: float) -> str:
+    """A number of queries, to two digits."""
+    if math.isnan(queries):
+        return "not known"
+    if math.isinf(queries):
+        return "out of reach"
+    if queries <= 0.0:
+        return "none"
+    digits = max(0, math.floor(math.log10(queries)) - 1)
+    return f"{round(queries / 10**digits) * 10**digits:,}"
+
+
+def ratio_sentence(compared: Compared) -> str:
+    """How the arms were filled."""
+    ratio = compared.ratio
+    state = "contradict the shares" if ratio.failed else "agree with the shares"
+    return (
+        f"{ratio.what.capitalize()}: control {ratio.control:,}, challenger {ratio.challenger:,}. They {state}: "
+        f"{1.0 - ratio.share:.0%} and {ratio.share:.0%} were planned, always-valid p = {p_text(ratio.p)}."
+    ).replace("%", " %")
+
+
+def p_text(p: float) -> str:
+    """A p-value to two digits."""
+    return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
+
+
+def needed_name(one: Needed) -> str:
+    """Which difference."""
+    return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
+
+
+def _mismatch(compared: Compared) -> str:
+    if compared.crossed:
+        return f"{compared.crossed:,} units were in both arms"
+    ratio = compared.ratio
+    planned = f"{1.0 - ratio.share:.0%} and {ratio.share:.0%}".replace("%", " %")
+    return (
+        f"control and challenger have {ratio.control:,} and {ratio.challenger:,} {ratio.what}, where {planned} were "
+        f"planned (p = {p_text(ratio.p)} < {LEVEL:g})"
+    )
+
+
+def _power(compared: Compared) -> str:
+    effect: Effect = compared.effects[0]
+    worth = next(one for one in effect.needed if one.why == "worth")
+    if worth.always == 0.0:
+        return f"A difference of {worth.true:.4f} would probably have been shown by now."
+    many = more(worth.always)
+    if many == "out of reach":
+        return f"A difference of {worth.true:.4f} is out of reach: take a metric that varies less, or interleave."
+    line = (
+        f"About {many} more queries would show a difference of {worth.true:.4f}, with a probability of 80 %, if new "
+        "units come as fast as queries."
+    )
+    if math.isnan(worth.same_always):
+        return line
+    same = more(worth.same_always)
+    return f"{line} With these units only, " + ("it is out of reach." if same == "out of reach" else f"about {same}.")

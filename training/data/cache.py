@@ -19,8 +19,8 @@ from filelock import FileLock
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.plain_file import read_object
-from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.sources import file_digest
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
 from listwright.training.stored.writing import told_if_full
 
@@ -163,8 +163,8 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
 
 
 def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Beside]:
-    found = open_shards(entry, check=check)
-    return found, found.facts["beside"]
+    shards = open_shards(entry, check=check)
+    return shards, shards.facts["beside"]
 
 
 @functools.cache

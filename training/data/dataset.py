@@ -143,11 +143,11 @@ class Dataset:
             codes[column] = np.array(table, dtype=np.float32)
 
         def recoded(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M D"]:
-            found = rows.copy()
+            copied = rows.copy()
             for column, table in codes.items():
                 old = rows[:, column]
-                found[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
-            return found
+                copied[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
+            return copied
 
         return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
 
@@ -161,9 +161,9 @@ def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
     return counts
 
 
-def dataset_of(found: Stored, schema: FeatureSchema) -> Dataset:
+def dataset_of(shards: Stored, schema: FeatureSchema) -> Dataset:
     """The queries of a folder of shards."""
-    return Dataset(found.features, found.labels, found.offsets, found.qids, schema, weights=found.weights)
+    return Dataset(shards.features, shards.labels, shards.offsets, shards.qids, schema, weights=shards.weights)
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:
@@ -177,12 +177,12 @@ def fit_schema(train: Dataset) -> FeatureSchema:
 
 def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
     if feature.kind == "categorical":
-        seen = np.unique(column.astype(np.int64))
+        codes = np.unique(column.astype(np.int64))
         return Feature(
             name=feature.name,
             kind="categorical",
-            categories=tuple(feature.categories[code - 1] for code in seen if code != UNKNOWN_CODE),
-            missing_in_training=bool((seen == UNKNOWN_CODE).any()),
+            categories=tuple(feature.categories[code - 1] for code in codes if code != UNKNOWN_CODE),
+            missing_in_training=bool((codes == UNKNOWN_CODE).any()),
         )
     present = column[~np.isnan(column)]
     quantiles = tuple(float(q) for q in np.quantile(present, QUANTILE_LEVELS)) if len(present) else None

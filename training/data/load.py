@@ -1,25 +1,54 @@
-"""From a recipe and its sources to three splits: where all data come in."""
+"""From a recipe and its sources to three splits: where all data come in.
+
+Before the reading, an estimate says whether rows fit into memory. After it, notes say what a person should look at,
+columns with one value in all training rows are left out, and features get their defaults.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import polars as pl
+from jaxtyping import Int
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.features import FeatureSchema, mostly_unknown
+from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, mostly_unknown, spelled
 from listwright.training.data import split
-from listwright.training.data.constant import dropped_note
 from listwright.training.data.dataset import Remedies, Splits, categories_in
-from listwright.training.data.leaks.findings import leaks
+from listwright.training.data.leaks import leaks
 from listwright.training.data.letor import layout
-from listwright.training.data.room import Shards, stays_on_disk
+from listwright.training.data.sources import path_of
 from listwright.training.data.synthetic import planted
 from listwright.training.data.tables import table, tafeng
+from listwright.training.data.tables.frames import listed
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
-from listwright.training.recipe.data import LetorData, SyntheticData, TableData
+from listwright.training.recipe.data import Default, Defaults, LetorData, SyntheticData, TableData
+from listwright.training.stored.rows import Features
+
+_ROWS = 65_536
+"""Rows that are compared at a time: most columns are told to vary by the first of them."""
+
+_MOST_NAMES = 8
+
+Shards = Literal["auto", "always", "never"]
+"""Whether rows stay on disk: ``auto`` where they may not fit into memory."""
+
+COPIES = 4
+"""How often rows stand in memory while they are read and split there, at the worst."""
+
+_TEXT = 0.75
+"""Bytes of float32 for each byte of text: about 8 characters a value; CSV is text in memory before it is numbers."""
+
+_PACKED = 4.0
+"""How much longer compressed text is than its file."""
+
+_PACKED_ENDINGS = (".gz", ".zip", ".tgz", ".bz2", ".xz")
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", progress: Progress = SILENT) -> Splits:
@@ -94,20 +123,20 @@ def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
 def doubtful(splits: Splits) -> list[str]:
     """What a person should look at: columns that were dropped, leaks, ids, text, a test split that measures nothing."""
     train, test, remedies = splits.train, splits.test, splits.remedies
-    found = leaks(train, remedies, splits.rounding)
-    told = {finding.columns for finding in found}
+    findings = leaks(train, remedies, splits.rounding)
+    explained = {finding.columns for finding in findings}
     dropped = dropped_note(splits)
-    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.said for finding in found)]
+    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.said for finding in findings)]
     many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
         f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "
         f"{remedies.without(name)}"
         for name, values in many.items()
-        if (name,) not in told
+        if (name,) not in explained
     ]
     for name, part in (("training", train), ("validation", splits.valid), ("test", test)):
         unknown = mostly_unknown(categories_in(part), part.schema)
-        doubts += [f"in the {name} queries, {said}" for column, said in unknown.items() if column not in many]
+        doubts += [f"in the {name} queries, {note}" for column, note in unknown.items() if column not in many]
     if not split.informative(test):
         doubts.append(
             f"no test query ({len(test)} queries) has two candidates with different labels: the test figures say what "
@@ -133,3 +162,161 @@ def measurable(splits: Splits) -> Splits:
 
 def _shortened(names: list[str], limit: int = 8) -> str:
     return ", ".join(names) if len(names) <= limit else f"{', '.join(names[: limit - 1])}, … {names[-1]}"
+
+
+def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
+    """The same splits without the columns that have one value in all training rows; missing counts as a value.
+
+    Args:
+        splits: under the schema that the training queries fix.
+        needed: names of columns that stay, whatever they hold.
+
+    Returns:
+        Copies of what is left; :attr:`Splits.dropped` says what is not.
+
+    Raises:
+        DataError: if no column would be left.
+    """
+    names = splits.train.schema.names
+    columns = [int(column) for column in _constant(splits.train.features) if names[column] not in needed]
+    if not columns:
+        return splits
+    if len(columns) == len(names):
+        fault = f"each feature ({_listed(names)}) has one value, or none, in all {splits.train.rows} training rows"
+        raise DataError(splits.how, f"{fault}: nothing tells candidates apart; give columns that vary")
+    varying = np.delete(np.arange(len(names)), columns)
+    train, valid, test = (part.narrowed(varying) for part in (splits.train, splits.valid, splits.test))
+    dropped = tuple((column, names[column]) for column in columns)
+    return replace(splits, train=train, valid=valid, test=test, dropped=dropped)
+
+
+def dropped_note(splits: Splits) -> str | None:
+    """What a person should know of the columns that are gone; None if there are none."""
+    if not splits.dropped:
+        return None
+    names = [name for _, name in splits.dropped]
+    has, is_no, it = ("has", "is no feature", "it") if len(names) == 1 else ("have", "are no features", "them")
+    fact = f"{_listed(names)} {has} one value, or none, in all {splits.train.rows} training rows"
+    return (
+        f"{fact}, and {is_no} of the bundle. Where callers go on sending {it}, serve with "
+        f"LISTWRIGHT_UNKNOWN_FEATURES=ignore; {splits.remedies.keep_constant} keeps {it}"
+    )
+
+
+def _constant(features: Features) -> Int[np.ndarray, " C"]:
+    left, first = np.arange(features.shape[1]), features[0]
+    for start in range(0, len(features), _ROWS):
+        if len(left) == 0:
+            break
+        rows = features[start : start + _ROWS, left]
+        same = (rows == first[left]) | (np.isnan(rows) & np.isnan(first[left]))
+        left = left[same.all(axis=0)]
+    return left
+
+
+def _listed(names: Collection[str]) -> str:
+    listed = ", ".join(repr(name) for name in list(names)[:_MOST_NAMES])
+    return listed if len(names) <= _MOST_NAMES else f"{listed} and {len(names) - _MOST_NAMES} more"
+
+
+def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) -> bool:
+    """Whether to read some sources into shards.
+
+    Args:
+        sources: what ``--data`` named.
+        shards: what was asked for; under ``auto``, the answer is said if it is yes.
+        progress: told that answer.
+    """
+    if shards != "auto":
+        return shards == "always"
+    needed, there = COPIES * sum(bytes_of(path_of(source)) for source in sources), available()
+    if there is None or needed <= there:
+        return False
+    progress.say(
+        f"Rows stay on disk: in memory they may need {needed / 2**30:.1f} GiB, and {there / 2**30:.1f} GiB are free "
+        "(--shards never reads them all the same)"
+    )
+    return True
+
+
+def bytes_of(path: Path) -> int:
+    """About how many bytes the values of a file or folder take as float32; 0 for what cannot be read."""
+    try:
+        if path.is_dir():
+            return sum(bytes_of(file) for file in path.rglob("*") if file.is_file())
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        if is_parquet:
+            rows = pl.scan_parquet(path, glob=False)
+            return 4 * len(rows.collect_schema()) * int(rows.select(pl.len()).collect().item())
+        size = path.stat().st_size
+    except (OSError, pl.exceptions.PolarsError):
+        return 0  # whoever reads it says what is wrong
+    return int(size * _TEXT * (_PACKED if path.name.lower().endswith(_PACKED_ENDINGS) else 1.0))
+
+
+def available() -> int | None:
+    """Bytes of memory that are free here, by the system and by the limit of a container; None where neither tells."""
+    limits = []
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        limits += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    except OSError:
+        return None
+    groups = Path("/sys/fs/cgroup")
+    try:
+        most, used = ((groups / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current"))
+        limits += [int(most) - int(used)] if most != "max" else []
+    except (OSError, ValueError):
+        return min(limits, default=None)  # no container, or one that tells no limit
+    return min(limits, default=None)
+
+
+def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
+    """The same schema with the defaults of its features.
+
+    Args:
+        schema: of the training split.
+        defaults: by name of a feature. Text is a number where the feature is numeric; a category is spelled as in a
+            request, so 2, 2.0 and "2" are one.
+
+    Raises:
+        RecipeError: if there is no such feature, a category is none that training saw, or a number does not fit
+            float32; names the feature, the value, and what is possible.
+    """
+    features = list(schema.features)
+    for name, value in defaults:
+        column = schema.index.get(name)
+        if column is None:
+            near = difflib.get_close_matches(name, schema.names, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            there = f"{hint}there are {listed(list(schema.names))}"
+            raise RecipeError(f"the default {name} = {value}: {name!r} is no feature; {there}")
+        features[column] = _with_default(features[column], value)
+    return FeatureSchema(features=tuple(features))
+
+
+def _with_default(feature: Feature, given: Default) -> Feature:
+    default: float | str | None
+    if feature.kind == "categorical":
+        default, known = spelled(given), list(feature.categories)
+        if default not in known:
+            saw = f"a category that training never saw; it saw {listed(known) or 'none'}"
+            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}, {saw}")
+    else:
+        default = _number(given)
+        if default is None:
+            fits = f"expected a number from {-FLOAT32_MAX:.4g} to {FLOAT32_MAX:.4g} (float32)"
+            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}: {fits}")
+    return Feature.model_validate({**feature.model_dump(), "default": default})
+
+
+def _number(given: Default) -> float | None:
+    """The number that it is, or that it reads as; None where it is none, or none of float32."""
+    if isinstance(given, bool) or (isinstance(given, str) and "_" in given):  # float() takes both
+        return None
+    try:
+        number = float(given)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) <= FLOAT32_MAX else None

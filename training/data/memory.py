@@ -17,7 +17,7 @@ from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.training.data.cells import LOOKED_AT, coded_note, count_rounded, numbers_in, rounded_note
 from listwright.training.data.dataset import Dataset, Rounding
-from listwright.training.data.leaks.evidence import rounding_of
+from listwright.training.data.leaks import rounding_of
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.data.sources import is_index
 from listwright.training.data.tables.columns import encoded, features_of, grouped, row_weights, whole_labels
@@ -70,8 +70,8 @@ def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
     if hasattr(X, "toarray"):
         return tuple(notes)
     frame = _frame(X[:LOOKED_AT], None, schema.names)
-    found = (coded_note(frame[schema.names[d]], "name it in categorical=") for d in schema.numeric)
-    return (*notes, *(note for note in found if note is not None))
+    coded = (coded_note(frame[schema.names[d]], "name it in categorical=") for d in schema.numeric)
+    return (*notes, *(note for note in coded if note is not None))
 
 
 def asked(
@@ -97,11 +97,11 @@ def asked(
     lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
     more = [name for name in frame.columns if name not in columns]
     if lacks or more:
-        said = " and ".join(
+        faults = " and ".join(
             f"{verb} {listed(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names
         )
         raise SchemaMismatchError(
-            f"X {said}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
+            f"X {faults}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
         )
     frame = frame.with_columns(_filled(feature) for feature in absent)
     ids = _ids(qid)
@@ -110,8 +110,8 @@ def asked(
     frame = frame.select(schema.names)
     for column, feature in zip(frame.iter_columns(), schema.features, strict=True):
         if feature.kind == "numeric" and len(wrong := numbers_in(column).wrong):
-            found = f"expected numbers, as were fitted; found {column[int(wrong[0])]!r}"
-            raise SchemaMismatchError(f"X, row {wrong[0]}, column {feature.name}: {found}")
+            fault = f"expected numbers, as were fitted; found {column[int(wrong[0])]!r}"
+            raise SchemaMismatchError(f"X, row {wrong[0]}, column {feature.name}: {fault}")
     features = encoded(frame, schema, _fault_in_x)
     labels = np.zeros(len(features), dtype=np.int32)
     return Dataset(features[order], labels, offsets, qids, schema), order
@@ -121,7 +121,7 @@ def rounding(X: Values, schema: FeatureSchema, names: tuple[str, ...] | None = N
     """What the schema's columns of numbers lose as float32; ``names`` are those of an array's columns."""
     frame = _frame(X, names, schema.names)
     numbers = (frame[schema.names[d]] for d in schema.numeric if schema.names[d] in frame.columns)
-    return tuple(found for column in numbers if (found := rounding_of(numbers_in(column).values)) is not None)
+    return tuple(loss for column in numbers if (loss := rounding_of(numbers_in(column).values)) is not None)
 
 
 def _filled(feature: Feature) -> pl.Expr:
@@ -150,13 +150,13 @@ def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, 
     return ordered
 
 
-def _frame(X: Values, names: tuple[str, ...] | None, kept: tuple[str, ...]) -> pl.DataFrame:
+def _frame(X: Values, names: tuple[str, ...] | None, keep: tuple[str, ...]) -> pl.DataFrame:
     """X as a frame.
 
     Args:
         X: as in :func:`judged`.
         names: of an array's columns.
-        kept: columns of a frame that stay, even if they look like an index.
+        keep: columns of a frame that stay, even if they look like an index.
     """
     if hasattr(X, "toarray"):
         X = X.toarray()
@@ -180,14 +180,14 @@ def _frame(X: Values, names: tuple[str, ...] | None, kept: tuple[str, ...]) -> p
                 expected=names,
             )
         frame = pl.DataFrame([_column(name, array[:, d]) for d, name in enumerate(names)])
-    frame = frame.drop(_unnamed(frame.columns, kept))
+    frame = frame.drop(_unnamed(frame.columns, keep))
     if frame.height == 0 or frame.width == 0:
         raise DataError("X", f"has {frame.height} rows and {frame.width} columns: give at least one of each")
     return frame
 
 
-def _unnamed(names: list[str], kept: tuple[str, ...]) -> list[str]:
-    return [name for name in names if is_index(name) and name not in kept]
+def _unnamed(names: list[str], keep: tuple[str, ...]) -> list[str]:
+    return [name for name in names if is_index(name) and name not in keep]
 
 
 def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) -> pl.Series:
@@ -232,17 +232,17 @@ def _read_pandas(values: Values) -> np.ndarray:
     """A pandas column as an array; numbers keep their width, by which they are spelled."""
     narrow = getattr(values.dtype, "numpy_dtype", values.dtype)  # of types of pandas' own, and of Arrow's
     if isinstance(values.dtype, np.dtype) and narrow.kind in "iufb":
-        found: np.ndarray = values.to_numpy()
+        array: np.ndarray = values.to_numpy()
     elif isinstance(narrow, np.dtype) and narrow.kind == "f":
-        found = values.to_numpy(dtype=narrow, na_value=np.nan)
+        array = values.to_numpy(dtype=narrow, na_value=np.nan)
     elif str(values.dtype) == "category":
         names = values.cat.categories
         names = names.to_numpy() if names.dtype.kind == "f" else names.astype(object)
         known = [*names, None]  # -1 is the code of a missing one
-        found = np.array([known[code] for code in [*values.cat.codes, -1]], dtype=object)[:-1]
+        array = np.array([known[code] for code in [*values.cat.codes, -1]], dtype=object)[:-1]
     else:
-        found = values.astype(object).to_numpy()
-    return found
+        array = values.astype(object).to_numpy()
+    return array
 
 
 def _fill_masked(array: np.ndarray) -> np.ndarray:

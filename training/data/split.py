@@ -10,9 +10,9 @@ import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.cells import Time, shown
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.data.sources import SPLITS
-from listwright.training.data.times import Time, shown
 from listwright.training.recipe.data import Split
 from listwright.training.stored.rows import joined
 
@@ -55,18 +55,18 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     _check_enough(dataset, parts, source)
     moments, run_of, sizes = np.unique(np.array(times), return_inverse=True, return_counts=True)
     if len(moments) < 3:
-        found = " and ".join(shown(moment) for moment in moments.tolist())
+        times_there = " and ".join(shown(moment) for moment in moments.tolist())
         need = "training, validation and test need three different ones; name a finer time, or split otherwise"
-        raise DataError(source, f"the first rows of all queries are of {found}: {need}", column=column)
+        raise DataError(source, f"the first rows of all queries are of {times_there}: {need}", column=column)
     ends = np.cumsum(sizes)  # queries up to each moment
     wanted = len(dataset) * np.array([parts - 2, parts - 1]) / parts
     first = int(np.argmin(np.abs(ends[:-2] - wanted[0])))
     second = first + 1 + int(np.argmin(np.abs(ends[first + 1 : -1] - wanted[1])))
     split_of = np.searchsorted([first, second], run_of)
     train, valid, test = (dataset.select(np.flatnonzero(split_of == n)) for n in range(3))
-    said = [shown(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
-    how = f"{source}, split by time ({column}) {_shares(parts)}, train until {said[0]}, "
-    return checked(train, valid, test, f"{how}valid from {said[1]} until {said[2]}, test from {said[3]}")
+    borders = [shown(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
+    how = f"{source}, split by time ({column}) {_shares(parts)}, train until {borders[0]}, "
+    return checked(train, valid, test, f"{how}valid from {borders[1]} until {borders[2]}, test from {borders[3]}")
 
 
 def by_name(

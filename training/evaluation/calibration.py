@@ -55,47 +55,47 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcom
     Raises:
         ScoringError: if a ranking is degraded.
     """
-    found = []
+    outcomes = []
     for n, (features, labels) in enumerate(data.lists()):
         scores = whole(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
         scored = np.flatnonzero(~np.isnan(scores))
         chosen = np.flatnonzero(labels[scored] > 0)
         if len(scored) > 1 and len(chosen) == 1:
-            found.append(ListOutcome(n, scores[scored], int(chosen[0])))
-    return found
+            outcomes.append(ListOutcome(n, scores[scored], int(chosen[0])))
+    return outcomes
 
 
-def log_probabilities(found: list[ListOutcome], temperature: float) -> Float[np.ndarray, " N"]:
+def log_probabilities(outcomes: list[ListOutcome], temperature: float) -> Float[np.ndarray, " N"]:
     """``(N,)`` log-probability of what was chosen, under the softmax of each list's scores over the temperature."""
-    values = np.empty(len(found))
-    for n, choice in enumerate(found):
+    values = np.empty(len(outcomes))
+    for n, choice in enumerate(outcomes):
         scaled = (choice.scores - choice.scores.max()) / temperature
         values[n] = scaled[choice.chosen] - np.log(np.exp(scaled).sum())
     return values
 
 
-def temperature_of(found: list[ListOutcome], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
+def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
     """The temperature under which the choices are most likely.
 
     Definition: ``T = argmax sum_n w_n log softmax(s_n / T)_chosen``. It is concave in 1/T, so there is one optimum,
     looked for between :data:`LOWEST` and :data:`HIGHEST`.
 
     Args:
-        found: N lists.
+        outcomes: N lists.
         weights: how much each counts; None: all alike.
 
     Returns:
         None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has scores that float32 tells apart: nothing
         is known then, and the service divides by 1.
     """
-    if len(found) < FEWEST_LISTS or (weights is not None and not weights.any()):
+    if len(outcomes) < FEWEST_LISTS or (weights is not None and not weights.any()):
         return None
-    scale = float(np.sqrt(np.mean([choice.scores.var() for choice in found])))
-    if scale <= SAME * max(float(np.abs(choice.scores).max()) for choice in found):
+    scale = float(np.sqrt(np.mean([choice.scores.var() for choice in outcomes])))
+    if scale <= SAME * max(float(np.abs(choice.scores).max()) for choice in outcomes):
         return None
 
     def unlikely(log_temperature: float) -> float:
-        return -float(np.average(log_probabilities(found, scale * float(np.exp(log_temperature))), weights=weights))
+        return -float(np.average(log_probabilities(outcomes, scale * float(np.exp(log_temperature))), weights=weights))
 
     best = minimize_scalar(
         unlikely, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded", options={"xatol": 1e-6}
@@ -117,9 +117,9 @@ def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
         return {}
     fitted, weights = {}, splits.valid.query_weights
     for strategy in reranker.manifest.strategies:
-        found = choices(reranker, splits.valid, strategy)
-        counted = None if weights is None else weights[[choice.query for choice in found]]
-        temperature = temperature_of(found, counted)
+        outcomes = choices(reranker, splits.valid, strategy)
+        counted = None if weights is None else weights[[choice.query for choice in outcomes]]
+        temperature = temperature_of(outcomes, counted)
         if temperature is not None:
             fitted[strategy] = temperature
     return fitted

@@ -14,7 +14,7 @@ from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, measure
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.bootstrap import RESAMPLES
+from listwright.training.evaluation.intervals import RESAMPLES
 from listwright.training.progress import NO_TASK, Task
 
 NDCG_AT = (1, 3, 5, 10)
@@ -138,10 +138,10 @@ def evaluate(
         }
         ranking = next(iter(rankings.values()))
         scored = np.isfinite(ranking.scores)
-        kept = scored if protocol.ideal == "truncated" else None
+        of_scored = scored if protocol.ideal == "truncated" else None
         scores_by_ranker: dict[str, Float[np.ndarray, " L"]] = {
             "input_order": -shuffled.astype(np.float64),
-            **{name: found.sort_keys for name, found in rankings.items()},
+            **{name: order.sort_keys for name, order in rankings.items()},
             "first_stage": ranking.first_stage_scores,
         }
         if plain is not None:
@@ -150,7 +150,7 @@ def evaluate(
             scores_by_ranker[ROUTED] = whole(reranker.rerank(candidates), test.qids[n]).sort_keys
         for ranker, scores in scores_by_ranker.items():
             for metric in METRICS:
-                value = measure(metric, scores, labels, kept=kept, gains=protocol.gains, highest=highest)
+                value = measure(metric, scores, labels, kept=of_scored, gains=protocol.gains, highest=highest)
                 values[ranker][metric][n] = value
         task.reach(n + 1)
     return Evaluation(values, protocol, test.query_weights if protocol.weighted else None)

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.evaluation.evaluate import shuffled_lists, whole
-from listwright.training.router.fit import bests
+from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.router import bests
 
 ABSTAINED = -1
 
@@ -139,11 +139,11 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         auto = served.reranker.rerank(candidates)
         mixed = abstaining.rerank(candidates, strategy="srm")
         by_name = (manifest.second_stage.kind, manifest.strategy)
-        asked = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
-        asked += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
+        answers = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
+        answers += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
             float(np.nan_to_num(ndcg(whole(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)))
-            for one in asked
+            for one in answers
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
         rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))

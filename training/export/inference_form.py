@@ -28,9 +28,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from listwright.training.networks.preprocess import Preprocess
 from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
-from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 
 _LARGE = 1e30
@@ -146,7 +145,7 @@ class _Layers(nn.Module):
 
 
 class _Scale(nn.Module):
-    """:class:`listwright.training.networks.preprocess.Preprocess` over one list."""
+    """:class:`listwright.training.networks.ranker.Preprocess` over one list."""
 
     factors: Tensor
 

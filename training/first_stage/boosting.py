@@ -1,7 +1,9 @@
-"""What LightGBM is told for a LambdaMART, how it is listened to, and who grows the trees."""
+"""LightGBM for LambdaMART: bins of training rows, settings, monotone constraints, held-out NDCG, growers of trees."""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,19 +15,28 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.first_stage import lightgbm_input
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import Objective, StepReport, Value
+from listwright.training.stored.rows import CHUNK_ROWS, Features
 
 REPORT_EVERY = 10
 """Trees: the median of trials is asked every few."""
 
 Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
 """Queries to fit on, and those that are held out then."""
+
+MOST_SAMPLED = 200_000
+"""Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""
+
+_LOGGER = logging.getLogger("listwright.lightgbm")
+
+Directions = Sequence[tuple[str, int]]
+"""Names of features with 1, -1 or 0, as :attr:`listwright.training.recipe.config.LambdaMart.monotone` has them."""
 
 
 @runtime_checkable
@@ -174,7 +185,7 @@ def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], N
 def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
     """What LightGBM is told beside its hyperparameters; a list-relative column is bound as its feature is."""
     derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
-    directions = constraints(monotone, train.schema.names, derived)
+    directions = monotone_constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
@@ -201,3 +212,90 @@ def clear_refusal() -> Iterator[None]:
         yield
     except lightgbm.basic.LightGBMError as error:
         raise RecipeError(f"LightGBM refused the training data: {error}") from error
+
+
+class RowSequence(lightgbm.Sequence):
+    """Rows as LightGBM bins them: it asks for some single ones in order, and then for all."""
+
+    batch_size = CHUNK_ROWS
+
+    def __init__(self, features: Features, schema: FeatureSchema) -> None:
+        self._features, self._schema = features, schema
+        self._first, self._held = 0, np.empty((0, len(schema)), dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __getitem__(self, key: Any) -> Float[np.ndarray, "*rows D"]:
+        if isinstance(key, slice):
+            return lightgbm_input(self._features[key], self._schema)
+        if np.ndim(key) == 1:  # a part of a cross-validation
+            return lightgbm_input(self._features[np.asarray(key, dtype=np.int64)], self._schema)
+        if not self._first <= key < self._first + len(self._held):
+            self._first, self._held = key, self[key : key + CHUNK_ROWS]
+        row: Float[np.ndarray, " D"] = self._held[key - self._first].astype(np.float64)
+        return row  # LightGBM refuses a sample of float32
+
+
+def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | RowSequence:
+    """What LightGBM takes its bins from.
+
+    Up to :data:`MOST_SAMPLED` rows, a matrix and a sequence of rows give the same bins. Beyond, LightGBM samples the
+    two differently: there it is always given a sequence, so that a fit does not depend on where the rows are.
+    """
+    if isinstance(data.features, np.ndarray) and data.rows <= MOST_SAMPLED:
+        return lightgbm_input(data.features, data.schema)
+    return RowSequence(data.features, data.schema)
+
+
+_LOGGER.setLevel(logging.ERROR)
+
+
+def silence_lightgbm() -> None:
+    """Drop what LightGBM logs: its threads, but for the first, know nothing of verbosity. Errors are raised."""
+    lightgbm.register_logger(_LOGGER)
+
+
+def lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
+    """The queries as LightGBM has them: in bins, of those of ``reference`` if it is given."""
+    silence_lightgbm()
+    return lightgbm.Dataset(
+        _binned_from(data),
+        label=data.labels,
+        weight=data.weights,
+        group=data.lengths,
+        reference=reference,
+        categorical_feature=list(data.schema.categorical),
+        params={"feature_pre_filter": False, "verbosity": -1},  # trials differ in min_data_in_leaf
+        free_raw_data=False,
+    )
+
+
+def check_monotone(monotone: Directions, schema: FeatureSchema) -> None:
+    """Raise RecipeError for a feature that the data lack, or that is a category and so has no direction."""
+    for name, value in monotone:
+        if name not in schema.index:
+            near = difflib.get_close_matches(name, schema.names, n=1)
+            listed = ", ".join(schema.names[:20]) + (" …" if len(schema) > 20 else "")
+            hint = f"did you mean {near[0]!r}? The" if near else "the"
+            raise RecipeError(f"monotone: {name} = {value}: no feature {name!r}; {hint} features are {listed}")
+        if schema.features[schema.index[name]].kind == "categorical":
+            raise RecipeError(
+                f"monotone: {name} = {value}: {name!r} is a category, and categories have no order: leave it out, or "
+                "give its values as numbers"
+            )
+
+
+def monotone_constraints(
+    monotone: Directions, columns: Sequence[str], derived_from: Mapping[str, str] | None = None
+) -> list[int]:
+    """The direction of every column of a feature matrix; 0 where it is free.
+
+    Args:
+        monotone: by name of a feature; a feature without a column (it was constant) binds nothing.
+        columns: names of the columns.
+        derived_from: the feature that a column is made from, where it rises with that feature; such a column is bound
+            as its feature is.
+    """
+    direction, sources = dict(monotone), derived_from or {}
+    return [direction.get(sources.get(column, column), 0) for column in columns]

@@ -156,10 +156,10 @@ def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...
     }
     if columns:
         facts["relative"] = [column.name for column in columns]
-    seen = relative.widened(splits, columns)
+    wide = relative.widened(splits, columns)
     entry = LightGbmStage(engine=spec.engine, relative=bool(columns))
-    valid_scores = lambdamart.scores_of(tuned.model, seen.valid)
-    columns = relative.with_quantiles(columns, seen.train)
+    valid_scores = lambdamart.scores_of(tuned.model, wide.valid)
+    columns = relative.with_quantiles(columns, wide.train)
     return FittedFirstStage(entry, tuned.model, train_scores, valid_scores, facts, columns)
 
 
@@ -177,11 +177,11 @@ def _tuned(
         tuned = lambdamart.TunedLambdaMart(model=model_file.read_text(encoding="utf-8"), **facts)
         return tuned, np.load(scores_file), columns
     columns = relative.candidates(splits.train.schema, kinds)
-    seen, seed, grower = relative.widened(splits, columns), shared.seed, shared.grower
+    wide, seed, grower = relative.widened(splits, columns), shared.seed, shared.grower
     tuning = shared.progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
     tuned = lambdamart.tune(
-        seen.train,
-        seen.valid,
+        wide.train,
+        wide.valid,
         spec,
         seed=seed,
         journal=shared.state / trials_file(kinds),
@@ -190,15 +190,15 @@ def _tuned(
         goes_on=None if shared.goes_on is None else partial(shared.goes_on, f"settings of {TITLES[which]}"),
     )
     tuning.end(tuned.trials)
-    kept = relative.used(tuned.model, columns)
-    if len(kept) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
-        columns, seen = kept, relative.widened(splits, kept)
+    used = relative.used(tuned.model, columns)
+    if len(used) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
+        columns, wide = used, relative.widened(splits, used)
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
-        again = lambdamart.tune(seen.train, seen.valid, spec.model_copy(update=once), seed=seed, grower=grower)
+        again = lambdamart.tune(wide.train, wide.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)
     folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
     scores = lambdamart.out_of_fold_scores(
-        seen.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding, grower=grower
+        wide.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding, grower=grower
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)

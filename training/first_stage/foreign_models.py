@@ -66,7 +66,7 @@ def _as_it_is(head: bytes) -> ForeignModel | None:
     """The same of a file that is not compressed."""
     if (head.startswith(b"\x80") and head[1:2] in (b"\2", b"\3", b"\4", b"\5")) or _OLD_PICKLE.match(head):
         return _pickle(head)
-    return next((found for pattern, found in _FORMATS if pattern.match(head)), None)
+    return next((model for pattern, model in _FORMATS if pattern.match(head)), None)
 
 
 def _is_lightgbm_text(head: bytes) -> bool:
@@ -88,10 +88,10 @@ def _packed(name: str, inner: bytes) -> ForeignModel:
         return ForeignModel(f"LightGBM's text, compressed with {name}", "unpack it first")
     if is_onnx(inner):
         return ForeignModel(f"an ONNX model, compressed with {name}", "unpack it first")
-    found = _as_it_is(inner)  # one layer: there are files that unpack to themselves
-    if found is None:
+    model = _as_it_is(inner)  # one layer: there are files that unpack to themselves
+    if model is None:
         return ForeignModel(f"a file compressed with {name}", f"unpack it first; {_EITHER}")
-    return ForeignModel(f"{found.what}, compressed with {name}", found.remedy)
+    return ForeignModel(f"{model.what}, compressed with {name}", model.remedy)
 
 
 def _deflated(window: int) -> Callable[[bytes], bytes]:

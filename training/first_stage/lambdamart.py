@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,8 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
 from listwright.ranking.metrics import QueryNdcg
-from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.boosting import Grower, LocalGrower, bounds_of
-from listwright.training.first_stage.monotone import Directions
-from listwright.training.first_stage.summed_trees import summed
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import LAMBDAMART, Found, GoesOn, Objective, Range, Rounds, StepReport, Value, search
@@ -33,6 +33,8 @@ MANY_CATEGORIES = 500
 
 MUCH_SMOOTHING, LIGHTGBM_SMOOTHING = 1_000.0, 10.0
 """``cat_smooth`` by default, with so many and otherwise."""
+
+_BEGIN, _END = "\nTree=0\n", "\nend of trees\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def search_settings(
     Args:
         train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
-        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.settings_trial.SettingsTrial`.
+        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
         watch: told the trees of a trial here, and the held-out NDCG; may end the search by raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
@@ -250,7 +252,60 @@ def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
 
     def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         matrix = lightgbm_input(rows, data.schema)
-        found: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, raw_score=True) for one in boosters], axis=0)
-        return found
+        sums: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, raw_score=True) for one in boosters], axis=0)
+        return sums
 
     return by_chunk(data.features, summed_up)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsTrial:
+    """:func:`listwright.training.first_stage.lambdamart.trial_of`, which can be pickled.
+
+    Args:
+        read: gives the splits; equal ones are asked once in a process.
+        spec: the budget.
+        seed: of boosting.
+    """
+
+    read: Callable[[], Splits]
+    spec: LambdaMart
+    seed: int
+
+    def __call__(self, number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        """One trial."""
+        return _objective(self)(number, values, report)
+
+
+@lru_cache(maxsize=1)
+def _objective(trial: SettingsTrial) -> Objective:
+    splits = trial.read()
+    return trial_of(splits.train, splits.valid, trial.spec, seed=trial.seed)
+
+
+def summed(models: Sequence[str]) -> str:
+    """One model in LightGBM's text format that scores as all of them together.
+
+    Args:
+        models: one or more, in that format, fitted on the same columns. What is no tree is the first one's: names of
+            columns, importances, parameters.
+
+    Raises:
+        ValueError: if a text holds no trees.
+    """
+    if len(models) == 1:
+        return models[0]
+    trees = [tree for model in models for tree in _trees(model)]
+    blocks = [f"Tree={number}\n{tree}" for number, tree in enumerate(trees)]
+    sizes = " ".join(str(len(block.encode())) for block in blocks)
+    head, tail = models[0].partition(_BEGIN)[0], models[0].partition(_END)[2]
+    head = re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", head, flags=re.MULTILINE)
+    return f"{head}\n{''.join(blocks)}{_END[1:]}{tail}"
+
+
+def _trees(model: str) -> list[str]:
+    """Every tree's lines, without its number; the empty lines behind it included."""
+    begin, end = model.find(_BEGIN), model.find(_END)
+    if not 0 < begin < end:
+        raise ValueError("not a LightGBM text model with trees")
+    return [tree.split("\n", 1)[1] for tree in model[begin + 1 : end + 1].split("Tree=")[1:]]

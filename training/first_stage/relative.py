@@ -32,7 +32,7 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
     Raises:
         DataError: if a feature has the name of such a column already, or a name too long for one.
     """
-    found = []
+    columns = []
     for feature in schema.features:
         if feature.kind != "numeric" or feature.quantiles is None or feature.quantiles[0] == feature.quantiles[-1]:
             continue
@@ -43,8 +43,8 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
                 what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
                 remedy = 'rename that column, or set relative = "none" under [first_stage] of the recipe'
                 raise DataError("list-relative columns", f"{column.name!r} {what}: {remedy}", column=feature.name)
-            found.append(column)
-    return tuple(found)
+            columns.append(column)
+    return tuple(columns)
 
 
 def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
@@ -65,8 +65,8 @@ def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:
     relative = RelativeColumns(columns, data.schema)
     width = len(relative.schema)
     if isinstance(data.features, Rows):
-        made = MappedLists(data.features, data.offsets, width, relative.widened)
-        return replace(data, features=made, schema=relative.schema)
+        columns_added = MappedLists(data.features, data.offsets, width, relative.widened)
+        return replace(data, features=columns_added, schema=relative.schema)
     features = np.empty((data.rows, width), dtype=np.float32)
     for n, (rows, _) in enumerate(data.lists()):
         features[data.slice(n)] = relative.widened(rows)

@@ -1,34 +1,59 @@
-"""Served records and events joined into judged rows: in bounded memory, resumable, and whole or not at all."""
+"""Served records and events joined into judged rows: in bounded memory, resumable, and whole or not at all.
+
+Records and events are dealt into buckets by the hash of their query id. A bucket holds all of a query, and is matched
+in memory, however long the log is.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.plain_file import read_object
 from listwright.ranking.served.files import log_files
 from listwright.training.data.tables.judged import judged_metadata
-from listwright.training.joining import causes
-from listwright.training.joining.causes import Counts
-from listwright.training.joining.event_files import event_batches, event_files
-from listwright.training.joining.labels import Labels
-from listwright.training.joining.live_files import of_file
-from listwright.training.joining.matching import BUCKET_ROWS, deal, keys_of, match, worth_matching
-from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
+from listwright.training.joining.events import (
+    SUMMED,
+    Cause,
+    Counts,
+    Labels,
+    counts_of,
+    event_batches,
+    event_files,
+    event_schema,
+)
+from listwright.training.joining.pieces import PieceTimes, Schema, Slice, of_file, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
-from listwright.training.joining.steps import DONE, once
 from listwright.training.progress import SILENT, Progress
-from listwright.training.stored.writing import job_folder, told_if_full
+from listwright.training.stored.writing import job_folder, told_if_full, write_json
 
 FULL = "make some, and run the same command with --resume"
+
 SLICE_BYTES = 32 * 2**20
 """Of the features of a slice."""
+
+BUCKET_ROWS = 2_000_000
+"""Records and events that a bucket should hold at most, on average."""
+
+DEALT_ROWS = 200_000
+"""Rows that are dealt at a time: one file a bucket for all of them."""
+
+SKEW = timedelta(seconds=1)
+"""An event may be so much earlier than the only answer that it can belong to: many clocks write whole seconds."""
+
+_KEYS = ("query_id", "served_at", "record")
+
+_WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
+
+DONE = "done.json"
+"""End of the name of what a finished step left."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +67,7 @@ class JoinJob:
         window: an event counts up to so long after serving.
         out: the Parquet file to write.
         prefix: of all columns but the features.
-        bucket_rows: see :data:`listwright.training.joining.matching.BUCKET_ROWS`.
+        bucket_rows: see :data:`listwright.training.joining.job.BUCKET_ROWS`.
         slice_bytes: see :data:`SLICE_BYTES`.
     """
 
@@ -133,18 +158,18 @@ class _Run:
             events = [file for path in job.events for file in event_files(path)]
             return {"served": [str(path) for path in served], "events": [str(path) for path in events]}
 
-        found = once(self._folder, "inputs", listed)
-        return [Path(name) for name in found["served"]], [Path(name) for name in found["events"]]
+        names = run_step_once(self._folder, "inputs", listed)
+        return [Path(name) for name in names["served"]], [Path(name) for name in names["events"]]
 
     def _schema(self, files: Sequence[Path]) -> Schema:
         """Kept, as files go."""
 
-        def seen() -> dict[str, Any]:
+        def read() -> dict[str, Any]:
             schema = schema_of(files)
             return {"names": schema.names, "categories": schema.categories}
 
-        found = once(self._folder, "schema", seen)
-        return Schema(tuple(found["names"]), {name: tuple(values) for name, values in found["categories"].items()})
+        facts = run_step_once(self._folder, "schema", read)
+        return Schema(tuple(facts["names"]), {name: tuple(values) for name, values in facts["categories"].items()})
 
     def _pieces(self, files: Sequence[Path], schema: Schema) -> list[Path]:
         inside = self._folder / "served"
@@ -153,15 +178,15 @@ class _Run:
         for number, path in enumerate(files):
 
             def read(number: int = number, path: Path = path, before: int = self._served) -> dict[str, Any]:
-                def told(done: int) -> None:
+                def report(done: int) -> None:
                     task.reach(before + done, path.name)
 
-                count = of_file(path, lambda there: write_pieces(there, number, schema, inside, told))
+                count = of_file(path, lambda there: write_pieces(there, number, schema, inside, report))
                 return {"records": count or 0, "gone": count is None}
 
-            found = once(self._folder, f"served-{number:05}", read)
-            self._served += found["records"]
-            self._gone += found["gone"]
+            facts = run_step_once(self._folder, f"served-{number:05}", read)
+            self._served += facts["records"]
+            self._gone += facts["gone"]
             task.reach(self._served)
         task.end(self._served, "")
         if not self._served:
@@ -177,31 +202,31 @@ class _Run:
         for number, path in enumerate(sources):
 
             def read(number: int = number, path: Path = path, before: int = rows) -> dict[str, Any]:
-                def told(done: int) -> None:
+                def report(done: int) -> None:
                     task.reach(before + done, path.name)
 
-                found = of_file(path, lambda there: self._events_of(there, inside / f"{number:05}", told))
-                return {"counts": {}, "kept": 0, "fault": "", "gone": True} if found is None else found
+                facts = of_file(path, lambda there: self._events_of(there, inside / f"{number:05}", report))
+                return {"counts": {}, "kept": 0, "fault": "", "gone": True} if facts is None else facts
 
-            found = once(self._folder, f"events-{number:05}", read)
-            self._counts += causes.of_names(found["counts"])
-            rows += found["kept"]
-            self._gone += found["gone"]
-            first = first or found["fault"]
+            facts = run_step_once(self._folder, f"events-{number:05}", read)
+            self._counts += counts_of(facts["counts"])
+            rows += facts["kept"]
+            self._gone += facts["gone"]
+            first = first or facts["fault"]
         task.end(rows, "")
         return first, rows
 
-    def _events_of(self, path: Path, stem: Path, told: Callable[[int], None]) -> dict[str, Any]:
+    def _events_of(self, path: Path, stem: Path, report: Callable[[int], None]) -> dict[str, Any]:
         """Write the events of a file that are worth matching as pieces."""
-        counts, kept, fault = Counts(), 0, ""
+        counts, rows, fault = Counts(), 0, ""
         for piece, batch in enumerate(event_batches(path, self._job.labels)):
             frame = worth_matching(batch.frame, self._job.labels, counts)
             counts.update(batch.faulty)
             fault = fault or batch.first_fault
             _write(frame, stem.with_name(f"{stem.name}-{piece:05}.parquet"))
-            kept += frame.height
-            told(kept)
-        return {"counts": dict(counts), "kept": kept, "fault": fault, "gone": False}
+            rows += frame.height
+            report(rows)
+        return {"counts": dict(counts), "kept": rows, "fault": fault, "gone": False}
 
     def _matched(self, pieces: Sequence[Path], events: int) -> tuple[list[Path], list[Path]]:
         buckets = max(1, -(-(self._served + events) // self._job.bucket_rows))
@@ -214,24 +239,24 @@ class _Run:
             deal(map(pl.read_parquet, sorted((self._folder / "events").glob("*.parquet"))), buckets, dealt, "events")
             return {"buckets": sorted(path.name for path in dealt.iterdir()) if dealt.exists() else []}
 
-        names = once(self._folder, "dealt", deal_all)["buckets"]
+        names = run_step_once(self._folder, "dealt", deal_all)["buckets"]
         task = self._progress.begin("Matching events, parts", len(names))
         for number, name in enumerate(names):
 
             def one(name: str = name) -> dict[str, Any]:
                 counts = Counts()
-                found, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
-                _write(found, matched / f"{name}.parquet")
+                files, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
+                _write(files, matched / f"{name}.parquet")
                 _write(superseded, matched / f"{name}.superseded.parquet")
                 return {"counts": dict(counts), "again": superseded.height}
 
-            told = once(self._folder, f"matched-{name}", one)
-            self._counts += causes.of_names(told["counts"])
-            self._again += told["again"]
+            facts = run_step_once(self._folder, f"matched-{name}", one)
+            self._counts += counts_of(facts["counts"])
+            self._again += facts["again"]
             task.reach(number + 1)
-        found = sorted(matched.glob("*.parquet"))
-        again = [path for path in found if ".superseded" in path.name]
-        return [path for path in found if path not in again], again
+        files = sorted(matched.glob("*.parquet"))
+        again = [path for path in files if ".superseded" in path.name]
+        return [path for path in files if path not in again], again
 
     def _rows(
         self,
@@ -263,7 +288,7 @@ class _Run:
                 _write(rows, path)
                 return {"counts": dict(counts)}
 
-            self._counts += causes.of_names(once(self._folder, f"rows-{slice_.name}", one)["counts"])
+            self._counts += counts_of(run_step_once(self._folder, f"rows-{slice_.name}", one)["counts"])
             written.append(path)
             task.reach(number + 1)
         return written
@@ -295,3 +320,135 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     frame.write_parquet(partial, compression="lz4", row_group_size=50_000)
     partial.replace(path)
+
+
+def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
+    """What of the records is matched, piece by piece."""
+    for path in pieces:
+        yield pl.read_parquet(path, columns=list(_KEYS))
+
+
+def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
+    """Write rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
+    for number, frame in enumerate(_together(frames)):
+        dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
+        for (bucket,), part in dealt.partition_by("bucket", as_dict=True, include_key=False).items():
+            inside = folder / f"{int(str(bucket)):05}"
+            inside.mkdir(parents=True, exist_ok=True)
+            part.write_parquet(inside / f"{stem}-{number:07}.parquet", compression="lz4")
+
+
+def _together(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Several frames as one, of :data:`DEALT_ROWS` or a little more."""
+    held, rows = list[pl.DataFrame](), 0
+    for frame in frames:
+        held.append(frame)
+        rows += frame.height
+        if rows >= DEALT_ROWS:
+            yield pl.concat(held)
+            held, rows = [], 0
+    if held:
+        yield pl.concat(held)
+
+
+def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
+    """Events whose action counts, and that name a query and a candidate; the others are counted."""
+    for cause, good in (
+        (Cause.NO_LABEL, pl.col("action_name").is_in(list(labels.actions))),
+        (Cause.NO_QUERY, pl.col("query_id").is_not_null()),
+        (Cause.NO_CANDIDATE, pl.col("object_id").is_not_null()),
+    ):
+        matchable = frame.filter(good)
+        counts[cause] += frame.height - matchable.height
+        frame = matchable
+    return frame
+
+
+def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The events of a bucket with their records, and the records that do not stand.
+
+    An event belongs to the list of its query that was served last, at its time or before; where there is none, to the
+    first that was served up to :data:`SKEW` later. Of several records of one query the last
+    one with an event stands, or the last one: the others were tries whose answer did not arrive, or lists that it
+    replaced.
+
+    Args:
+        folder: of the bucket.
+        window: an event counts up to so long after serving.
+        labels: name the numbers that are summed.
+        counts: of events that do not count; added to.
+
+    Returns:
+        Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
+        records that do not stand.
+    """
+    keys = _read(folder, "keys", {"query_id": pl.String(), "served_at": pl.Datetime("us"), "record": pl.Int64()})
+    keys = keys.sort("served_at", "record")
+    events = _read(folder, "events", event_schema(labels))
+    distinct = _without_repeats(events)
+    counts[Cause.DUPLICATE] += events.height - distinct.height
+    known = distinct.join(keys.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
+    counts[Cause.UNKNOWN_QUERY] += distinct.height - known.height
+    known = known.sort("timestamp", maintain_order=True)
+    before, near = _find_nearest_list(known, keys, "backward"), _find_nearest_list(known, keys, "forward")
+    placed = before.with_columns(before[name].fill_null(near[name]) for name in ("served_at", "record"))
+    for cause, good in (
+        (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
+        (Cause.OUTSIDE_WINDOW, pl.col("timestamp") - pl.col("served_at") <= window),
+    ):
+        counted = placed.filter(good)
+        counts[cause] += placed.height - counted.height
+        placed = counted
+    with_events = keys.join(placed, on="record", how="semi", maintain_order="left")
+    stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
+    superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")
+    counted = placed.join(stands, on="record", how="semi", maintain_order="left")
+    counts[Cause.REPLACED] += placed.height - counted.height
+    summed = [SUMMED + name for name in labels.sums]
+    matched = counted.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
+    return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
+
+
+def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["backward", "forward"]) -> pl.DataFrame:
+    """Each event with the list of its query that was served last before it, or first within :data:`SKEW` after it."""
+    return events.join_asof(
+        keys.select("query_id", "served_at", "record"),
+        left_on="timestamp",
+        right_on="served_at",
+        by="query_id",
+        strategy=side,
+        tolerance=None if side == "backward" else SKEW,
+        coalesce=False,
+        check_sortedness=False,  # both are sorted
+    )
+
+
+def _without_repeats(events: pl.DataFrame) -> pl.DataFrame:
+    """Each event once: by its id within its query, or, without an id, by all that it says."""
+    named = events.filter(pl.col("event_id").is_not_null())
+    unnamed = events.filter(pl.col("event_id").is_null())
+    return pl.concat(
+        [
+            named.unique(["query_id", "event_id"], keep="first", maintain_order=True),
+            unnamed.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
+        ]
+    )
+
+
+def _read(folder: Path, stem: str, schema: dict[str, Any]) -> pl.DataFrame:
+    files = sorted(folder.glob(f"{stem}-*.parquet"))
+    return pl.read_parquet(files) if files else pl.DataFrame(schema=schema)
+
+
+def run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a step said when it was done, or says now.
+
+    Args:
+        folder: of the job.
+        name: of the step.
+        work: does it; what it returns can be written as JSON. Done a second time it leaves the same.
+    """
+    path = folder / f"{name}.{DONE}"
+    if not path.exists():
+        write_json(path, work())
+    return read_object(path)

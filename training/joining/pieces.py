@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import feature_columns, read
+from listwright.ranking.served.files import feature_columns, names_of, read
 from listwright.ranking.served.record import Columns, ServedRecord
-from listwright.training.joining.live_files import of_file
 
 PIECE_BYTES = 16 * 2**20
 """Of the features of a piece."""
@@ -51,6 +50,8 @@ PIECE_SCHEMA: dict[str, Any] = {
 RECORDS_OF_A_FILE = 2**40
 """Numbers of records of one file: the number of the file times this, and the place in it."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -74,14 +75,14 @@ def schema_of(files: Sequence[Path]) -> Schema:
     Raises:
         DataError: if there is no file with a header, or two files have other columns; names the columns.
     """
-    found = [(path, columns) for path in files if (columns := of_file(path, feature_columns)) is not None]
-    if not found:
+    read = [(path, columns) for path in files if (columns := of_file(path, feature_columns)) is not None]
+    if not read:
         raise DataError(files[0].parent if files else "the served log", "has no served record yet")
-    newest, last = found[-1]
-    for path, columns in found:
+    newest, last = read[-1]
+    for path, columns in read:
         _check_same(path, columns, newest, last)
     categories = {
-        name: tuple(dict.fromkeys(value for _, columns in found for value in columns.categories[name]))
+        name: tuple(dict.fromkeys(value for _, columns in read for value in columns.categories[name]))
         for name in last.names
         if name in last.categories
     }
@@ -94,20 +95,20 @@ def _check_same(path: Path, columns: Columns, newest: Path, last: Columns) -> No
     kinds = sorted(set(columns.categories) ^ set(last.categories)) if not lacks and not more else []
     if not (lacks or more or kinds):
         return
-    said = [
+    differences = [
         *([f"lacks {_listed(lacks)}"] if lacks else []),
         *([f"has {_listed(more)} more"] if more else []),
         *([f"has {_listed(kinds)} as another kind of column"] if kinds else []),
     ]
     remedy = "join files of one feature schema at a time: move the others into a folder of their own"
-    raise DataError(path, f"{' and '.join(said)} than {newest.name}: {remedy}")
+    raise DataError(path, f"{' and '.join(differences)} than {newest.name}: {remedy}")
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def write_pieces(path: Path, number: int, schema: Schema, folder: Path, told: Callable[[int], None]) -> int:
+def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: Callable[[int], None]) -> int:
     """Write the records of one file as pieces; how many records there are.
 
     Args:
@@ -115,7 +116,7 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, told: Ca
         number: of the file among those of the join.
         schema: of all files.
         folder: where the pieces go.
-        told: how many records of the file have been read.
+        report: how many records of the file have been read.
 
     Raises:
         DataError: if the file is damaged.
@@ -129,11 +130,11 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, told: Ca
         size += len(record.order) * len(schema.names) * 4
         if size >= PIECE_BYTES or len(rows) >= PIECE_RECORDS:
             _write(rows, folder / f"{number:05}-{piece:05}.parquet")
-            told(count)
+            report(count)
             rows, size, piece = [], 0, piece + 1
     if rows:
         _write(rows, folder / f"{number:05}-{piece:05}.parquet")
-    told(count)
+    report(count)
     return count
 
 
@@ -168,17 +169,17 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
     ids, length = record.candidate_ids, len(record)
     if len(set(order)) < len(order) or (order and not 0 <= min(order) <= max(order) < length):
         raise DataError(source, f"query {record.query_id!r} shows places {order[:10]} of {length} candidates")
-    shown = [ids[place] for place in order]
+    order_of_ids = [ids[place] for place in order]
     hidden: list[str] = []
     if len(order) < length:
         at = set(order)
         hidden = [ids[place] for place in range(length) if place not in at]
-    made = record.intervention
+    intervention = record.intervention
     return (
         number,
         record.query_id,
         record.served_at.astimezone(UTC).replace(tzinfo=None),
-        shown,
+        order_of_ids,
         hidden,
         features.tobytes(),
         record.scores[order].tobytes(),
@@ -189,9 +190,9 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
         record.experiment,
         record.arm,
         None if record.teams is None else list(record.teams),
-        None if made is None else made.kind,
-        None if made is None else list(made.places),
-        None if made is None else made.propensity,
+        None if intervention is None else intervention.kind,
+        None if intervention is None else list(intervention.places),
+        None if intervention is None else intervention.propensity,
         len(order),
     )
 
@@ -264,7 +265,7 @@ def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice
         .sort("second")
         .collect(engine="streaming")
     )
-    found: list[Slice] = []
+    slices: list[Slice] = []
     begin: datetime | None = None
     end, held = datetime.min, 0
     for at, length in tally.iter_rows():
@@ -272,9 +273,28 @@ def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice
         same_hour = begin is not None and at.replace(minute=0, second=0) == begin.replace(minute=0, second=0)
         if begin is None or not same_hour or held + size > most_bytes:
             if begin is not None:
-                found.append(Slice(begin, end))
+                slices.append(Slice(begin, end))
             begin, held = at, 0
         held += size
         end = at + SECOND
     assert begin is not None
-    return [*found, Slice(begin, end)]
+    return [*slices, Slice(begin, end)]
+
+
+def of_file(listed: Path, work: Callable[[Path], T]) -> T | None:
+    """What comes of a file, whatever its name is by now; None if it has gone.
+
+    Args:
+        listed: the file, as it was listed.
+        work: reads it.
+
+    Raises:
+        DataError: of the work.
+    """
+    for path in names_of(listed):
+        try:
+            return work(path)
+        except DataError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return None

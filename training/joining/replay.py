@@ -50,27 +50,29 @@ def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
         DataError: if a file cannot be read.
     """
     manifest = loaded.manifest
-    found = Replayed()
+    result = Replayed()
     files: Sequence[Path] = [served] if served.is_file() else log_files(served)
-    for record in islice(_of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, found), most):
+    for record in islice(
+        _of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, result), most
+    ):
         if _is_same(record, loaded):
-            found.same += 1
+            result.same += 1
             continue
-        found.differing += 1
-        if len(found.different) < 20:
-            found.different.append(record.query_id)
-    if not found.same and not found.differing:
-        said = f"{found.others} records of other bundles or of experiments, {found.degraded} degraded ones"
-        raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({said})")
-    return found
+        result.differing += 1
+        if len(result.different) < 20:
+            result.different.append(record.query_id)
+    if not result.same and not result.differing:
+        others = f"{result.others} records of other bundles or of experiments, {result.degraded} degraded ones"
+        raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({others})")
+    return result
 
 
-def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, found: Replayed) -> Iterable[ServedRecord]:
+def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Replayed) -> Iterable[ServedRecord]:
     for record in served:
         if record.degraded is not None:
-            found.degraded += 1
+            result.degraded += 1
         elif (record.bundle, record.fingerprint) != (name, fingerprint) or record.teams or record.intervention:
-            found.others += 1
+            result.others += 1
         else:
             yield record
 
@@ -90,10 +92,10 @@ def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
 def _specialist(route: str) -> int | None:
     """The specialist of a route; a text that no service wrote names none."""
     try:
-        found = from_json(route)
+        value = from_json(route)
     except ValueError:
         return None
-    return found.get("specialist") if isinstance(found, dict) else None
+    return value.get("specialist") if isinstance(value, dict) else None
 
 
 def _bits(scores: Float[np.ndarray, " L"]) -> bytes:

@@ -9,9 +9,7 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Counts
-from listwright.training.joining.event_files import SUMMED
-from listwright.training.joining.labels import Labels
+from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, SUMMED, Cause, Counts, Labels
 from listwright.training.joining.pieces import Schema, Slice
 
 QID, LABEL, TIME = "query_id", "label", "served_at"
@@ -47,11 +45,11 @@ def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
     twice = [name for name in labels.sums if name in others]
     if twice:
         raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
-    taken = [name for name in schema.names if name in {prefix + other for other in others | labels.sums.keys()}]
-    if taken:
+    clashing = [name for name in schema.names if name in {prefix + other for other in others | labels.sums.keys()}]
+    if clashing:
         raise DataError(
             "the served log",
-            f"has a feature {taken[0]!r}, a column of the judged rows: say --prefix judged_, for example",
+            f"has a feature {clashing[0]!r}, a column of the judged rows: say --prefix judged_, for example",
         )
 
 
@@ -139,10 +137,10 @@ def _scores(column: pl.Series) -> pl.Series:
 
 def _teams(records: pl.DataFrame, lengths: np.ndarray) -> pl.Series:
     """Null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
-    found: list[str | None] = []
+    teams_of_rows: list[str | None] = []
     for teams, length in zip(records["teams"].to_list(), lengths.tolist(), strict=True):
-        found += [None] * length if teams is None else [*teams, *[None] * length][:length]
-    return pl.Series(found, dtype=pl.String)
+        teams_of_rows += [None] * length if teams is None else [*teams, *[None] * length][:length]
+    return pl.Series(teams_of_rows, dtype=pl.String)
 
 
 def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray:
@@ -168,17 +166,17 @@ def _with_events(
         pl.col(prefix + "candidate_id").alias("object_id"),
         pl.col(prefix + "position").alias("at"),
     )
-    found = events.join(at, on=["record", "object_id"], how="left")
-    lost = found.filter(pl.col("at").is_null())
+    placed = events.join(at, on=["record", "object_id"], how="left")
+    lost = placed.filter(pl.col("at").is_null())
     hidden = records.select("record", pl.col("unshown").alias("object_id")).explode("object_id").drop_nulls("object_id")
     not_shown = lost.join(hidden, on=["record", "object_id"], how="semi").height
     counts[Cause.NOT_SHOWN] += not_shown
     counts[Cause.NOT_IN_LIST] += lost.height - not_shown
-    found = found.filter(pl.col("at").is_not_null())
-    counts[COUNTED] += found.height
-    counts[OTHER_PLACE] += int((found["ordinal"] != found["at"]).sum())
+    placed = placed.filter(pl.col("at").is_not_null())
+    counts[COUNTED] += placed.height
+    counts[OTHER_PLACE] += int((placed["ordinal"] != placed["at"]).sum())
     worth = pl.col("action_name").replace_strict(labels.labels, default=0, return_dtype=pl.Int32)
-    of_candidate = found.group_by(pl.col("record").alias(_RECORD), pl.col("object_id").alias(_OBJECT)).agg(
+    of_candidate = placed.group_by(pl.col("record").alias(_RECORD), pl.col("object_id").alias(_OBJECT)).agg(
         worth.max().alias(prefix + LABEL),
         *(
             (pl.col("action_name") == action).sum().cast(pl.Int32).alias(f"{prefix}n_{action}")
@@ -190,7 +188,7 @@ def _with_events(
         ),
     )
     for name, one in labels.sums.items():
-        counts[NO_NUMBER] += found.filter(pl.col("action_name") == one.action)[SUMMED + name].null_count()
+        counts[NO_NUMBER] += placed.filter(pl.col("action_name") == one.action)[SUMMED + name].null_count()
     joined = rows.join(
         of_candidate,
         left_on=[_RECORD, prefix + "candidate_id"],

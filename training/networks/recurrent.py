@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from listwright.training.networks.encoder import Encoder, Output
+from listwright.training.networks.qilcm import Encoder, Output
 from listwright.training.recipe.model import DcmSpec, DlcmSpec
 
 

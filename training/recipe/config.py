@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
-from listwright.training.recipe import faults
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
 from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, named
+
+GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
+
+_OF_A_KIND = {"data", "first_stage", "model"}
+"""Sections whose fields depend on their kind, which pydantic puts into the place of a fault."""
 
 
 class LambdaMartSettings(RecipePart):
@@ -87,9 +92,6 @@ class _Given(RecipePart):
         if isinstance(values, dict) and "monotone" in values:
             raise ValueError(GIVEN_IS_FREE.format(f'kind = "{values.get("kind")}"', "monotone"))
         return values
-
-
-GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
 
 
 class GivenModel(_Given):
@@ -228,8 +230,8 @@ class Recipe(RecipePart):
             rival = self.rivals.spec(kind)
             for field in ("cutoff", "first_stage_score", "ndcg_at"):
                 if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
-                    said = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
-                    raise ValueError(f"{said}: all must see the same candidates and inputs, and be measured alike")
+                    fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
+                    raise ValueError(f"{fault}: all must see the same candidates and inputs, and be measured alike")
         return self
 
     def model_named(self, name: str) -> Model:
@@ -283,7 +285,7 @@ def of(values: dict[str, Any], place: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(f"{place}: {faults.described(error, Recipe)}") from error
+        raise RecipeError(f"{place}: {described(error, Recipe)}") from error
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
@@ -293,3 +295,37 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
         RecipeError: if they do not fit the rest.
     """
     return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
+
+
+def described(error: ValidationError, model: type[BaseModel]) -> str:
+    """All faults of a recipe, in one line; a misspelled field gets the name of one that ``model`` has."""
+    return "; ".join(_said(fault, model) for fault in error.errors())
+
+
+def _place(parts: tuple[str | int, ...]) -> str:
+    """Where a fault is, as the recipe has it."""
+    return ".".join(map(str, parts[:1] + parts[2:] if parts and parts[0] in _OF_A_KIND else parts))
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    """Names of all fields that it and its parts can have."""
+    schema = model.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    return sorted({name for part in parts for name in part.get("properties", {})})
+
+
+def _said(fault: Any, model: type[BaseModel]) -> str:
+    """One fault, with its place and what stood there."""
+    place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "union_tag_not_found":
+        return f"{place}: says no kind"
+    if fault["type"] == "union_tag_invalid":
+        return f"{place}: there is no kind {fault['ctx']['tag']!r}, use one of {fault['ctx']['expected_tags']}"
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(fault["loc"][-1]), _fields(model), n=1)
+        return f"{place}: there is no such field{f'; did you mean {near[0]}?' if near else ''}"
+    if fault["type"] == "missing":
+        return f"{place}: is missing"
+    if not place or isinstance(fault["input"], dict):  # a section: the message names what is wrong in it
+        return f"{place}: {message}" if place else message
+    return f"{place}: {message} (got {fault['input']!r})"

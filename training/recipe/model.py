@@ -244,8 +244,8 @@ class Rivals(RecipePart):
 
     def spec(self, kind: str) -> NetworkSpec | None:
         """Of this kind; None where the recipe does not say."""
-        found: NetworkSpec | None = getattr(self, kind, None)
-        return found
+        spec: NetworkSpec | None = getattr(self, kind, None)
+        return spec
 
 
 def named(name: str, like: Model) -> Model:

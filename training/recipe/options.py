@@ -11,9 +11,8 @@ from listwright.ranking.errors import RecipeError
 from listwright.training.command import split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
-from listwright.training.recipe.data import LetorData, TableData
+from listwright.training.recipe.data import LetorData, TableData, propensity_from
 from listwright.training.recipe.model import MODEL_NAMES, FirstStageAlone
-from listwright.training.recipe.propensity import propensity_from
 
 MODELS = """
 models:
@@ -131,15 +130,15 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 
 def _named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
     """What an option says by name; what a value means is seen when the feature is known."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for text in texts:
         name, same, value = text.partition("=")
         if not (name and same):
             raise RecipeError(f"{option} {text}: expected NAME={expected}")
-        if name in found:
-            raise RecipeError(f"{option} {text}: {name!r} has {found[name]!r} already; leave one out")
-        found[name] = value
-    return found
+        if name in names:
+            raise RecipeError(f"{option} {text}: {name!r} has {names[name]!r} already; leave one out")
+        names[name] = value
+    return names
 
 
 def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
@@ -147,9 +146,9 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
     if not given:
         return recipe
     if not isinstance(recipe.data, TableData):
-        said = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
+        effect = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
         raise RecipeError(
-            f"{said}, but recipe {recipe.name!r} reads no table: the name of a table ends in {', '.join(TABLES)}"
+            f"{effect}, but recipe {recipe.name!r} reads no table: the name of a table ends in {', '.join(TABLES)}"
         )
     changes = {
         "qid": options.qid,
@@ -176,9 +175,9 @@ def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
         by, column = "time", options.time_column
     elif by == own.by or by is None:
         return data
-    kept = data.ignore if own.column in (None, column, *data.ignore) else (*data.ignore, str(own.column))
+    ignored = data.ignore if own.column in (None, column, *data.ignore) else (*data.ignore, str(own.column))
     split = own.model_copy(update={"by": by, "column": column})
-    return data.model_copy(update={"split": split, "ignore": kept})
+    return data.model_copy(update={"split": split, "ignore": ignored})
 
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
@@ -268,8 +267,8 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
         ("--categorical", "number columns that are categories; text always is"),
         ("--ignore", "columns that are no features"),
     ):
-        said = f"{meaning}; adds to the recipe's, repeatable"
-        table.add_argument(option, type=split_names, action="extend", metavar="COL,COL", help=said)
+        help_text = f"{meaning}; adds to the recipe's, repeatable"
+        table.add_argument(option, type=split_names, action="extend", metavar="COL,COL", help=help_text)
     table.add_argument(
         "--split",
         choices=("random", "time"),

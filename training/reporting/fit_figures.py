@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from listwright.training.evaluation.verdicts import Verdict, verdict_of
+from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.reporting.page import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
 
 Facts = dict[str, Any]

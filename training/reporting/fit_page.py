@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from listwright.ranking.plain_file import from_json
-from listwright.training.evaluation.verdicts import FEWEST, SAME
+from listwright.training.evaluation.intervals import FEWEST, SAME
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render

@@ -16,8 +16,8 @@ from rich.table import Table
 from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
+from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright.training.evaluation.verdicts import Verdict, verdict_of
 from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.fit_page import fit_page
 from listwright.training.reporting.score_sections import score_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from listwright.training.budget import duration
-from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of, verdict_of
+from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of, verdict_of
 from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
 

@@ -14,10 +14,9 @@ from polars.selectors import by_name
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.cells import is_text, names_in
-from listwright.training.data.container import open_plain
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
-from listwright.training.data.sources import check_exists
+from listwright.training.data.sources import check_exists, open_plain
 from listwright.training.data.tables.columns import fitted_numbers
 from listwright.training.data.tables.frames import (
     UNREADABLE,

@@ -23,7 +23,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
-from listwright.training.data.leaks.evidence import rounding_of
+from listwright.training.data.leaks import rounding_of
 from listwright.training.data.memory import asked
 from listwright.training.scoring.frames import ARROW, RowRange, needed, read
 from listwright.training.scoring.job import Job

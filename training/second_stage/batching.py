@@ -62,13 +62,13 @@ class Lists:
         device: str = "cpu",
         shuffled: bool = False,
     ) -> None:
-        kept = _kept(data, scores, cutoff)
+        rows_of_lists = _kept(data, scores, cutoff)
         if shuffled:
             rng = np.random.default_rng(0)
-            kept = [rng.permutation(rows) for rows in kept]
-        self.rows: Int[np.ndarray, " S"] = np.concatenate(kept)
+            rows_of_lists = [rng.permutation(rows) for rows in rows_of_lists]
+        self.rows: Int[np.ndarray, " S"] = np.concatenate(rows_of_lists)
         self._first_rows = data.offsets[:-1]
-        self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in kept])])
+        self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in rows_of_lists])])
         matrix = taken(data.features, self.rows)
         self.matrix: Features = with_column(matrix, scores[self.rows]) if append_score else matrix
         self._features = None if isinstance(self.matrix, Rows) else torch.from_numpy(self.matrix).to(device)
@@ -100,23 +100,23 @@ class Lists:
     def share(self, queries: Int[np.ndarray, " M"]) -> Lists:
         """Some of the lists, for a worker to train on; which rows of the data they were is left out."""
         at = np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
-        found = copy(self)
-        found.offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[queries])])
-        found.rows, found.matrix = self.rows[at], self.matrix[at]
-        found._first_rows = self._first_rows[queries]
-        found._features, found._labels = torch.from_numpy(found.matrix), self._labels[at]
-        found._weights = None if self._weights is None else self._weights[at]
-        found._starts = torch.from_numpy(found.offsets[:-1]).to(self._starts.device)
-        found._lengths = self._lengths[queries]
-        return found.on("cpu")
+        part = copy(self)
+        part.offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[queries])])
+        part.rows, part.matrix = self.rows[at], self.matrix[at]
+        part._first_rows = self._first_rows[queries]
+        part._features, part._labels = torch.from_numpy(part.matrix), self._labels[at]
+        part._weights = None if self._weights is None else self._weights[at]
+        part._starts = torch.from_numpy(part.offsets[:-1]).to(self._starts.device)
+        part._lengths = self._lengths[queries]
+        return part.on("cpu")
 
     def on(self, device: str) -> Lists:
         """The same lists with their tensors on a device."""
-        found = copy(self)
+        moved = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                setattr(found, name, value.to(device))
-        return found
+                setattr(moved, name, value.to(device))
+        return moved
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
         """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
@@ -181,13 +181,13 @@ def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"],
 
 def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
     """Rows of each query that reach the second stage, in input order."""
-    kept = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
+    rows_of_lists = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
     if data.lengths.max() <= cutoff:
-        return kept
+        return rows_of_lists
     rng = np.random.default_rng(0)
     for n, (features, _) in enumerate(data.lists()):
         if len(features) > cutoff:
             shuffled = rng.permutation(len(features))  # of equals, row order must not choose: it may know the labels
             of_list, rows = scores[data.slice(n)][shuffled], features[shuffled]
-            kept[n] = np.sort(kept[n][shuffled[best(cutoff, rank_by_score(of_list), of_list, rows)]])
-    return kept
+            rows_of_lists[n] = np.sort(rows_of_lists[n][shuffled[best(cutoff, rank_by_score(of_list), of_list, rows)]])
+    return rows_of_lists

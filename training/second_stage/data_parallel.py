@@ -21,9 +21,7 @@ from listwright.training.cluster import Group, Workers, packed
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.second_stage.batching import Lists
-from listwright.training.second_stage.checkpoint import state_of
-from listwright.training.second_stage.epoch import Epoch
-from listwright.training.second_stage.loop import Begin, run_epoch
+from listwright.training.second_stage.loop import Begin, Epoch, run_epoch, state_of
 
 TIMEOUT = timedelta(minutes=5)
 """How long a worker waits for another one in a step."""

@@ -1,18 +1,24 @@
-"""The second stage of a run: whichever network the recipe names, fitted on what the first stage leaves."""
+"""The second stage of a run on what the first stage leaves: a network, or a search for its hyperparameters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from listwright.ranking.errors import ScoringError
 from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search import GoesOn, StepReport
+from listwright.training.search import Found, GoesOn, Pruned, Rounds, StepReport, Value, own_values, search, space_of
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
+
+PRUNE_AFTER = 3
+"""Epochs that a network gets before it is compared with the median."""
 
 
 def fit(
@@ -48,11 +54,11 @@ def fit(
     if isinstance(spec, FirstStageAlone):
         return None
     spec = as_fitted(spec, first)
-    seen = widened(splits, first.relative) if spec.relative else splits
+    wide = widened(splits, first.relative) if spec.relative else splits
     return fit_network(
         spec,
-        seen.train,
-        seen.valid,
+        wide.train,
+        wide.valid,
         first.train_scores,
         first.valid_scores,
         seed=seed,
@@ -61,7 +67,7 @@ def fit(
         device=device,
         task=task,
         report=report,
-        elsewhere=on_workers(workers),
+        epoch_runner=on_workers(workers),
         goes_on=goes_on,
     )
 
@@ -71,3 +77,104 @@ def as_fitted(spec: NetworkSpec, first: FittedFirstStage) -> NetworkSpec:
     score, relative = first.score_feature is None, bool(first.relative)
     changes = {"first_stage_score": spec.first_stage_score and score, "relative": spec.relative and relative}
     return spec.model_copy(update=changes)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTrial:
+    """One trial, in this process or, pickled, in another one.
+
+    Args:
+        model, first, seed, state, device: as for :func:`search_network`.
+        read: gives the splits.
+        at_a_time: trials of a round, whose checkpoints are there together.
+    """
+
+    model: NetworkSpec
+    read: Callable[[], Splits]
+    first: FittedFirstStage
+    seed: int
+    state: Path
+    device: str = "cpu"
+    at_a_time: int = 1
+
+    def __call__(self, done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        """As an objective of a search; the fact of a trial is its best epoch."""
+        checkpoint = self.state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
+        current = {self.state / f"trial-{done + 1 + k}.pt" for k in range(1 - self.at_a_time, self.at_a_time)}
+        for old in set(self.state.glob("trial-*.pt")) - current:
+            old.unlink(missing_ok=True)
+        try:
+            fitted = fit(
+                with_values(self.model, values),
+                self.read(),
+                self.first,
+                seed=self.seed,
+                checkpoint=checkpoint,
+                device=self.device,
+                report=report,
+            )
+        except ScoringError as error:  # it diverged: these values are as bad as any
+            raise Pruned from error
+        assert fitted is not None
+        return fitted.valid_ndcg, fitted.best_epoch
+
+
+def search_network(
+    model: NetworkSpec,
+    splits: Splits,
+    first: FittedFirstStage,
+    *,
+    trials: int,
+    seed: int,
+    journal: Path,
+    state: Path,
+    device: str = "cpu",
+    task: Task = NO_TASK,
+    rounds: Rounds | None = None,
+    goes_on: GoesOn | None = None,
+) -> Found:
+    """The values that rank the validation queries best; the fact of a trial is its best epoch.
+
+    Args:
+        model: whose own values are the first trial.
+        splits, first: as for :func:`listwright.training.second_stage.fit.fit`; test queries are never looked at.
+        trials: in all, those of the journal included.
+        seed: of the proposals and of every fit.
+        journal: file that remembers finished trials.
+        state: folder for the checkpoint of the trial under way.
+        device: torch device.
+        task: told the finished trials, and every epoch of the one under way.
+        rounds: runs a :class:`NetworkTrial` elsewhere.
+        goes_on: asked before each trial but the first; False ends the search.
+
+    Raises:
+        RecipeError: if no trial got to its end.
+    """
+    trial = NetworkTrial(model, lambda: splits, first, seed, state, device)
+
+    def try_values(done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
+        def after_epoch(number: int, value: float) -> None:
+            task.reach(done, f"trial {done + 1}, epoch {number}: {value:.4f}")
+            report(number, value)
+
+        return trial(done, values, after_epoch)
+
+    space = space_of(model)
+    return search(
+        space,
+        try_values,
+        first=own_values(model, space),
+        trials=trials,
+        seed=seed,
+        journal=journal,
+        prune_after=PRUNE_AFTER,
+        task=task,
+        rounds=rounds,
+        goes_on=goes_on,
+    )
+
+
+def with_values(model: NetworkSpec, values: dict[str, Value]) -> NetworkSpec:
+    """A network's part of a recipe with other values."""
+    changed: NetworkSpec = type(model).model_validate({**model.model_dump(), **values})
+    return changed

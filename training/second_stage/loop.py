@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,8 +27,6 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.search import GoesOn, StepReport
 from listwright.training.second_stage.batching import Batch, Lists, lists_for
-from listwright.training.second_stage.checkpoint import Attained, advance, has_ended, restore, save, state_of
-from listwright.training.second_stage.epoch import Epoch
 
 VALIDATION_BATCH = 256
 
@@ -108,7 +106,7 @@ def fit_network(
     device: str = "cpu",
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
-    elsewhere: Begin | None = None,
+    epoch_runner: Begin | None = None,
     goes_on: GoesOn = lambda _epochs, _seconds: True,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
@@ -124,7 +122,7 @@ def fit_network(
         device: torch device.
         task: told every epoch, those of the checkpoint included.
         report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
-        elsewhere: begins epochs that run elsewhere; None for here.
+        epoch_runner: begins epochs that run elsewhere; None for here.
         goes_on: asked before each epoch but the first; False ends the fit.
 
     Raises:
@@ -139,18 +137,18 @@ def fit_network(
         model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
         conf_weight = _confusion_weight(model, spec, lists)
-        attained = restore(checkpoint, model, optimizer) or Attained({}, {}, {}, best_epoch=0, history=[])
-        if not attained.history and isinstance(spec, Qilcm2Spec) and score_column is not None:
+        state = restore(checkpoint, model, optimizer) or TrainingState({}, {}, {}, best_epoch=0, history=[])
+        if not state.history and isinstance(spec, Qilcm2Spec) and score_column is not None:
             # it starts from the first stage's order, and so it need never end below it
             start = _validate(model, held_out, valid, valid_scores, spec, number=0)
-            attained.values, attained.start_ndcg = [torch.from_numpy(start)], _mean(start, valid)
-            attained.best = state_of(model)
-        for epoch in attained.history:
+            state.values, state.start_ndcg = [torch.from_numpy(start)], _mean(start, valid)
+            state.best = state_of(model)
+        for epoch in state.history:
             _tell(epoch, spec, task, report)
-        runner = None if elsewhere is None else elsewhere(model, lists, spec, conf_weight, seed)
-        began, before = time.monotonic(), len(attained.history)
-        while not has_ended(attained.history, attained.best_epoch, spec):
-            done = len(attained.history)
+        runner = None if epoch_runner is None else epoch_runner(model, lists, spec, conf_weight, seed)
+        began, before = time.monotonic(), len(state.history)
+        while not has_ended(state.history, state.best_epoch, spec):
+            done = len(state.history)
             if done and not goes_on(done, (time.monotonic() - began) / max(1, done - before)):
                 break
             number = done + 1
@@ -159,15 +157,15 @@ def fit_network(
             else:
                 epoch = runner.run(model, optimizer, number)
             values = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
-            attained = advance(attained, model, optimizer, epoch, torch.from_numpy(values), _mean(values, valid))
+            state = advance(state, model, optimizer, epoch, torch.from_numpy(values), _mean(values, valid))
             if checkpoint is not None:
-                save(checkpoint, attained)
-            _tell(attained.history[-1], spec, task, report)
+                save(checkpoint, state)
+            _tell(state.history[-1], spec, task, report)
         if runner is not None:
             runner.end()
-    model.load_state_dict(attained.best)
-    values = torch.stack(attained.values).numpy()
-    return FittedNetwork(model.cpu().eval(), spec, tuple(attained.history), attained.best_epoch, conf_weight, values)
+    model.load_state_dict(state.best)
+    values = torch.stack(state.values).numpy()
+    return FittedNetwork(model.cpu().eval(), spec, tuple(state.history), state.best_epoch, conf_weight, values)
 
 
 def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: StepReport) -> None:
@@ -196,9 +194,9 @@ def loss_of(
 ) -> tuple[Tensor, float, float]:
     """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
-        found = model(batch.features, batch.mask)
+        output = model(batch.features, batch.mask)
     judged = batch.labels, batch.mask
-    each = found.logits[None] if found.members is None else found.members
+    each = output.logits[None] if output.members is None else output.members
     losses = [
         ranking_loss(spec.rank_loss, logits.float(), *judged, weights=batch.weights, gains=batch.gains)
         for logits in each
@@ -207,10 +205,10 @@ def loss_of(
     if conf_weight == 0.0:
         return rank_loss, float(rank_loss.detach()), 0.0
     assert isinstance(spec, QilcmSpec)
-    assert found.representation is not None
-    assert found.representation.dtype == torch.float32
+    assert output.representation is not None
+    assert output.representation.dtype == torch.float32
     pairs = None if spec.confusion_pairs == "all" else spec.confusion_pairs
-    confusion = confusion_loss(found.representation, batch.mask, gain=found.gain, pairs=pairs, rng=rng)
+    confusion = confusion_loss(output.representation, batch.mask, gain=output.gain, pairs=pairs, rng=rng)
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 
@@ -332,3 +330,100 @@ def query_ndcg(
     """
     keys = sort_keys(np.concatenate(second_scores), lists.rows, scores)
     return QueryNdcg(data.labels, data.offsets, cutoff=cutoff, gains=data.gains).of(keys)
+
+
+@dataclass
+class TrainingState:
+    """What a checkpoint holds.
+
+    Args:
+        model, optimizer: after the last epoch.
+        best: weights of the best epoch.
+        best_epoch: its number; 0 where none is better than the start.
+        history: every epoch.
+        start_ndcg: what the first epoch has to beat.
+        values: NDCG of every validation query after each epoch; before the first one, too, where ``start_ndcg`` counts.
+    """
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    best: dict[str, Tensor]
+    best_epoch: int
+    history: list[Epoch]
+    start_ndcg: float = -1.0
+    values: list[Tensor] = field(default_factory=list)
+
+
+def advance(
+    state: TrainingState,
+    model: Ranker,
+    optimizer: torch.optim.Optimizer,
+    epoch: Epoch,
+    values: Tensor,
+    valid_ndcg: float,
+) -> TrainingState:
+    """The same after one more epoch, which ranks the validation queries so."""
+    weights = state_of(model)
+    best_so_far = state.history[-1].best_ndcg if state.history else state.start_ndcg
+    better = valid_ndcg > best_so_far
+    epoch = Epoch(**{**asdict(epoch), "valid_ndcg": valid_ndcg, "best_ndcg": max(valid_ndcg, best_so_far)})
+    return TrainingState(
+        model=weights,
+        optimizer=optimizer.state_dict(),
+        best=weights if better else state.best,
+        best_epoch=epoch.number if better else state.best_epoch,
+        history=[*state.history, epoch],
+        values=[*state.values, values],
+    )
+
+
+def has_ended(history: Sequence[Epoch], best_epoch: int, spec: NetworkSpec) -> bool:
+    """Whether the recipe's epochs, or its patience, are used up."""
+    done = len(history)
+    return done >= spec.max_epochs or (done > 0 and done - best_epoch >= spec.patience)
+
+
+def state_of(model: Ranker) -> dict[str, Tensor]:
+    """A copy of all weights, on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> TrainingState | None:
+    """What the file holds, taken over by model and optimizer; None if there is no file, or another release made it."""
+    if checkpoint is None or not checkpoint.exists():
+        return None
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
+    if set(saved) != {one.name for one in fields(TrainingState)}:
+        return None
+    state = TrainingState(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
+    model.load_state_dict(state.model)
+    optimizer.load_state_dict(state.optimizer)
+    return state
+
+
+def save(checkpoint: Path, state: TrainingState) -> None:
+    """Write the file anew, in one step: an interruption leaves the epoch before."""
+    temporary = checkpoint.with_suffix(".tmp")
+    values = {**vars(state), "history": [asdict(epoch) for epoch in state.history]}
+    torch.save(values, temporary)
+    temporary.replace(checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One pass over the training queries.
+
+    Args:
+        number: counted from 1.
+        rank_loss, confusion_loss: means over batches; the second before weighting, 0 where it is not used.
+        valid_ndcg: of the validation queries after this epoch (empty queries count 0).
+        best_ndcg: the best so far.
+        seconds: wall clock of the training batches, without validation.
+    """
+
+    number: int
+    rank_loss: float
+    confusion_loss: float
+    valid_ndcg: float
+    best_ndcg: float
+    seconds: float

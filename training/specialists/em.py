@@ -102,11 +102,11 @@ def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor,
 
 def log_likelihoods(lists: TrainingLists, rankers: Sequence[Component]) -> Float[Tensor, "N K"]:
     """``log P(Omega_n | w_k)`` of every list under every ranker."""
-    found = [
+    blocks = [
         torch.stack([block.likelihood(ranker.scores(block.x)).value for ranker in rankers], dim=1)
         for _, block in lists.blocks()
     ]
-    return torch.cat(found)
+    return torch.cat(blocks)
 
 
 class Mixture:

@@ -10,9 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from listwright.training.losses.exact_plackett_luce import Likelihood, evaluate
-from listwright.training.losses.label_groups import LabelGroups
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import LabelGroups, Likelihood, evaluate, log_likelihood_of_top
 
 BLOCK_ROWS = 2**17
 """Rows of a block, and those of its last list. Wherever the rows are, the blocks are the same, and so are all sums."""
@@ -70,8 +68,8 @@ class PaddedLists:
         """Some of the lists, in the order given."""
         lengths = self.mask.sum(dim=1)
         starts = lengths.cumsum(0) - lengths
-        kept = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
-        rows = (starts[picked, None] + torch.arange(self.mask.shape[1]))[kept]
+        is_real = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
+        rows = (starts[picked, None] + torch.arange(self.mask.shape[1]))[is_real]
         return PaddedLists.of(self.x[rows], self.labels[rows], lengths[picked], top=self.top)
 
     def likelihood(self, scores: Float[Tensor, " R"]) -> Likelihood:

@@ -26,11 +26,8 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
 from listwright.training.specialists.em import Component, Mixture, Step, log_likelihoods, responsibilities
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import BlockedLists, TrainingLists
-from listwright.training.specialists.neural import NetworkRanker
-from listwright.training.specialists.srm_network import SrmNetwork
-from listwright.training.specialists.standardise import Standardise
+from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
 from listwright.training.stored.rows import Rows
 
 TOP_FEATURES = 5
@@ -165,33 +162,33 @@ class _Fitting:
         task: Task,
     ) -> None:
         self._spec, self._seed, self._checkpoint, self._task = spec, seed, checkpoint, task
-        kept = lists_of(spec, train, train_scores)
-        labels = train.labels[kept.rows]
-        low, high = (ends.reduceat(labels, kept.offsets[:-1]) for ends in (np.minimum, np.maximum))
+        lists = lists_of(spec, train, train_scores)
+        labels = train.labels[lists.rows]
+        low, high = (ends.reduceat(labels, lists.offsets[:-1]) for ends in (np.minimum, np.maximum))
         self._informative = np.flatnonzero(low < high)
         check_enough(spec, len(self._informative))
-        self._standardise = Standardise(train.schema, kept.matrix, spec.transform)
+        self._standardise = Standardise(train.schema, lists.matrix, spec.transform)
         weights = train.query_weights
         self._counts = None if weights is None else torch.from_numpy(weights[self._informative])
-        self._lists = self._padded(kept, labels)
+        self._lists = self._padded(lists, labels)
         self._saved: dict[str, Any] = {}
         if checkpoint is not None and checkpoint.exists():
             self._saved = torch.load(checkpoint, weights_only=True)
 
-    def _padded(self, kept: Lists, labels: Int[np.ndarray, " R"]) -> TrainingLists:
+    def _padded(self, lists: Lists, labels: Int[np.ndarray, " R"]) -> TrainingLists:
         """The informative lists; rows on disk are read block by block, in every pass of EM."""
 
         def inputs(rows: Int[Tensor, " M"]) -> Float[Tensor, "M P"]:
-            dense: Tensor = self._standardise(torch.from_numpy(kept.matrix[rows.numpy()]))
+            dense: Tensor = self._standardise(torch.from_numpy(lists.matrix[rows.numpy()]))
             return dense.double()
 
         return BlockedLists(
             inputs,
             torch.from_numpy(labels.astype(np.float64)),
-            torch.from_numpy(kept.offsets[:-1][self._informative]),
-            torch.from_numpy(np.diff(kept.offsets)[self._informative]),
+            torch.from_numpy(lists.offsets[:-1][self._informative]),
+            torch.from_numpy(np.diff(lists.offsets)[self._informative]),
             top=self._spec.top,
-            held=not isinstance(kept.matrix, Rows),
+            held=not isinstance(lists.matrix, Rows),
         ).padded_if_one_block()
 
     def mixture(self, number: int) -> Mixture:
@@ -240,8 +237,8 @@ class _Fitting:
             of_list = torch.arange(len(block)).repeat_interleave(block.mask.sum(dim=1))
             nothing = torch.zeros(len(block), weighed.shape[1], dtype=torch.float64)
             wishes.append(nothing.index_add_(0, of_list, weighed))
-        found: Float[np.ndarray, "M P"] = nn.functional.normalize(torch.cat(wishes), dim=1).numpy()
-        return found
+        directions: Float[np.ndarray, "M P"] = nn.functional.normalize(torch.cat(wishes), dim=1).numpy()
+        return directions
 
     def advance(self, mixture: Mixture, number: int, count: int, iterations: int) -> None:
         """Iterate, remember, tell."""

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from rich.console import Console
 
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe

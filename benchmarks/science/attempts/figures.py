@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from benchmarks.science.attempts.problem import PLANTED
 from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
-from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.suites.listwise.results import holm, paired_p
 
 Figures = dict[str, object]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from benchmarks.science.attempts.problem import Problem, Scores, by_query
 from benchmarks.science.attempts.stack import fitted_weights
 from listwright.training.data.dataset import Dataset
-from listwright.training.specialists.standardise import Standardise
+from listwright.training.specialists.rankers import Standardise
 
 FOLDS = 5
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -4,7 +4,7 @@ import numpy as np
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Remedies, fit_schema
-from listwright.training.data.leaks.findings import leaks
+from listwright.training.data.leaks import leaks
 from support.lists import lists
 
 TABLE = Remedies("leave it out with --ignore {}", ", or split by it with --split time --time-column {}")

@@ -9,7 +9,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
 from listwright.training import diagnosis
-from listwright.training.choice.comparing import Chosen
+from listwright.training.choice import Chosen
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
@@ -24,7 +24,7 @@ from listwright.training.diagnosis import (
     spreads,
     tables,
 )
-from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config

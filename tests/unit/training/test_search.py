@@ -8,7 +8,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.training import search as searching
 from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, named
 from listwright.training.search import OneOf, Pruned, Range, Rounds, own_values, search, space_of
-from listwright.training.second_stage.network_search import with_values
+from listwright.training.second_stage.fit import with_values
 
 SPACE = {
     "x": Range(-1.0, 1.0),

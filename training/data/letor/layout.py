@@ -1,21 +1,38 @@
-"""How LETOR sets are laid out by their publishers and by people, and which file is which split."""
+"""LETOR sets as publishers and people lay them out: which file is which split, and reading them through the cache."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from jaxtyping import Int
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.data.container import Container, is_archive
-from listwright.training.data.dataset import Splits
-from listwright.training.data.letor.reader import Reader, as_wide, together
-from listwright.training.data.sources import NAMED, SPLITS, check_exists, files_by_split
+from listwright.training.data import cache
+from listwright.training.data.dataset import Dataset, Splits, dataset_of
+from listwright.training.data.letor import text as letor
+from listwright.training.data.letor.fast import Block
+from listwright.training.data.letor.text import EMPTY, GROUPS_DIFFER, blocks_of, comes_back
+from listwright.training.data.sources import (
+    NAMED,
+    SPLITS,
+    Container,
+    check_exists,
+    file_digest,
+    files_by_split,
+    is_archive,
+    open_plain,
+)
 from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
-from listwright.training.progress import SILENT, Progress
+from listwright.training.progress import NO_TASK, SILENT, Progress, Task
 from listwright.training.recipe.data import LetorData
+from listwright.training.stored.rows import mapped
+from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 _ROLE_OF = {
     "train": "train",
@@ -26,7 +43,9 @@ _ROLE_OF = {
     "test": "test",
     "testset": "test",
 }
+
 _SPLIT_FILE = re.compile(rf"(?P<set>[^/]+\.)??(?P<role>{'|'.join(_ROLE_OF)})\.txt(?:\.gz)?")
+
 _FOLD_FOLDER = re.compile(r"Fold(\d+)")
 
 _Folds = dict[int, dict[str, str]]
@@ -78,15 +97,15 @@ def _container(spec: LetorData, container: Container, *, fold: int, rng: np.rand
     folds = _published(container)
     if folds and 0 not in folds:
         return _fold(container, folds, fold=fold, reader=reader)
-    if spec.parts and (found := [_part(container, part) for part in spec.parts]) and None not in found:
-        return _parts(spec, container, [name for name in found if name], fold=fold, reader=reader)
+    if spec.parts and (part_files := [_part(container, part) for part in spec.parts]) and None not in part_files:
+        return _parts(spec, container, [name for name in part_files if name], fold=fold, reader=reader)
     if folds:
         return _single(spec, container, folds[0], fold=fold, rng=rng, reader=reader)
-    shown = ", ".join(container.names[:8]) or "nothing"
+    listed = ", ".join(container.names[:8]) or "nothing"
     wanted = "Fold1/train.txt, or train.txt and test.txt" + (f", or {', '.join(spec.parts)}" if spec.parts else "")
     raise DataError(
         container.path,
-        f"expected {wanted}; found {shown}{' …' if len(container.names) > 8 else ''}; "
+        f"expected {wanted}; found {listed}{' …' if len(container.names) > 8 else ''}; "
         "or name the files: --data train=A valid=B test=C",
     )
 
@@ -157,3 +176,214 @@ def _single(
 
 def _part(container: Container, part: str) -> str | None:
     return next((name for name in container.names if Path(name).name in (part, f"{part}.gz")), None)
+
+
+class Reader:
+    """Reads files; each is parsed once and then comes from the cache.
+
+    Args:
+        progress: gets one task for each file that has to be parsed, in kilobytes.
+        on_disk: whether rows stay on disk, in shards.
+    """
+
+    def __init__(self, progress: Progress = SILENT, *, on_disk: bool = False) -> None:
+        self._progress, self._on_disk = progress, on_disk
+
+    def file(self, path: Path) -> Dataset:
+        """A file on disk, with the group sizes in ``FILE.query`` beside it if there are such.
+
+        Raises:
+            DataError: if the file, or its group file, cannot be read.
+        """
+
+        def opened() -> AbstractContextManager[tuple[BinaryIO, int | None]]:
+            return open_plain(path)
+
+        group_file = next((p for p in _group_files(path) if p.is_file()), None)
+        if group_file is None:
+            return self._read(opened, str(path), path.name, path.name, file_digest(path))
+        digest = f"{file_digest(path)}/{file_digest(group_file)}"
+        dataset = self._read(opened, str(path), path.name, path.name, digest, group_file)
+        # Such queries have no ids of their own. The same file elsewhere has the same entry in the cache.
+        return replace(dataset, qids=tuple(f"{path}#{n}" for n in range(1, len(dataset) + 1)))
+
+    def member(self, container: Container, name: str) -> Dataset:
+        """A file of a folder or archive.
+
+        Raises:
+            DataError: if it cannot be read.
+        """
+        if container.path.is_dir():
+            return self.file(container.path / name)
+
+        source, short = f"{container.path}:{name}", f"{container.path.name}:{name}"
+        return self._read(lambda: container.open(name), source, name, short, container.digest(name))
+
+    def _read(
+        self,
+        opened: Callable[[], AbstractContextManager[tuple[BinaryIO, int | None]]],
+        source: str,
+        title: str,
+        short: str,
+        digest: str,
+        group_file: Path | None = None,
+    ) -> Dataset:
+        """From the cache, or parsed; in memory or in shards."""
+
+        def parse() -> Dataset:
+            groups = None if group_file is None else _read_groups(group_file)
+            with opened() as (stream, size):
+                return letor.read(stream, source, groups=groups, task=_reading(self._progress, title, size))
+
+        def write(writer: ShardWriter) -> cache.Beside:
+            groups = None if group_file is None else _read_groups(group_file)
+            with opened() as (stream, size):
+                stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
+            return {}
+
+        if not self._on_disk:
+            return cache.cached(digest, short, parse)
+        shards, _ = cache.stored(f"letor/{digest}", short, write)
+        return dataset_of(shards, letor.letor_schema(shards.features.shape[1]))
+
+
+def _reading(progress: Progress, name: str, size: int | None) -> Task:
+    return progress.begin(f"Reading {name}, kB", None if size is None else size // 1000)
+
+
+def as_wide(parts: list[Dataset]) -> list[Dataset]:
+    """The parts, each as wide as the widest: an index that a whole file never names is 0.0 in it."""
+    width = max(part.features.shape[1] for part in parts)
+    return [_widened(part, width) for part in parts]
+
+
+def together(parts: list[Dataset]) -> Dataset:
+    """All queries of several files.
+
+    Raises:
+        DataError: if a query stands in two of them.
+    """
+    whole = merged(as_wide(parts))
+    if len(set(whole.qids)) < len(whole.qids):
+        before: set[str] = set()
+        twice = next(qid for qid in whole.qids if qid in before or before.add(qid))  # type: ignore[func-returns-value]
+        raise DataError("--data", f"query {twice!r} stands in two of the files: a query belongs into one")
+    return whole
+
+
+def _widened(part: Dataset, width: int) -> Dataset:
+    if part.features.shape[1] == width:
+        return part
+    more = ((0, 0), (0, width - part.features.shape[1]))
+    features = mapped(part.features, width, lambda rows: np.pad(rows, more))
+    return replace(part, features=features, schema=letor.letor_schema(width))
+
+
+def _group_files(path: Path) -> tuple[Path, ...]:
+    """``rank.train.query`` belongs to ``rank.train`` and to ``rank.train.gz``."""
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return (plain.with_name(plain.name + ".query"), path.with_name(path.name + ".query"))
+
+
+def _read_groups(path: Path) -> Int[np.ndarray, " N"]:
+    sizes = []
+    with open_plain(path) as (stream, _):
+        for number, line in enumerate(letor.whole(stream, str(path)).splitlines(), start=1):
+            text = line.strip()
+            if not text:
+                continue
+            if not text.isdigit() or int(text[:12]) == 0:
+                excerpt = text[:40].decode("utf-8", "backslashreplace")
+                raise DataError(path, f"expected the number of candidates of a query; found {excerpt!r}", line=number)
+            sizes.append(int(text[:12]))
+    if not sizes:
+        raise DataError(path, "holds no group sizes")
+    return np.array(sizes, dtype=np.int64)
+
+
+def stream_into(
+    writer: ShardWriter,
+    stream: BinaryIO,
+    source: str,
+    *,
+    groups: Int[np.ndarray, " N"] | None = None,
+    task: Task = NO_TASK,
+) -> None:
+    """Parse a file, and write every query when it is whole.
+
+    Args:
+        writer: goes on behind its last whole shard: what stands before is not parsed again.
+        stream, source, groups, task: as of :func:`listwright.training.data.letor.text.read`.
+
+    Raises:
+        DataError: as :func:`listwright.training.data.letor.text.read`.
+    """
+    line, count = writer.place or (1, 0)
+    began: dict[str, int | None] = dict.fromkeys(writer.qids())
+    rest: Block | None = None
+    for parsed in blocks_of(stream, source, with_qid=groups is None, first_line=line, task=task):
+        if len(parsed.labels) == 0:
+            continue
+        block = parsed if rest is None else _append_block(rest, parsed)
+        runs = block.runs if groups is None else _groups_in(groups[count:], len(block.labels))
+        whole = len(runs) - 1 if groups is None else len(runs)  # the last query may go on
+        qids = block.qids[:whole] if groups is None else _numbered(source, count, whole)
+        rows = int(runs[:whole].sum())
+        _check_new(qids, runs, block, began, source)
+        rest = _cut(block, rows, whole)
+        count += whole
+        line = int(block.lines[rows]) if rows < len(block.lines) else int(block.lines[-1]) + 1
+        if whole:
+            queries = QueryBlock(block.features[:rows], block.labels[:rows], runs[:whole], qids)
+            writer.add(queries, (line, count))
+    left = 0 if rest is None else len(rest.labels)
+    if groups is not None and (left or count < len(groups)):
+        raise DataError(source, GROUPS_DIFFER.format(writer.total_rows + left, groups.sum()))
+    if rest is not None and left:
+        _check_new(rest.qids, rest.runs, rest, began, source)
+        end = (int(rest.lines[-1]) + 1, count + len(rest.runs))
+        writer.add(QueryBlock(rest.features, rest.labels, rest.runs, rest.qids), end)
+    if writer.total_rows == 0:
+        raise DataError(source, EMPTY)
+
+
+def _groups_in(sizes: Int[np.ndarray, " N"], rows: int) -> Int[np.ndarray, " M"]:
+    """Those of the next queries that are whole in so many rows."""
+    return sizes[: int(np.searchsorted(np.cumsum(sizes), rows, side="right"))]
+
+
+def _numbered(source: str, first: int, count: int) -> list[str]:
+    return [f"{source}#{n}" for n in range(first + 1, first + count + 1)]
+
+
+def _check_new(
+    qids: list[str], runs: Int[np.ndarray, " Q"], block: Block, began: dict[str, int | None], source: str
+) -> None:
+    """Raise DataError if a query was whole before."""
+    row = 0
+    for qid, count in zip(qids, runs.tolist(), strict=False):
+        line = int(block.lines[row])
+        if qid in began:
+            raise DataError(source, comes_back(qid, began[qid]), line=line)
+        began[qid] = line
+        row += count
+
+
+def _append_block(rest: Block, block: Block) -> Block:
+    """The rows that are left, and those of the next piece."""
+    width = max(rest.features.shape[1], block.features.shape[1])
+    features = np.zeros((len(rest.labels) + len(block.labels), width), dtype=np.float32)
+    features[: len(rest.labels), : rest.features.shape[1]] = rest.features
+    features[len(rest.labels) :, : block.features.shape[1]] = block.features
+    qids, runs = [*rest.qids, *block.qids], np.concatenate([rest.runs, block.runs])
+    if rest.qids and block.qids and rest.qids[-1] == block.qids[0]:
+        qids.pop(0)
+        runs = np.concatenate([[runs[0] + runs[1]], runs[2:]])
+    labels = np.concatenate([rest.labels, block.labels])
+    return Block(features, labels, qids, runs, np.concatenate([rest.lines, block.lines]))
+
+
+def _cut(block: Block, rows: int, queries: int) -> Block:
+    """What stands behind so many rows and queries, as a copy: it outlives the block."""
+    features, labels, lines = (part[rows:].copy() for part in (block.features, block.labels, block.lines))
+    return Block(features, labels, block.qids[queries:], block.runs[queries:], lines)

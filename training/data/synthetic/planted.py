@@ -1,7 +1,12 @@
-"""Synthetic ranking data with a known truth: domains, Plackett-Luce groups, effects of the list, categories, holes."""
+"""Synthetic ranking data with a known truth: domains, Plackett-Luce groups, effects of the list, categories, holes.
+
+No column of one candidate shows the effects of the list, not even one that compares it with the list feature by
+feature: each depends on which *other* candidate holds which values *together*, as consumer research finds it.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.synthetic.context_effects import context_effects
 from listwright.training.recipe.data import SyntheticData
 
 ANOMALY_FACTOR = 3.0
@@ -17,6 +21,9 @@ ANOMALY_FACTOR = 3.0
 
 GRADE_SHARES = (0.6, 0.5)
 """Share of irrelevant candidates, and by what factor each further grade is rarer than the one below."""
+
+NEAR = 0.75
+"""How far a decoy lies below a candidate in each of the two features at most, in their standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     its query ranks candidates by ``u_i`` plus Gumbel noise (a Plackett-Luce draw) and grades them by rank. What the
     dataset shows is not z but ``z * exp(N(0, 0.4 s)) + N(0, 2 s)``, drawn once per query and feature: within a list
     nothing is lost, across lists the numbers do not compare. With ``decoy``, ``similarity`` or ``cheapest`` the other
-    candidates of the list change u_i, see :func:`listwright.training.data.synthetic.context_effects.context_effects`.
+    candidates of the list change u_i, see :func:`listwright.training.data.synthetic.planted.context_effects`.
 
     Args:
         spec: sizes and strengths; ``shift`` is s.
@@ -90,8 +97,8 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
 
     features = np.column_stack([numbers, (categories + 1).astype(np.float32)])
     if spec.observable is not None:
-        seen = rng.random(spec.queries) < spec.observable
-        kind = np.where(seen, groups, rng.integers(0, spec.groups, size=spec.queries)) + 1
+        is_observed = rng.random(spec.queries) < spec.observable
+        kind = np.where(is_observed, groups, rng.integers(0, spec.groups, size=spec.queries)) + 1
         features = np.column_stack([features, kind[query_of].astype(np.float32)])
     qids = tuple(f"q{n}" for n in range(1, spec.queries + 1))
     dataset = Dataset(features, labels, offsets, qids, _schema(spec))
@@ -131,3 +138,45 @@ def _schema(spec: SyntheticData) -> FeatureSchema:
         kinds = tuple(f"k{k + 1}" for k in range(spec.groups))
         categorical.append(Feature(name="kind", kind="categorical", categories=kinds))
     return FeatureSchema(features=(*numeric, *categorical))
+
+
+def context_effects(
+    spec: SyntheticData,
+    better: Float[np.ndarray, "R F"],
+    kinds: Int[np.ndarray, " R"],
+    offsets: Int[np.ndarray, " O"],
+) -> Float[np.ndarray, " R"]:
+    """What the list adds to the utility of every candidate.
+
+    Definition, with a and b the last two numeric features, higher is better:
+        decoy       + decoy * D_i, D_i = 1 if some j has 0 < a_i - a_j < NEAR and 0 < b_i - b_j < NEAR, else 0
+                    (asymmetric dominance: a candidate that is slightly worse in both makes this one attractive)
+        similarity  - similarity * log2 n_i, n_i candidates of the list are of the kind of i, itself included
+                    (candidates of one kind take from each other)
+        cheapest    + cheapest * C_i, C_i = 1 if n_i > 1 and none of its kind has a higher b, else 0
+                    (the best offer of a kind draws attention, where there is something to compare it with)
+
+    Args:
+        spec: the three strengths.
+        better: latent numeric features, each signed so that higher is better.
+        kinds: the first categorical feature.
+        offsets: query n owns rows ``offsets[n] : offsets[n + 1]``.
+
+    Returns:
+        ``(R,)`` float64; all 0 where all strengths are 0, and in lists of one candidate.
+    """
+    effects = np.zeros(len(better))
+    if not (spec.decoy or spec.similarity or spec.cheapest):
+        return effects
+    for start, end in itertools.pairwise(offsets.tolist()):
+        rows = slice(start, end)
+        same = kinds[rows, None] == kinds[None, rows]
+        counts = same.sum(axis=1)
+        if spec.decoy:
+            above = better[rows, None, -2:] - better[None, rows, -2:]  # (L, L, 2)
+            effects[rows] += spec.decoy * ((above > 0.0) & (above < NEAR)).all(axis=2).any(axis=1)
+        b = better[rows, -1]
+        best = (~same | (b[None, :] <= b[:, None])).all(axis=1)
+        effects[rows] -= spec.similarity * np.log2(counts)
+        effects[rows] += spec.cheapest * (best & (counts > 1))
+    return effects

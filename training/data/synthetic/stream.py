@@ -72,10 +72,10 @@ def blocks(
         z = rng.standard_normal((rows, features), dtype=np.float32)
         utilities = _utilities(z[:, :used], weights, rng.normal(size=at_once)[query_of], rng)
         labels = np.searchsorted(bounds, utilities).astype(np.int32)
-        shown = _shown(z, query_of, at_once, rng)
+        columns = _shown(z, query_of, at_once, rng)
         count = min(at_once, queries - first)
-        kept = int(lengths[:count].sum())
-        yield SyntheticBlock(first, shown[:kept], labels[:kept], lengths[:count])
+        rows_of_count = int(lengths[:count].sum())
+        yield SyntheticBlock(first, columns[:rows_of_count], labels[:rows_of_count], lengths[:count])
 
 
 def _lengths(count: int, length: int, longest: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
@@ -91,8 +91,8 @@ def _utilities(
     levels: Float[np.ndarray, " R"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " R"]:
-    found: Float[np.ndarray, " R"] = z @ weights + z[:, 0] * z[:, -1] + levels + rng.gumbel(size=len(z))
-    return found
+    utilities: Float[np.ndarray, " R"] = z @ weights + z[:, 0] * z[:, -1] + levels + rng.gumbel(size=len(z))
+    return utilities
 
 
 def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:

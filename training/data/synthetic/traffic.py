@@ -1,4 +1,4 @@
-"""Judged rows that are made up: a shop whose visitors follow a position-based model, and whose truth is known."""
+"""Judged rows of a made-up shop, whose truth is known: its visitors click by a position-based model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.experiments.interleaving import team_draft
-from listwright.training.data.synthetic.clicks import clicked, examination
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Shop:
     Args:
         length: candidates of a query.
         shown: places.
-        strength: of the position bias; see :func:`listwright.training.data.synthetic.clicks.examination`.
+        strength: of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
         liking: standard deviation over units of the log-odds of a click: one person clicks more than another.
         rate: mean attraction of a candidate, about.
         days: of the experiment.
@@ -62,27 +61,32 @@ def visits(shop: Shop, queries: int, rng: np.random.Generator) -> Visits:
     return Visits(unit, day, attraction)
 
 
-def ranked(found: Visits, noise: float, rng: np.random.Generator) -> Int[np.ndarray, "N L"]:
+def ranked(people: Visits, noise: float, rng: np.random.Generator) -> Int[np.ndarray, "N L"]:
     """``(N, L)`` orders of a ranker that sees the log-odds of a click with Gaussian noise of this deviation."""
-    seen = np.log(found.attraction / (1.0 - found.attraction)) + noise * rng.normal(size=found.attraction.shape)
-    orders: Int[np.ndarray, "N L"] = np.argsort(-seen, axis=1)
+    utilities = np.log(people.attraction / (1.0 - people.attraction)) + noise * rng.normal(size=people.attraction.shape)
+    orders: Int[np.ndarray, "N L"] = np.argsort(-utilities, axis=1)
     return orders
 
 
 def split_rows(
-    shop: Shop, found: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, share: float = 0.5
+    shop: Shop,
+    people: Visits,
+    orders: Sequence[Int[np.ndarray, "N L"]],
+    rng: np.random.Generator,
+    *,
+    share: float = 0.5,
 ) -> pl.DataFrame:
     """Judged rows of a split: each unit sees the order of its arm, control's or the challenger's."""
-    arm = rng.random(int(found.unit.max()) + 1)[found.unit] < share
+    arm = rng.random(int(people.unit.max()) + 1)[people.unit] < share
     order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.shown]
-    return judged_rows(shop, found, order, rng).with_columns(
+    return judged_rows(shop, people, order, rng).with_columns(
         pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.shown)),
         pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.shown)),
     )
 
 
 def interleaved_rows(
-    shop: Shop, found: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, salt: str = "s"
+    shop: Shop, people: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, salt: str = "s"
 ) -> pl.DataFrame:
     """Judged rows of an interleaving of both orders."""
     lists = [
@@ -91,56 +95,89 @@ def interleaved_rows(
     ]
     teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.shown)
     order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.shown)
-    return judged_rows(shop, found, order, rng).with_columns(pl.Series("team", teams))
+    return judged_rows(shop, people, order, rng).with_columns(pl.Series("team", teams))
 
 
 def swapped_rows(
-    shop: Shop, found: Visits, order: Int[np.ndarray, "N L"], rng: np.random.Generator, *, share: float = 0.5
+    shop: Shop, people: Visits, order: Int[np.ndarray, "N L"], rng: np.random.Generator, *, share: float = 0.5
 ) -> pl.DataFrame:
     """Judged rows of one ranker, of which a share has two neighbours of the shown places swapped (FairPairs)."""
-    count, shown = len(order), shop.shown
+    count, depth = len(order), shop.shown
     swaps = rng.random(count) < share
-    upper = rng.integers(0, shown - 1, count)
-    order, rows = order[:, :shown].copy(), np.flatnonzero(swaps)
+    upper = rng.integers(0, depth - 1, count)
+    order, rows = order[:, :depth].copy(), np.flatnonzero(swaps)
     pair = np.stack([upper[rows], upper[rows] + 1], axis=1)
     order[rows[:, None], pair] = order[rows[:, None], pair[:, ::-1]]
-    part: Bool[np.ndarray, "N K"] = np.zeros((count, shown), dtype=bool)
+    part: Bool[np.ndarray, "N K"] = np.zeros((count, depth), dtype=bool)
     part[rows[:, None], pair] = True
-    kind = np.repeat(np.where(swaps, "swap", ""), shown)
-    return judged_rows(shop, found, order, rng).with_columns(
+    kind = np.repeat(np.where(swaps, "swap", ""), depth)
+    return judged_rows(shop, people, order, rng).with_columns(
         pl.Series("intervention", kind).replace("", None),
-        pl.when(pl.Series(kind) == "swap").then(share / (shown - 1)).alias("propensity"),
+        pl.when(pl.Series(kind) == "swap").then(share / (depth - 1)).alias("propensity"),
         pl.Series("swapped", part.ravel()),
     )
 
 
-def judged_rows(shop: Shop, found: Visits, order: Int[np.ndarray, "N K"], rng: np.random.Generator) -> pl.DataFrame:
+def judged_rows(shop: Shop, people: Visits, order: Int[np.ndarray, "N K"], rng: np.random.Generator) -> pl.DataFrame:
     """What visitors click on of the shown candidates, as ``listwright join`` writes it, without features.
 
     Args:
         shop: whose visitors they are.
-        found: the queries.
+        people: the queries.
         order: ``(N, K)`` candidates at the shown places.
         rng: of the clicks.
     """
-    count, shown = order.shape
-    attraction = np.take_along_axis(found.attraction, order, axis=1)
-    hits = clicked(attraction, np.broadcast_to(examination(shown, shop.strength), attraction.shape), rng)
+    count, depth = order.shape
+    attraction = np.take_along_axis(people.attraction, order, axis=1)
+    hits = clicked(attraction, np.broadcast_to(examination(depth, shop.strength), attraction.shape), rng)
     first = datetime(2026, 1, 1, tzinfo=UTC)
-    times = [first + timedelta(days=day, seconds=n) for n, day in enumerate(found.day.tolist())]
+    times = [first + timedelta(days=day, seconds=n) for n, day in enumerate(people.day.tolist())]
     return pl.DataFrame(
         {
-            "query_id": np.repeat([f"q{n}" for n in range(count)], shown),
+            "query_id": np.repeat([f"q{n}" for n in range(count)], depth),
             "candidate_id": np.char.add("c", order.ravel().astype(str)),
-            "position": np.tile(np.arange(1, shown + 1), count),
+            "position": np.tile(np.arange(1, depth + 1), count),
             "label": hits.ravel().astype(np.int32),
         }
     ).with_columns(
-        pl.Series("served_at", times, dtype=pl.Datetime("us", "UTC")).gather(np.repeat(np.arange(count), shown)),
-        pl.Series("unit", np.repeat([f"u{n}" for n in found.unit.tolist()], shown)),
+        pl.Series("served_at", times, dtype=pl.Datetime("us", "UTC")).gather(np.repeat(np.arange(count), depth)),
+        pl.Series("unit", np.repeat([f"u{n}" for n in people.unit.tolist()], depth)),
         pl.lit("shop/1").alias("bundle"),
         pl.lit("test").alias("experiment"),
         *(pl.lit(None, dtype=pl.String).alias(name) for name in ("arm", "team", "intervention")),
         pl.lit(None, dtype=pl.Float64).alias("propensity"),
         pl.lit(value=False).alias("swapped"),
     )
+
+
+def examination(count: int, strength: float) -> Float[np.ndarray, " K"]:
+    """``(K,)`` probability that a place is looked at: ``1 / k ** strength`` at place k (Joachims et al. 2017, 6.1).
+
+    Args:
+        count: K, places.
+        strength: 0 for none; 1 is that of the paper.
+    """
+    places: Float[np.ndarray, " K"] = np.arange(1, count + 1, dtype=np.float64) ** -strength
+    return places
+
+
+def attractiveness(labels: Int[np.ndarray, "*rows"], *, highest: int, noise: float = 0.1) -> Float[np.ndarray, "*rows"]:
+    """Probability of a click on a candidate that is looked at.
+
+    Definition (Ai et al. 2018, eq. 13): ``noise + (1 - noise) (2^y - 1) / (2^highest - 1)``.
+
+    Args:
+        labels: true relevance labels.
+        highest: the largest label that there is, at least 1.
+        noise: probability of a click on an irrelevant candidate, in [0, 1].
+    """
+    share: Float[np.ndarray, "*rows"] = (np.exp2(labels) - 1.0) / (2.0**highest - 1.0)
+    return noise + (1.0 - noise) * share
+
+
+def clicked(
+    attraction: Float[np.ndarray, "*rows"], examined: Float[np.ndarray, "*rows"], rng: np.random.Generator
+) -> Bool[np.ndarray, "*rows"]:
+    """One draw for each shown candidate: a click is a look and an attraction, independent of each other."""
+    drawn: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
+    return drawn

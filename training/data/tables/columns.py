@@ -10,10 +10,19 @@ from jaxtyping import Float, Int
 from pydantic import ValidationError
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.cells import Numbers, codes_in, is_text, is_usable, names_in, numbers_in, written_numbers
-from listwright.training.data.fault import Fault
+from listwright.training.data.cells import (
+    Fault,
+    Numbers,
+    codes_in,
+    is_iso,
+    is_text,
+    is_usable,
+    names_in,
+    numbers_in,
+    reads_as_time,
+    written_numbers,
+)
 from listwright.training.data.letor.fast import MAX_LABEL
-from listwright.training.data.times import is_iso, reads_as_time
 
 WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}"
 
@@ -107,42 +116,44 @@ def feature_of(
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
     if column.name in named:
         return _category(column, fault)
-    found = numbers_in(column)
-    match kind_of(column, found):
+    numbers_of_column = numbers_in(column)
+    match kind_of(column, numbers_of_column):
         case "numbers" | None:
-            if len(found.wrong):
-                row = int(found.wrong[0])
-                said = "leave such cells empty (a missing value), or say that the column holds categories"
-                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {said}", row)
-            return _float32(column, found.values, fault), _feature(column, None, fault)
+            if len(numbers_of_column.wrong):
+                row = int(numbers_of_column.wrong[0])
+                advice = "leave such cells empty (a missing value), or say that the column holds categories"
+                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {advice}", row)
+            return _float32(column, numbers_of_column.values, fault), _feature(column, None, fault)
         case "times":
             first = column.drop_nulls()[0]
             times = f"text that reads as dates ({first!r})" if is_text(column) else str(column.dtype)
             split = split_by.format(column.name) if not is_text(column) or is_iso(names_in(column)) else ""
             raise fault(column, f"holds {times}: make it a number, or {leave_out}{split}")
         case "text" if column.dtype == pl.String:
-            written = written_numbers(column, found)
-            numbers = len(column) - found.values.null_count()
-            if len(written) and numbers + len(written) >= len(found.wrong) - len(written):
+            written = written_numbers(column, numbers_of_column)
+            numbers = len(column) - numbers_of_column.values.null_count()
+            if len(written) and numbers + len(written) >= len(numbers_of_column.wrong) - len(written):
                 row = int(written[0])
-                said = "write digits and a decimal point only, such as 1234.5, or say that the column holds categories"
-                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {said}", row)
+                advice = (
+                    "write digits and a decimal point only, such as 1234.5, or say that the column holds categories"
+                )
+                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {advice}", row)
     return _category(column, fault)
 
 
-def kind_of(column: pl.Series, found: Numbers) -> Kind | None:
+def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
     """What a column holds; None where it has no value.
 
     Args:
         column: text or of a type; of a type of categories it holds text, whatever they look like.
-        found: its numbers.
+        parsed: its numbers.
     """
-    numbers = len(column) - found.values.null_count()
+    numbers = len(column) - parsed.values.null_count()
     if column.dtype.is_temporal():
         return "times"
-    if numbers == 0 and len(found.wrong) == 0:
+    if numbers == 0 and len(parsed.wrong) == 0:
         return None
-    if numbers >= len(found.wrong) and column.dtype not in (pl.Categorical, pl.Enum):
+    if numbers >= len(parsed.wrong) and column.dtype not in (pl.Categorical, pl.Enum):
         return "numbers"
     names = names_in(column).unique()
     if names.drop_nulls().is_in(["true", "false"]).all():
@@ -178,17 +189,17 @@ def fitted_numbers(column: pl.Series, fault: Fault) -> pl.Series:
     Raises:
         DataError: if a cell is no number and not missing.
     """
-    found = numbers_in(column)
-    if len(found.wrong):
-        row = int(found.wrong[0])
-        said = f"expected a number, as was fitted; found {column[row]!r}"
-        raise fault(column, f"{said}: leave the cell empty if the value is missing", row)
-    return found.values
+    numbers = numbers_in(column)
+    if len(numbers.wrong):
+        row = int(numbers.wrong[0])
+        fault_text = f"expected a number, as was fitted; found {column[row]!r}"
+        raise fault(column, f"{fault_text}: leave the cell empty if the value is missing", row)
+    return numbers.values
 
 
-def floats(found: Numbers) -> Float[np.ndarray, " R"]:
+def floats(numbers: Numbers) -> Float[np.ndarray, " R"]:
     """Numbers as float64; NaN where there is none."""
-    values: Float[np.ndarray, " R"] = found.values.cast(pl.Float64).to_numpy()
+    values: Float[np.ndarray, " R"] = numbers.values.cast(pl.Float64).to_numpy()
     return values
 
 

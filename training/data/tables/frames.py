@@ -26,8 +26,7 @@ from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import PADDING
-from listwright.training.data.container import is_archive, open_plain
-from listwright.training.data.sources import check_exists
+from listwright.training.data.sources import check_exists, is_archive, open_plain
 
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises for a file that it cannot read."""
@@ -130,8 +129,8 @@ class ColumnFile:
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     """Identify a file as it is now: its inode, size and time of change."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -244,8 +243,8 @@ def unreadable(path: Path, error: BaseException) -> DataError:
 def index_note(names: list[str]) -> str:
     """What a person should know of columns without a name."""
     has = "has no name of its own, and is" if len(names) == 1 else "have no names of their own, and are"
-    said = f"{listed([repr(name) for name in names])} {has} left out, as the index that pandas writes"
-    return f"{said}: give a column that you need a name"
+    note = f"{listed([repr(name) for name in names])} {has} left out, as the index that pandas writes"
+    return f"{note}: give a column that you need a name"
 
 
 def line_of(path: Path, row: int) -> int:
@@ -286,18 +285,18 @@ def scan_csv(path: Path) -> pl.LazyFrame:
     Raises:
         DataError: if the header cannot be read, or names a column twice.
     """
-    found = list(islice(_records(path), 2))
-    if not found:
+    records = list(islice(_records(path), 2))
+    if not records:
         raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
-    (line, names), *body = found
+    (line, names), *body = records
     if names[0].startswith("#") and body and (len(body[0][1]) != len(names) or body[0][1][0].startswith("#")):
         raise DataError(path, "does not begin with the names of the columns: delete comments before them", line=line)
-    for separator, said in _SEPARATORS.items():
+    for separator, separators in _SEPARATORS.items():
         if len(names) == 1 and separator in names[0]:
             call = f"polars.read_csv(FILE, separator={separator!r}, decimal_comma=True).write_csv(OTHER)"
             raise DataError(
                 path,
-                f"is separated by {said}: write it with commas and decimal points, for example by {call}",
+                f"is separated by {separators}: write it with commas and decimal points, for example by {call}",
                 line=line,
             )
     names = [name.strip(PADDING) for name in names]
@@ -411,7 +410,7 @@ def _not_utf8(path: Path) -> DataError:
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                shown = line[max(0, error.start - 10) : error.start + 10].decode("utf-8", "backslashreplace")
-                said = "convert it with iconv -f LATIN1 -t UTF-8, or whatever its encoding is"
-                return DataError(path, f"is no UTF-8 text: found {shown!r}; {said}", line=number)
+                excerpt = line[max(0, error.start - 10) : error.start + 10].decode("utf-8", "backslashreplace")
+                remedy = "convert it with iconv -f LATIN1 -t UTF-8, or whatever its encoding is"
+                return DataError(path, f"is no UTF-8 text: found {excerpt!r}; {remedy}", line=number)
     raise AssertionError("every line is UTF-8")

@@ -1,21 +1,25 @@
-"""Tables of judged rows, as ``listwright join`` writes them: they say themselves which columns are features."""
+"""Judged rows, as ``listwright join`` writes them: a row for each shown candidate; metadata name the features."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import from_json
-from listwright.training.data.sources import path_of
-from listwright.training.data.tables.frames import is_parquet
+from listwright.training.data.sources import check_exists, path_of
+from listwright.training.data.tables.frames import is_parquet, listed
 from listwright.training.recipe.data import TableData
 
 KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
+
+UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a file that it cannot read."""
 
 
 def judged_metadata(
@@ -29,8 +33,8 @@ def judged_metadata(
         prefix: of the names of all columns but the features.
         seen: whether shown candidates are missing that nobody saw.
     """
-    said = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": seen}
-    return {KEY: json.dumps(said)}
+    facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": seen}
+    return {KEY: json.dumps(facts)}
 
 
 def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
@@ -44,13 +48,13 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
         ignored.
     """
-    said = said_of(path_of(sources[0])) if sources else None
-    if said is None:
+    metadata = said_of(path_of(sources[0])) if sources else None
+    if metadata is None:
         return spec
-    features, split = set(said["features"]), spec.split
+    features, split = set(metadata["features"]), spec.split
     if split.by == "time" and split.column is None:
-        split = split.model_copy(update={"column": said["time"]})
-    qid, label = spec.qid or said["qid"], spec.label or said["label"]
+        split = split.model_copy(update={"column": metadata["time"]})
+    qid, label = spec.qid or metadata["qid"], spec.label or metadata["label"]
     named = {qid, label, spec.weight, split.column, *spec.categorical}
     columns = pl.read_parquet_schema(path_of(sources[0]))
     others = tuple(name for name in columns if name not in features | named and name not in spec.ignore)
@@ -63,7 +67,64 @@ def said_of(path: Path) -> dict[str, Any] | None:
         return None
     try:
         text = pl.read_parquet_metadata(path).get(KEY)
-        found = None if text is None else from_json(text)
+        facts = None if text is None else from_json(text)
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return None  # whoever reads the table says what is wrong with it
-    return found if isinstance(found, dict) and {"features", "qid", "label", "time"} <= found.keys() else None
+    return facts if isinstance(facts, dict) and {"features", "qid", "label", "time"} <= facts.keys() else None
+
+
+def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
+    """Judged rows, read where they are asked for.
+
+    Args:
+        path: a Parquet file, or a folder of them.
+        columns: that are needed, by their names without a prefix.
+
+    Returns:
+        Some of the columns, unread, by these names.
+
+    Raises:
+        DataError: if there is nothing to read, a column is missing, the file is no Parquet, or shown candidates are
+            missing; names the remedy.
+    """
+    check_exists(str(path))
+    if path.is_file() and not is_parquet(path):
+        raise DataError(path, "is no Parquet file: give the rows that listwright join writes")
+    if path.is_dir() and not any(path.glob("*.parquet")):
+        raise DataError(path, "is a folder without Parquet files: give the rows that listwright join writes")
+    try:
+        rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet", glob=path.is_dir())
+        there = rows.collect_schema().names()
+    except UNREADABLE as error:
+        raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
+    metadata = said_of(path if path.is_file() else min(path.glob("*.parquet"))) or {}
+    if metadata.get("seen", False):
+        raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
+    prefix = metadata.get("prefix", "")
+    wanted = {name: prefix + name if prefix + name in there else name for name in columns}
+    missing = [name for name, column in wanted.items() if column not in there]
+    if missing:
+        raise DataError(
+            path,
+            f"has no column {' and no column '.join(map(repr, missing))}: give the rows that listwright join writes; "
+            f"it has {listed(there)}",
+        )
+    return rows.select(pl.col(column).alias(name) for name, column in wanted.items())
+
+
+def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
+    """The result of a plan over judged rows, in bounded memory where the plan allows it.
+
+    Raises:
+        DataError: if the rows cannot be read, or a column holds something else than the plan needs.
+    """
+    try:
+        frame: pl.DataFrame = rows.collect(engine="streaming")
+    except UNREADABLE as error:
+        raise DataError(path, f"cannot be read as judged rows: {_first_line(error)}") from error
+    return frame
+
+
+def _first_line(error: BaseException) -> str:
+    """What polars says before it prints the plan."""
+    return str(error).partition("\n")[0]

@@ -1,4 +1,8 @@
-"""Tables with one row per candidate: CSV (also gzip) and Parquet."""
+"""Tables with one row per candidate: CSV (also gzip) and Parquet, in memory or streamed into shards.
+
+A column means the same in all tables of a run, whichever of them its kind was decided by. Rows may be weighted by a
+column, or by inverse propensities where labels are clicks.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +20,59 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training.command import in_list
 from listwright.training.data.cache import FULL, Beside, cached_with, stored
 from listwright.training.data.cache import folder as cache_folder
-from listwright.training.data.cells import coded_note, count_rounded, numbers_in, rounded_note
-from listwright.training.data.container import file_digest
+from listwright.training.data.cells import (
+    Fault,
+    Time,
+    coded_note,
+    count_rounded,
+    names_in,
+    numbers_in,
+    rounded_note,
+    times_of,
+)
 from listwright.training.data.dataset import Dataset, Remedies, Rounding, Splits, dataset_of
-from listwright.training.data.leaks.evidence import rounding_of
-from listwright.training.data.sources import NAMED, files_by_split, is_index
+from listwright.training.data.leaks import rounding_of
+from listwright.training.data.sources import NAMED, file_digest, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
-from listwright.training.data.tables.alike import alike
-from listwright.training.data.tables.columns import feature_of, grouped, whole_labels
-from listwright.training.data.tables.frames import ColumnFile, Table, check_table, index_note, read_table
+from listwright.training.data.tables.columns import (
+    Kind,
+    encoded,
+    feature_of,
+    floats,
+    grouped,
+    kind_of,
+    row_weights,
+    whole_labels,
+)
+from listwright.training.data.tables.frames import (
+    UNREADABLE,
+    ColumnFile,
+    Table,
+    check_fields,
+    check_table,
+    index_note,
+    is_parquet,
+    read_table,
+    scan_csv,
+    unreadable,
+)
 from listwright.training.data.tables.judged import with_judged_columns
-from listwright.training.data.tables.marks import marks_of
-from listwright.training.data.tables.row_weights import weights_of
-from listwright.training.data.tables.streamed import check_together, open_table, stream_into
-from listwright.training.data.times import Time
-from listwright.training.progress import SILENT, Progress
-from listwright.training.recipe.data import AnyData, TableData, TableSplit
-from listwright.training.stored.shards import ShardWriter
+from listwright.training.progress import SILENT, Progress, Task
+from listwright.training.recipe.data import AnyData, Propensity, TableData, TableSplit
+from listwright.training.stored.shards import QueryBlock, ShardWriter
 from listwright.training.stored.writing import told_if_full
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
+
+_NAMES = ("text", "booleans")
+
+_SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
+"""What the rows of a table may say of their split."""
+
+PLACE = "expected the shown place of the candidate, a whole number from 1"
 
 
 def load(
@@ -161,12 +196,12 @@ def _read_splits(
     named = frozenset(map(str, (spec.qid, spec.label, spec.weight, spec.position, *spec.categorical)))
 
     def tables(read: Callable[..., Table]) -> dict[str, Table]:
-        found = [read(path) for path in files.values()]
-        _check_named(spec, found)
-        unnamed = [_unnamed(spec, table) for table in found]
-        same = alike(found, ignore=ignore.union(*unnamed), named=named)
-        kept = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
-        return {split: table.select(names) for split, table, names in zip(files, found, kept, strict=True)}
+        whole = [read(path) for path in files.values()]
+        _check_named(spec, whole)
+        unnamed = [_unnamed(spec, table) for table in whole]
+        same = alike(whole, ignore=ignore.union(*unnamed), named=named)
+        column_names = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
+        return {split: table.select(names) for split, table, names in zip(files, whole, column_names, strict=True)}
 
     def as_trained(schema: FeatureSchema) -> TableData:
         return spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
@@ -181,23 +216,19 @@ def _read_splits(
     with _scratch() as folder:
         opened = cache(lambda: tables(partial(open_table, scratch=folder)))
 
-        def written(split: str, said: TableData, writer: ShardWriter) -> Beside:
-            return _streamed(writer, said, opened()[split], progress)
+        def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Beside:
+            return _streamed(writer, spec_of_split, opened()[split], progress)
 
         read: list[tuple[Dataset, Beside]] = []
         for split, path in files.items():
-            said = as_trained(read[0][0].schema) if read and on_disk else spec
             if on_disk:
-                write = partial(
-                    lambda spec, split, writer: _streamed(writer, spec, opened()[split], progress), said, split
-                )
-                read.append(_stored(f"{digest}/{split}", path, write))
+                spec_of_split = as_trained(read[0][0].schema) if read else spec
+                read.append(_stored(f"{digest}/{split}", path, partial(write, split, spec_of_split)))
             else:
-                parse = partial(lambda split: parsed()[split], split)
-                read.append(cached_with(f"{digest}/{split}", path.name, parse))
-    found = [beside for _, beside in read]
-    notes = dict.fromkeys(note for beside in found for note in beside["notes"])
-    return [dataset for dataset, _ in read], _rounding(*found), tuple(notes)
+                read.append(cached_with(f"{digest}/{split}", path.name, partial(lambda split: parsed()[split], split)))
+    facts = [beside for _, beside in read]
+    notes = dict.fromkeys(note for beside in facts for note in beside["notes"])
+    return [dataset for dataset, _ in read], _rounding(*facts), tuple(notes)
 
 
 @contextmanager
@@ -211,9 +242,9 @@ def _scratch() -> Iterator[Path]:
 
 
 def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Beside]) -> tuple[Dataset, Beside]:
-    found, beside = stored(f"table/{digest}", path.name, write)
+    shards, beside = stored(f"table/{digest}", path.name, write)
     schema = FeatureSchema(features=tuple(Feature.model_validate(feature) for feature in beside["features"]))
-    return dataset_of(found, schema), beside
+    return dataset_of(shards, schema), beside
 
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
@@ -246,11 +277,11 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
     rounding, notes = list[Rounding](), _notes(spec, table)
     for d, name in enumerate(names):
-        values, feature, found, said = _feature(spec, table, name, split_by)
+        values, feature, merging, remarks = _feature(spec, table, name, split_by)
         features[:, d] = values[order]
         schema.append(feature)
-        rounding += found
-        notes += said
+        rounding += merging
+        notes += remarks
     whole = replace(dataset, features=features, schema=FeatureSchema(features=tuple(schema)))
     return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
 
@@ -263,10 +294,10 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
     features, rounding, notes = [], list[Rounding](), _notes(spec, table)
     looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
     for name in names:
-        _, feature, found, said = _feature(spec, table, name, split_by)
+        _, feature, merging, remarks = _feature(spec, table, name, split_by)
         features.append(feature)
-        rounding += found
-        notes += said
+        rounding += merging
+        notes += remarks
         looking.reach(len(features))
     marks = marks_of(spec.split, table, dataset, order)
     writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
@@ -319,9 +350,9 @@ def _feature(
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
         return values, feature, [], []
-    found = rounding_of(numbers_in(column).values)
+    loss = rounding_of(numbers_in(column).values)
     note = coded_note(column, f"say --categorical {name}")
-    return values, feature, [] if found is None else [found], [] if note is None else [note]
+    return values, feature, [] if loss is None else [loss], [] if note is None else [note]
 
 
 def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
@@ -332,3 +363,245 @@ def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
 
 def _split_by(split: TableSplit) -> str:
     return ", or split by it with --split time --time-column {}" if split.by == "random" else ""
+
+
+def alike(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
+    """The same tables with the same columns, of the same kinds.
+
+    Args:
+        tables: the first one fixes columns and kinds.
+        ignore: columns that are not looked at.
+        named: columns of ids, labels and categories, whose kind is known.
+
+    Returns:
+        The tables, with the columns of the first in its order; ignored ones are left out.
+
+    Raises:
+        DataError: if a file lacks a column, or a column holds text in one file and numbers in another; names both.
+    """
+    columns = _same_columns(tables, ignore)
+    for name in columns:
+        if name not in named:
+            _check_kinds(name, tables)
+    return [table.select(columns) for table in tables]
+
+
+def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:
+    everywhere = [name for name in dict.fromkeys(n for t in tables for n in t.frame.columns) if name not in ignore]
+    for name in everywhere:
+        having = next(table for table in tables if name in table.frame.columns)
+        for table in tables:
+            if name not in table.frame.columns:
+                raise DataError(
+                    table.path, f"has no column {name!r}, {having.path} has: add it, or --ignore {in_list(name)}"
+                )
+    return [name for name in tables[0].frame.columns if name not in ignore]
+
+
+def _check_kinds(name: str, tables: Sequence[Table]) -> None:
+    first = tables[0]
+    wanted = _kind(first, name)
+    for table in tables[1:]:
+        kind = _kind(table, name)
+        if kind is None or kind == (wanted or "numbers") or (kind in _NAMES and wanted in _NAMES):
+            continue
+        there = f"{wanted or 'no value, which makes it a number,'} in {first.path}"
+        quoted = in_list(name)
+        remedy = f"make them alike, name it with --categorical {quoted}, or leave it out with --ignore {quoted}"
+        if {kind, wanted} != {"text", "numbers"}:
+            raise table.fault(table.frame[name], f"holds {kind}, but {there}: {remedy}")
+        text, other = (table, first) if kind == "text" else (first, table)
+        column = text.frame[name]
+        wrong = numbers_in(column).wrong
+        row = int(wrong[0]) if len(wrong) else None
+        text_there = "text" if row is None else f"text ({column[row]!r})"
+        raise text.fault(column, f"holds {text_there}, but numbers in {other.path}; {remedy}", row)
+
+
+def _kind(table: Table, name: str) -> Kind | None:
+    column = table.frame[name]
+    return kind_of(column, numbers_in(column))
+
+
+def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
+    """What each query is split by.
+
+    Raises:
+        DataError: if a query has no time, a row no split, or a query stands in two splits; names the line.
+    """
+    if split.by == "random":
+        return []
+    column, first = table.frame[str(split.column)], order[dataset.offsets[:-1]]
+    if split.by == "time":
+        times = times_of(column, first, table.fault)
+        if None in times:
+            fault = "the first row of a query has no time: give it one, or leave the query out"
+            raise table.fault(column, fault, int(first[times.index(None)]))
+        return [time for time in times if time is not None]
+    of_row = np.array(_names(column, table.fault))[order]
+    of_query = of_row[dataset.offsets[:-1]]
+    other = np.flatnonzero(of_row != np.repeat(of_query, dataset.lengths))
+    if len(other):
+        query = int(np.searchsorted(dataset.offsets, other[0], side="right")) - 1
+        row, before = int(order[other[0]]), int(first[query])
+        fault = (
+            f"query {dataset.qids[query]!r} is {column[row]!r} here and {column[before]!r} in line {table.line(before)}"
+        )
+        raise table.fault(column, f"{fault}: all rows of a query belong into one split", row)
+    names: list[Time] = of_query.tolist()
+    return names
+
+
+def _names(column: pl.Series, fault: Fault) -> list[str]:
+    """The split of every row."""
+    wanted = "expected 'train', 'valid' or 'test'"
+    names = names_in(column).replace_strict(_SPLIT_OF, default=None)
+    if names.null_count():
+        row = int(names.is_null().arg_max() or 0)
+        raise fault(column, f"{wanted}; found {column[row]!r}", row)
+    return names.to_list()
+
+
+def weights_of(
+    spec: TableData,
+    table: Table,
+    order: Int[np.ndarray, " R"],
+    labels: Int[np.ndarray, " R"],
+    offsets: Int[np.ndarray, " O"],
+) -> Float[np.ndarray, " R"] | None:
+    """How much each row counts; None: all alike.
+
+    Args:
+        spec: names of the columns, and propensities.
+        table: its rows.
+        order: of the rows, which brings queries together.
+        labels, offsets: in that order.
+
+    Raises:
+        DataError: if a weight or a place is none.
+    """
+    given = None if spec.weight is None else row_weights(table.frame[spec.weight], table.fault)[order]
+    if spec.propensity is None:
+        return given
+    places = shown_places(table.frame[spec.propensity.column], table.fault)[order]
+    inverse = inverse_propensities(labels, places, offsets, spec.propensity)
+    return inverse if given is None else given * inverse
+
+
+def inverse_propensities(
+    labels: Int[np.ndarray, " R"], places: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], propensity: Propensity
+) -> Float[np.ndarray, " R"]:
+    """Weights under which clicks count as if every place had been looked at alike.
+
+    Definition (Joachims et al. 2017, eq. 5; clipped as in Strehl et al. 2010): a clicked candidate at place k counts
+    ``u = 1 / max(p_k, clip)``. The other candidates of its list count the mean u of the clicked ones. So a list with
+    one click counts u as a whole, in every pair of candidates and in every listwise loss; a list with several counts
+    their mean, and divides it among them by u.
+
+    Args:
+        labels: ``(R,)`` above 0 where clicked.
+        places: ``(R,)`` where candidates were shown, from 1.
+        offsets: of the lists.
+        propensity: of the places.
+
+    Convention: a list without a click has weights of 1: it gives no pairs, and metrics count it as before.
+    """
+    p = np.array(propensity.values)[np.minimum(places, len(propensity.values)) - 1]
+    clicked = labels > 0
+    u = np.where(clicked, 1.0 / np.maximum(p, propensity.clip), 0.0)
+    count = np.add.reduceat(clicked.astype(np.float64), offsets[:-1])
+    mean = np.divide(np.add.reduceat(u, offsets[:-1]), count, out=np.ones(len(count)), where=count > 0.0)
+    weights: Float[np.ndarray, " R"] = np.where(clicked, u, np.repeat(mean, np.diff(offsets)))
+    return weights
+
+
+def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
+    """Places from 1.
+
+    Raises:
+        DataError: if one is missing, fractional or below 1; names the line.
+    """
+    values = floats(numbers_in(column))
+    bad = ~((values >= 1.0) & (values < 2.0**31) & (np.floor(values) == values))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise fault(column, f"{PLACE}; found {column[row]!r}", row)
+    places: Int[np.ndarray, " R"] = values.astype(np.int64)
+    return places
+
+
+def open_table(path: Path, scratch: Path) -> Table:
+    """A CSV or Parquet file as :func:`listwright.training.data.tables.frames.read_table` reads it, but not into memory.
+
+    Args:
+        path: of the file.
+        scratch: folder for the columns of a CSV file as Parquet.
+
+    Raises:
+        DataError: if it cannot be read, or has no rows.
+    """
+    if is_parquet(path):
+        return read_table(path)
+    columns_path = scratch / f"{len(list(scratch.iterdir()))}.parquet"
+    try:
+        _as_parquet(path, columns_path)
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+    columns = ColumnFile(columns_path, path)
+    if columns.height == 0:
+        raise DataError(path, "has no rows")
+    return Table(path, columns)
+
+
+def _as_parquet(path: Path, target: Path) -> None:
+    rows = scan_csv(path)
+    with told_if_full(target.parent, FULL):
+        rows.sink_parquet(target, compression="lz4")
+        last = rows.collect_schema().names()[-1]
+    if pl.scan_parquet(target).select(pl.col(last).is_null().any()).collect().item():  # a short line ends in nulls
+        check_fields(path)
+
+
+def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset: Dataset) -> None:
+    """Raise DataError unless the rows of every query stand together."""
+    apart = np.flatnonzero(order != np.arange(len(order)))
+    if len(apart) == 0:
+        return
+    first = int(apart[0])  # the row in its place begins another query: that one was cut in two
+    query = int(np.searchsorted(dataset.offsets, first, side="right")) - 1
+    fault = (
+        f"query {dataset.qids[query]!r} comes back here, and rows on disk must stand together by query: sort the table "
+        f"by {qid!r}, or read it into memory with --shards never"
+    )
+    raise table.fault(table.frame[qid], fault, int(order[first]))
+
+
+def stream_into(
+    writer: ShardWriter, columns: ColumnFile, dataset: Dataset, schema: FeatureSchema, fault: Fault, task: Task
+) -> None:
+    """Write the rows of a table.
+
+    Args:
+        writer: goes on behind its last whole shard.
+        columns: the features.
+        dataset: labels, lists, ids and weights of all rows; its features are not looked at.
+        schema: of the features.
+        fault: says where a wrong value stands.
+        task: told how many rows are written.
+    """
+    first = writer.rows
+    rest = np.empty((0, len(schema)), dtype=np.float32)
+    for frame in columns.batches(first):
+        held = np.concatenate([rest, encoded(frame, schema, fault)])
+        begin = int(np.searchsorted(dataset.offsets, first))
+        end = int(np.searchsorted(dataset.offsets, first + len(held), side="right")) - 1
+        if end > begin:
+            rows = slice(first, int(dataset.offsets[end]))
+            count = rows.stop - rows.start
+            weights = None if dataset.weights is None else dataset.weights[rows]
+            lengths, qids = dataset.lengths[begin:end], dataset.qids[begin:end]
+            writer.add(QueryBlock(held[:count], dataset.labels[rows], lengths, qids, weights), rows.stop)
+            held, first = held[count:], rows.stop
+        rest = held.copy()
+        task.reach(first)
+    task.end(dataset.rows)

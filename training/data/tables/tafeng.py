@@ -15,8 +15,7 @@ import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.cache import FULL, folder
-from listwright.training.data.container import file_digest, is_archive
-from listwright.training.data.sources import check_exists
+from listwright.training.data.sources import check_exists, file_digest, is_archive
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import told_if_full
 
@@ -70,11 +69,11 @@ def table_of(source: str, progress: Progress) -> Path:
     out = folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
     if not out.exists():
         task = progress.begin(f"Making a table of {path.name}", 1)
-        made = ranking_table(_transactions(path))
+        table = ranking_table(_transactions(path))
         with told_if_full(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
             partial = out.with_suffix(".partial")
-            made.write_parquet(partial)
+            table.write_parquet(partial)
             partial.replace(out)
         task.end(1)
     return out
@@ -179,11 +178,11 @@ def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
         buyers=pl.len(), price=pl.col("price").mean(), margin=pl.col("margin").mean()
     )
     sold = sold.sort("product", "day")
-    found = []
+    by_day = []
     for day in days:
         window = sold.with_columns(ago=_days(pl.lit(day) - pl.col("day"))).filter(pl.col("ago").is_between(1, 28))
         buyers = {f"buyers_{n}": pl.col("buyers").filter(pl.col("ago") <= n).sum() for n in (7, 14, 28)}
-        found.append(
+        by_day.append(
             window.group_by("product", maintain_order=True).agg(
                 **buyers,
                 mean_price=pl.col("price").mean(),
@@ -193,7 +192,7 @@ def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
                 day=pl.lit(day),
             )
         )
-    return pl.concat(found)
+    return pl.concat(by_day)
 
 
 def _products(bought: pl.DataFrame) -> pl.DataFrame:

@@ -13,8 +13,8 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.bootstrap import interval, resampled_means
 from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.intervals import interval, resampled_means
 
 MOST_QUERIES = 2000
 """Queries that are looked at one by one; evenly spread over a larger test split."""

@@ -25,9 +25,8 @@ from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import Evaluation
-from listwright.training.networks.preprocess import Preprocess
-from listwright.training.networks.qilcm import QilcmNetwork
-from listwright.training.networks.qilcm2 import Qilcm2Network
+from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
+from listwright.training.networks.ranker import Preprocess
 from listwright.training.reporting.measures import behaviour
 from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
 from listwright.training.second_stage.loop import FittedNetwork

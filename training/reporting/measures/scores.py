@@ -15,7 +15,6 @@ from listwright.ranking.metrics import hit
 from listwright.ranking.relevance import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
-from listwright.training.evaluation.bootstrap import RESAMPLES, interval
 from listwright.training.evaluation.calibration import (
     ListOutcome,
     are_choices,
@@ -24,7 +23,8 @@ from listwright.training.evaluation.calibration import (
     without_choice,
 )
 from listwright.training.evaluation.evaluate import bootstrap_interval, whole
-from listwright.training.first_stage.monotone import Directions
+from listwright.training.evaluation.intervals import RESAMPLES, interval
+from listwright.training.first_stage.boosting import Directions
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.reporting.measures.behaviour import rounded, spread
 

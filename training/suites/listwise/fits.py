@@ -25,7 +25,7 @@ from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
 from listwright.training import steps
-from listwright.training.choice.comparing import better_first_stage
+from listwright.training.choice import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import OTHERS, highest_gain
 from listwright.training.first_stage import fit as first_stage
@@ -35,11 +35,11 @@ from listwright.training.progress import SILENT
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings, Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.router.anomaly import fit_anomaly
+from listwright.training.router import fit_anomaly
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists, lists_for
+from listwright.training.second_stage.fit import search_network, with_values
 from listwright.training.second_stage.loop import predict
-from listwright.training.second_stage.network_search import search_network, with_values
 from listwright.training.steps import load
 from listwright.training.suites.listwise.plans import (
     LAMBDAMART,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from matplotlib.ticker import MaxNLocator
 
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting.fit_figures import COLOUR_OF, metric_name
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, legend, one, style, svg
 from listwright.training.suites.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, WEIGHTS, title, weight_name

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.science import interleaving, position_bias
-from listwright.training.evaluation.bootstrap import crossed_means
+from listwright.training.evaluation.intervals import crossed_means
 
 
 def test_interleaving_needs_fewer_queries_than_a_split():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from listwright.ranking.manifest import Comparison
-from listwright.training.choice import comparing
-from listwright.training.choice.comparing import compared, compared_networks, pays, ranks_better
+from listwright.training import choice
+from listwright.training.choice import compared, compared_networks, pays, ranks_better
 from listwright.training.data.dataset import Splits
-from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
@@ -53,7 +53,7 @@ def test_only_a_gain_beyond_doubt_pays(mean, spread, expected):
 
 def test_few_queries_choose_nothing():
     assert [pays(of(0.2, 0.01, n=n)) for n in (3, FEWEST - 1, FEWEST)] == [False, False, True]
-    assert "too few queries" in comparing.reason([of(0.2, 0.01, n=3)], {"qilcm": "QILCM"})
+    assert "too few queries" in choice.reason([of(0.2, 0.01, n=3)], {"qilcm": "QILCM"})
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_a_tie_keeps_the_simpler_one():
 
 
 def test_the_reason_tells_every_comparison():
-    said = comparing.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
+    said = choice.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
     assert said.startswith("on 90 training queries")
     assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
 
 
 def test_the_reason_names_the_validation_queries():
     first = [of(0.02, 0.01, "relative", "plain", n=2500)]
-    assert comparing.reason(first, {}, validation=True).startswith("on 2500 validation queries: ")
+    assert choice.reason(first, {}, validation=True).startswith("on 2500 validation queries: ")
     network = [*first, of(0.02, 0.01, n=2500)]
-    assert "half of which choose" in comparing.reason(network, {"qilcm": "QILCM"}, validation=True)
+    assert "half of which choose" in choice.reason(network, {"qilcm": "QILCM"}, validation=True)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def on_validation(network, values, weights=None, current=0.0):
     recipe = config.changed(config.load("shifted"), {"choice": Choice(second_stages=("mlp",)), "model": network.spec})
     run = RunContext(recipe, Splits(train, valid, valid, "made up"), Path(), SILENT)
     network = replace(network, valid_values=values)
-    return comparing.compare_fitted(run, network.spec, network, ("first_stage", np.full(values.shape[1], current)))
+    return choice.compare_fitted(run, network.spec, network, ("first_stage", np.full(values.shape[1], current)))
 
 
 def test_no_query_is_ranked_by_an_epoch_that_it_chose(network):
@@ -120,15 +120,15 @@ def test_no_query_is_ranked_by_an_epoch_that_it_chose(network):
 
 
 def test_validation_queries_count_by_their_weights(monkeypatch):
-    monkeypatch.setattr(comparing, "ENOUGH", 8)
+    monkeypatch.setattr(choice, "ENOUGH", 8)
     train, valid = (ranking_data(np.random.default_rng(seed), queries=count) for seed, count in ((0, 30), (1, 8)))
     few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))
-    assert comparing.compared_queries(Splits(train, valid, valid, "made up")) is valid
-    assert comparing.compared_queries(Splits(train, few, valid, "made up")) is train
+    assert choice.compared_queries(Splits(train, valid, valid, "made up")) is valid
+    assert choice.compared_queries(Splits(train, few, valid, "made up")) is train
     alike = replace(valid, labels=np.where(np.arange(valid.rows) < 8, 1, valid.labels).astype(np.int32))
-    assert comparing.compared_queries(Splits(train, alike, valid, "made up")) is train
+    assert choice.compared_queries(Splits(train, alike, valid, "made up")) is train
     nothing = replace(valid, labels=np.zeros_like(valid.labels))
-    assert comparing.compared_queries(Splits(train, nothing, valid, "made up")) is train
+    assert choice.compared_queries(Splits(train, nothing, valid, "made up")) is train
 
 
 def test_queries_without_weight_choose_no_epoch(network):

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training.choice.comparing import without_worse
+from listwright.training.choice import without_worse
 from listwright.training.data.dataset import Dataset
 from listwright.training.reporting.sentences import default_sentence
 from support.service.bundles import make_bundle, rows

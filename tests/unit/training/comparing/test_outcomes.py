@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import measure
-from listwright.training.comparing.outcomes import columns_of, open_experiment, split_sums, team_sums
+from listwright.training.comparing.compare import columns_of, open_experiment, split_sums, team_sums
 from support.training.judged import row, written
 
 

@@ -6,7 +6,7 @@ import pytest
 from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.letor import text
-from listwright.training.data.letor.reader import Reader
+from listwright.training.data.letor.layout import Reader
 from listwright.training.stored import shards
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import steps
-from listwright.training.data import constant
-from listwright.training.data.constant import dropped_note, without_constant
+from listwright.training.data import load
 from listwright.training.data.dataset import Remedies
-from listwright.training.data.load import doubtful
+from listwright.training.data.load import doubtful, dropped_note, without_constant
 from listwright.training.data.memory import judged
 from listwright.training.data.split import checked
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
@@ -49,7 +48,7 @@ def splits_of(**columns):
     ],
 )
 def test_what_is_the_same_in_all_training_rows_goes(values, goes, monkeypatch):
-    monkeypatch.setattr(constant, "_ROWS", 10)
+    monkeypatch.setattr(load, "_ROWS", 10)
     before = splits_of(x=values, stops=np.arange(ROWS) % 3)
     after = without_constant(before)
     assert after.dropped == (((1, "x"),) if goes else ())

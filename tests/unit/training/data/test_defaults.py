@@ -10,8 +10,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training import experiment, fit, steps, tune
 from listwright.training.command import repeatable
-from listwright.training.data.defaults import with_defaults
-from listwright.training.data.load import describe
+from listwright.training.data.load import describe, with_defaults
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData

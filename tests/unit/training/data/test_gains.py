@@ -9,10 +9,9 @@ import torch
 
 from listwright import training
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import EvalProtocol, ndcg
 from listwright.training import experiment, fit
 from listwright.training.data.dataset import Splits
-from listwright.training.evaluation.evaluate import EvalProtocol
 from listwright.training.first_stage import lambdamart
 from listwright.training.losses import softmax_cross_entropy
 from listwright.training.losses.listwise import ranking_loss

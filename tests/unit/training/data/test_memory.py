@@ -14,8 +14,8 @@ from sklearn.datasets import load_svmlight_file
 from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.training.data import memory
 from listwright.training.data.dataset import fit_schema
-from listwright.training.data.defaults import with_defaults
-from listwright.training.data.letor.reader import Reader
+from listwright.training.data.letor.layout import Reader
+from listwright.training.data.load import with_defaults
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
 

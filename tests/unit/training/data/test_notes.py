@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from listwright.training.data.leaks import evidence
-from listwright.training.data.leaks.evidence import NEARLY, rounding_of
+from listwright.training.data import leaks
+from listwright.training.data.leaks import NEARLY, rounding_of
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Recipe
@@ -101,7 +101,7 @@ def test_numbers_that_are_not_whole_are_counted_in_the_first_rows(monkeypatch):
     """Float32 merges some of very many, whatever they mean."""
     values = pl.Series("x", 1.0 + np.random.default_rng(0).random(1000) * 1e-4)
     assert rounding_of(values) is not None
-    monkeypatch.setattr(evidence, "FIRST", 20)
+    monkeypatch.setattr(leaks, "FIRST", 20)
     assert rounding_of(values) is None
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.training.data import room
-from listwright.training.data.room import available, bytes_of, stays_on_disk
+from listwright.training.data import load
+from listwright.training.data.load import available, bytes_of, stays_on_disk
 from support.training.progress import RecordedProgress
 
 
@@ -38,7 +38,7 @@ def test_memory_that_is_free_is_known_here():
 @pytest.mark.parametrize(("free", "expected"), [(10**3, True), (10**9, False), (None, False)])
 def test_auto_goes_by_what_is_free_and_says_so(tmp_path, monkeypatch, free, expected):
     (tmp_path / "rows.txt").write_text("x" * 1000)
-    monkeypatch.setattr(room, "available", lambda: free)
+    monkeypatch.setattr(load, "available", lambda: free)
     said = RecordedProgress()
     sources = [f"{name}={tmp_path}/rows.txt" for name in ("train", "valid", "test")]
     assert stays_on_disk(sources, "auto", said) == expected

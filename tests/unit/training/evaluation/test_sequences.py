@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.science import sequences as benchmark
-from listwright.training.evaluation.sequences import Sequence, fixed_half_width, fixed_times_needed
+from listwright.training.evaluation.intervals import Sequence, fixed_half_width, fixed_times_needed
 
 
 def width(variance, tau2, alpha):

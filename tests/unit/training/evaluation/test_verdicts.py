@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting import sentences
 from listwright.training.reporting.fit_figures import COLOUR_OF
 from listwright.training.reporting.page import COLOURS, SOFT

@@ -12,8 +12,7 @@ import pytest
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.first_stage.binning import lightgbm_dataset
-from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower
+from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower, lightgbm_dataset
 from listwright.training.recipe.config import LambdaMartSettings
 from support.training.planted import SPEC, ranking_data
 from support.training.progress import RecordedTask
@@ -242,7 +241,7 @@ MANY_CATEGORIES = """
 import numpy as np
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.binning import lightgbm_dataset
+from listwright.training.first_stage.boosting import lightgbm_dataset
 kind = Feature(name="kind", kind="categorical", categories=tuple(map(str, range(2000))))
 schema = FeatureSchema(features=(*(Feature(name=f"a{n}") for n in range(20)), kind))
 rows = np.random.default_rng(0).integers(1, 2001, (210_000, 21)).astype(np.float32)

@@ -13,7 +13,7 @@ from listwright.ranking.order import rank_by_score
 from listwright.ranking.reranker import Reranker
 from listwright.training import fit
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
-from listwright.training.first_stage import lambdamart, monotone, relative
+from listwright.training.first_stage import boosting, lambdamart, relative
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.options import recipe_from
@@ -33,9 +33,9 @@ SCHEMA = FeatureSchema(
 def test_a_column_made_from_a_bound_feature_is_bound_as_it_is():
     columns = [*SCHEMA.names, "price (z in list)", "stars (z in list)"]
     derived = {"price (z in list)": "price", "stars (z in list)": "stars"}
-    assert monotone.constraints([("price", -1)], columns, derived) == [-1, 0, 0, -1, 0]
-    assert monotone.constraints([("stars", 1), ("price", 0)], columns[:3]) == [0, 0, 1]
-    assert monotone.constraints([("gone", 1)], columns[:3]) == [0, 0, 0]
+    assert boosting.monotone_constraints([("price", -1)], columns, derived) == [-1, 0, 0, -1, 0]
+    assert boosting.monotone_constraints([("stars", 1), ("price", 0)], columns[:3]) == [0, 0, 1]
+    assert boosting.monotone_constraints([("gone", 1)], columns[:3]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_column_made_from_a_bound_feature_is_bound_as_it_is():
 )
 def test_what_cannot_be_bound_is_named(name, says):
     with pytest.raises(RecipeError, match=says):
-        monotone.check([(name, 1)], SCHEMA)
+        boosting.check_monotone([(name, 1)], SCHEMA)
 
 
 @pytest.mark.parametrize("value", [2, -1.0, True, "up"])

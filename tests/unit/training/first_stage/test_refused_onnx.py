@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.onnx_first_stage import OnnxFirstStage
-from listwright.training.first_stage.given_onnx import canonical
+from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages.given_graphs import DOUBLE, FLOAT, INT64, SCHEMA, model
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.relative import KINDS
 from listwright.training.data.dataset import fit_schema
-from listwright.training.first_stage import binning, lambdamart, relative
+from listwright.training.first_stage import boosting, lambdamart, relative
 from listwright.training.stored import rows as stored_rows
 from listwright.training.stored.rows import Rows, in_memory
 from support.training.on_disk import on_disk
@@ -24,12 +24,12 @@ def parts(tmp_path):
     return memory, disk
 
 
-@pytest.mark.parametrize("sampled", [binning.MOST_SAMPLED, 100])
+@pytest.mark.parametrize("sampled", [boosting.MOST_SAMPLED, 100])
 def test_model_and_scores_are_the_same(parts, monkeypatch, sampled):
     """With rows beyond what LightGBM samples, too: both are then given as a sequence."""
-    monkeypatch.setattr(binning, "MOST_SAMPLED", sampled)
+    monkeypatch.setattr(boosting, "MOST_SAMPLED", sampled)
     monkeypatch.setattr(stored_rows, "CHUNK_ROWS", 53)
-    monkeypatch.setattr(binning, "CHUNK_ROWS", 53)
+    monkeypatch.setattr(boosting, "CHUNK_ROWS", 53)
     memory, disk = (lambdamart.tune(*both, SPEC, seed=3) for both in parts)
     assert disk == memory
     scores = [lambdamart.out_of_fold_scores(train, memory, folds=3, seed=1) for train, _ in parts]
@@ -42,13 +42,13 @@ def test_folds_take_no_rows_into_memory(parts, monkeypatch):
     """They are parts of what was binned: LightGBM would ask for all rows of a fold at once."""
     (train, valid), asked = parts[1], []
     tuned = lambdamart.tune(train, valid, SPEC, seed=3)
-    get = binning.RowSequence.__getitem__
+    get = boosting.RowSequence.__getitem__
 
     def noted(rows, key):
         asked.append(np.size(key))
         return get(rows, key)
 
-    monkeypatch.setattr(binning.RowSequence, "__getitem__", noted)
+    monkeypatch.setattr(boosting.RowSequence, "__getitem__", noted)
     lambdamart.out_of_fold_scores(train, tuned, folds=3, seed=1)
     assert asked
     assert max(asked) == 1, "single rows and slices, no lists of rows"
@@ -65,7 +65,7 @@ def test_a_sample_of_the_rows_gives_the_same_bins(parts):
     (memory, _), (disk, _) = parts
     models = []
     for data in (memory, disk):
-        rows = binning.RowSequence(data.features, data.schema)
+        rows = boosting.RowSequence(data.features, data.schema)
         bins = lightgbm.Dataset(
             rows, label=data.labels, group=data.lengths, params={"bin_construct_sample_cnt": 50, "verbosity": -1}
         )

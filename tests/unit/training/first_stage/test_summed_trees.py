@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import lightgbm_input, read_booster
-from listwright.training.first_stage.summed_trees import summed
+from listwright.training.first_stage.lambdamart import summed
 
 RNG = np.random.default_rng(0)
 ROWS = np.column_stack([RNG.normal(size=(400, 2)), RNG.integers(0, 5, 400)]).astype(np.float32)

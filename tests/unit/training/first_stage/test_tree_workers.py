@@ -10,7 +10,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import Workers
 from listwright.training.first_stage import data_parallel, lambdamart
 from listwright.training.first_stage.data_parallel import ParallelGrower
-from listwright.training.first_stage.settings_trial import SettingsTrial
+from listwright.training.first_stage.lambdamart import SettingsTrial
 from support.training.planted import SPEC
 from support.training.ray_stand_in import RayStandIn
 

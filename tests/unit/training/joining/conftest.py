@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from listwright.ranking.served.files import write
+from listwright.training.joining.events import Labels
 from listwright.training.joining.job import JoinJob, join
-from listwright.training.joining.labels import Labels
 from support.events import write_events
 
 LABELS = Labels(labels={"purchase": 3, "click": 1})

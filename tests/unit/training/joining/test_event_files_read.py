@@ -10,10 +10,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.joining import event_files
-from listwright.training.joining.causes import Cause
-from listwright.training.joining.event_files import SUMMED, event_batches
-from listwright.training.joining.labels import Labels
+from listwright.training.joining import events
+from listwright.training.joining.events import SUMMED, Cause, Labels, event_batches
 from support.events import event, write_events
 
 EVENTS = [
@@ -92,7 +90,7 @@ def test_the_same_events_from_each_format(tmp_path, write):
     assert found["event_id"].to_list() == ["e", None, None]
     assert found["ordinal"].to_list() == [2, None, None]
     assert found["timestamp"].to_list() == [datetime(2026, 5, 1, 12, 0, s) for s in (1, 0, 3)]
-    assert found.schema == event_files.EVENT_SCHEMA
+    assert found.schema == events.EVENT_SCHEMA
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -156,16 +154,16 @@ def test_what_is_no_finite_number_is_not_summed(tmp_path, bad):
 def test_a_folder_is_read_by_name(tmp_path):
     for name in ("b.csv", "a.jsonl", "c.jsonl.part", ".hidden.jsonl", "_SUCCESS", "notes.txt"):
         (tmp_path / name).write_text("")
-    assert [path.name for path in event_files.event_files(tmp_path)] == ["a.jsonl", "b.csv", "c.jsonl.part"]
+    assert [path.name for path in events.event_files(tmp_path)] == ["a.jsonl", "b.csv", "c.jsonl.part"]
     with pytest.raises(DataError, match="does not exist"):
-        event_files.event_files(tmp_path / "nowhere")
+        events.event_files(tmp_path / "nowhere")
 
 
 def test_lines_that_are_no_events_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_files, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(events, "BATCH_EVENTS", 2)
     path = tmp_path / "events.jsonl"
     good = json.dumps(EVENTS[0])
-    long = json.dumps({**EVENTS[0], "x": "y" * event_files.MAX_LINE})
+    long = json.dumps({**EVENTS[0], "x": "y" * events.MAX_LINE})
     path.write_text(f"{good}\n\n{{}}\n{good}\n{long}\n{good}\nnot json\n{good[:20]}")
     found, batches = read(path)
     assert found.height == 3

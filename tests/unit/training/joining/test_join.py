@@ -11,8 +11,7 @@ from listwright.ranking.served.files import write
 from listwright.ranking.served.record import Intervention
 from listwright.training.joining import job as join_job
 from listwright.training.joining import pieces
-from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause
-from listwright.training.joining.labels import Labels
+from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
 from support.events import event
 from support.served import NOON, served_record
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from listwright.training.joining import job as join_job
-from listwright.training.joining.causes import COUNTED
+from listwright.training.joining.events import COUNTED
 from support.events import event
 from support.served import served_record
 

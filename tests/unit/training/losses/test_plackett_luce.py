@@ -9,9 +9,15 @@ import torch
 from mpmath import mp, mpf
 
 from benchmarks.science.plackett_luce_paper import by_sampling, by_subsets
-from listwright.training.losses.exact_plackett_luce import DEPTHS, evaluate, log1mexp, log_likelihood, sample
-from listwright.training.losses.label_groups import LabelGroups
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import (
+    DEPTHS,
+    LabelGroups,
+    evaluate,
+    log1mexp,
+    log_likelihood,
+    log_likelihood_of_top,
+    sample,
+)
 
 
 def tensor(*rows):

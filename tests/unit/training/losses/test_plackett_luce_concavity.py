@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from listwright.training.losses.exact_plackett_luce import log_likelihood
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import log_likelihood, log_likelihood_of_top
 
 QUADRATURE = 1e-9
 """What 64 nodes may be wrong by."""

@@ -8,8 +8,8 @@ import torch
 
 from listwright.training.losses.listwise import ranking_loss
 from listwright.training.specialists.em import Mixture
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import PaddedLists
+from listwright.training.specialists.rankers import LinearRanker
 
 LOSSES = ("per_query", "paper", "softmax", "plackett_luce")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.networks.preprocess import Preprocess, embedding_width, symmetric_log1p
+from listwright.training.networks.ranker import Preprocess, embedding_width, symmetric_log1p
 
 NAN = float("nan")
 

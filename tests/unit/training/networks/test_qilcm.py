@@ -8,9 +8,8 @@ import torch
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.export.inference_form import InferenceForm
 from listwright.training.export.onnx import to_onnx
-from listwright.training.networks.preprocess import Preprocess
 from listwright.training.networks.qilcm import QilcmNetwork
-from listwright.training.networks.ranker import Ranker, Unbatched
+from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
 from listwright.training.recipe.model import QilcmSpec
 
 FORMS = ["stable", "paper"]

@@ -9,7 +9,7 @@ from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import TOLERANCE, to_onnx
 from listwright.training.losses import att_rank
-from listwright.training.networks.encoder import MASKED_LOGIT
+from listwright.training.networks.qilcm import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import Qilcm2Spec
 from listwright.training.second_stage.batching import Batch

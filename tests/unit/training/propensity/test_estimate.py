@@ -9,10 +9,9 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import propensities as command
-from listwright.training.data.synthetic.clicks import examination
-from listwright.training.data.synthetic.traffic import Shop, judged_rows, ranked, swapped_rows, visits
-from listwright.training.propensity.estimate import FEWEST_CLICKS, estimate
-from listwright.training.recipe.propensity import read_propensity
+from listwright.training.data.synthetic.traffic import Shop, examination, judged_rows, ranked, swapped_rows, visits
+from listwright.training.position_bias import FEWEST_CLICKS, estimate
+from listwright.training.recipe.data import read_propensity
 
 SHOP = Shop(length=8, shown=5, rate=0.3)
 

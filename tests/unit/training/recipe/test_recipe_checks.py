@@ -4,8 +4,8 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.recipe import config
+from listwright.training.recipe.data import read_propensity
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.recipe.propensity import read_propensity
 
 TABLE = {"name": "x", "data": {"kind": "table"}}
 

@@ -12,7 +12,7 @@ from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.reranker import Reranker
 from listwright.training.command import repeatable
-from listwright.training.evaluation.verdicts import verdict_of
+from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import page as page_module

@@ -7,7 +7,7 @@ import pytest
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.stages import LightGbmStage
-from listwright.training.evaluation.verdicts import FEWEST
+from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.reporting.measures.details import default_of
 from listwright.training.reporting.sentences import choice_sentence
 

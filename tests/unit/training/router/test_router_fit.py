@@ -13,8 +13,8 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
-from listwright.training.specialists import cross_fitting
+from listwright.training.router import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
+from listwright.training.specialists import fit
 from listwright.training.workspace import RunContext
 from support.training.progress import RecordedProgress
 
@@ -134,13 +134,13 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch, tmp_path):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cross_fitting, "fit_network", stopped)
+    monkeypatch.setattr(fit, "fit_network", stopped)
     recipe = config.changed(config.load("planted"), {"router": Router(folds=2)})
     splits = Splits(data, data, data, "made up")
     first = FittedFirstStage(ColumnStage(feature="f1"), None, np.zeros(40), np.zeros(40), {})
     progress = RecordedProgress()
     with pytest.raises(KeyboardInterrupt):
-        cross_fitting.cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
+        fit.cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
     ((title, told),) = progress.begun
     assert "folds" in title
     assert told.reached == []

@@ -41,8 +41,8 @@ def lists_of(data):
 
 
 def fitted(data, losses=0, spec=SPEC):
-    elsewhere = on_workers(Workers(RayStandIn(losses=losses), 1))
-    return fit_network(spec, *data, seed=1, elsewhere=elsewhere)
+    epoch_runner = on_workers(Workers(RayStandIn(losses=losses), 1))
+    return fit_network(spec, *data, seed=1, epoch_runner=epoch_runner)
 
 
 def test_a_share_is_the_same_lists(data):
@@ -89,4 +89,4 @@ def test_a_lost_worker_changes_nothing(data, losses):
 
 def test_more_workers_than_lists_of_a_batch_are_refused(data):
     with pytest.raises(RecipeError, match="--workers 17: there are 60 training lists, 16 in a batch; take fewer"):
-        fit_network(SPEC, *data, seed=1, elsewhere=on_workers(Workers(RayStandIn(), 17)))
+        fit_network(SPEC, *data, seed=1, epoch_runner=on_workers(Workers(RayStandIn(), 17)))

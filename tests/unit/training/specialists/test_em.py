@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from listwright.ranking.errors import ScoringError
-from listwright.training.losses.exact_plackett_luce import log_likelihood
-from listwright.training.losses.plackett_luce_top import log_likelihood_of_top
+from listwright.training.losses.exact_plackett_luce import log_likelihood, log_likelihood_of_top
 from listwright.training.specialists.em import (
     CONVERGED,
     SETTLING,
@@ -19,8 +18,8 @@ from listwright.training.specialists.em import (
     mixture_weights,
     responsibilities,
 )
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import PaddedLists
+from listwright.training.specialists.rankers import LinearRanker
 
 LENGTHS = (4, 2, 5, 3, 6, 2, 3, 4)
 

@@ -6,8 +6,8 @@ import torch
 
 from listwright.training.specialists import lists as module
 from listwright.training.specialists.em import Mixture, log_likelihoods
-from listwright.training.specialists.linear import LinearRanker
 from listwright.training.specialists.lists import BlockedLists
+from listwright.training.specialists.rankers import LinearRanker
 
 LENGTHS = (4, 2, 5, 3, 6, 2, 3, 4)
 

@@ -14,8 +14,8 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.export.onnx import to_onnx
 from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.recipe.config import Srm as SrmSpec
+from listwright.training.specialists.rankers import Standardise
 from listwright.training.specialists.srm import TOP_FEATURES, fit_srm
-from listwright.training.specialists.standardise import Standardise
 from support.training.progress import RecordedTask
 
 SCHEMA = FeatureSchema(
@@ -83,8 +83,8 @@ def test_one_specialist_is_the_plain_listwise_ranker():
 
 def test_gradient_of_the_m_step_is_that_of_its_objective():
     """Eq. (13) against finite differences of eq. (12), with the responsibilities as weights."""
-    from listwright.training.specialists.linear import LinearRanker
     from listwright.training.specialists.lists import PaddedLists
+    from listwright.training.specialists.rankers import LinearRanker
 
     rng = np.random.default_rng(0)
     x, labels = torch.as_tensor(rng.normal(size=(20, 4))), torch.as_tensor(rng.integers(0, 3, 20)).double()

@@ -9,10 +9,7 @@ from listwright.ranking.compiled.linear import LinearScorer, PackedLinear, open_
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.export.onnx import to_onnx
 from listwright.training.recipe.config import Srm
-from listwright.training.specialists.linear import LinearRanker
-from listwright.training.specialists.neural import NetworkRanker
-from listwright.training.specialists.srm_network import SrmNetwork
-from listwright.training.specialists.standardise import Standardise
+from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
 
 SCHEMA = FeatureSchema(
     features=(

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.specialists.standardise import FIRST_STAGE_SCORE, Standardise
+from listwright.training.specialists.rankers import FIRST_STAGE_SCORE, Standardise
 
 NAN = float("nan")
 CATEGORICAL = {"kind": "categorical", "categories": ("a", "b", "c")}

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from listwright.training.evaluation.bootstrap import crossed_means, interval, resampled_means
+from listwright.training.evaluation.intervals import crossed_means, interval, resampled_means
 from listwright.training.reporting.page import render
 from listwright.training.suites.listwise import pages, plans
 from listwright.training.suites.listwise import results as findings

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.evaluation.bootstrap import interval, resampled_means
+from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.suites import oracle, routing
 from listwright.training.suites.store import RESULTS, Store

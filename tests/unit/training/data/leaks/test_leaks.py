@@ -5,7 +5,7 @@ import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Rounding
-from listwright.training.data.leaks.findings import FEWEST, leaks
+from listwright.training.data.leaks import FEWEST, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from support.lists import QUERIES, lists

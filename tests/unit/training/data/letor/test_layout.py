@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.data.letor.reader import Reader
+from listwright.training.data.letor.layout import Reader
 from listwright.training.recipe.data import Split
 from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 

@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.errors import DataError
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import parse_fast
-from listwright.training.data.letor.lines import parse_lines
+from listwright.training.data.letor.text import parse_lines
 from support.training.progress import RecordedTask
 
 

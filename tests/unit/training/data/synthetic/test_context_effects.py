@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from listwright.training.data.synthetic.context_effects import NEAR, context_effects
-from listwright.training.data.synthetic.planted import generate
+from listwright.training.data.synthetic.planted import NEAR, context_effects, generate
 from listwright.training.recipe.data import SyntheticData
 
 BETTER = np.array([[-5.0, 1.0, 1.0], [0.0, 0.7, 0.6], [0.0, 1.0 - NEAR, 0.9], [0.0, -3.0, 2.0]])

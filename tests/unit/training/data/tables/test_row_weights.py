@@ -10,9 +10,8 @@ import torch
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import experiment, fit
 from listwright.training.data.load import load
-from listwright.training.data.synthetic.clicks import clicked, examination
-from listwright.training.data.tables.row_weights import inverse_propensities
-from listwright.training.data.tables.table import read
+from listwright.training.data.synthetic.traffic import clicked, examination
+from listwright.training.data.tables.table import inverse_propensities, read
 from listwright.training.losses import softmax_cross_entropy
 from listwright.training.recipe.data import Propensity
 from listwright.training.recipe.options import recipe_from

@@ -1,26 +1,31 @@
-"""Events of files as frames, a bounded number at a time: JSON lines, CSV and Parquet, each also in folders."""
+"""Events: files of them as frames, what an action is worth, and why an event does not count.
+
+JSON lines, CSV and Parquet, each also in folders, are read a bounded number of events at a time. Each event is counted
+once, under the first cause that applies.
+"""
 
 from __future__ import annotations
 
 import codecs
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from listwright.ranking.errors import DataError
-from listwright.ranking.events import COLUMNS, event_in, moment
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.events import COLUMNS, MAX_NAME, event_in, moment
+from listwright.ranking.plain_file import from_toml
 from listwright.training.data.cells import names_in, numbers_in
-from listwright.training.data.container import open_plain
-from listwright.training.data.sources import check_exists
+from listwright.training.data.letor.fast import MAX_LABEL
+from listwright.training.data.sources import check_exists, open_plain
 from listwright.training.data.tables.frames import UNREADABLE, is_parquet, line_of, scan_csv, unreadable
-from listwright.training.joining.causes import Cause
-from listwright.training.joining.labels import Labels
 
 BATCH_EVENTS = 50_000
 """Events that are read at a time."""
@@ -46,7 +51,27 @@ LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
 """How names of files of JSON lines end; the last is one that the service still writes."""
 
 TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
+
 _NEEDED = ("query_id", "action_name", "timestamp", "object_id")
+
+ActionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+
+ActionLabel = Annotated[int, Field(ge=0, le=MAX_LABEL)]
+
+ColumnName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+FieldPath = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^.]+(\.[^.]+)*$")]
+
+COUNTED = "counted"
+
+OTHER_PLACE = "counted, with another place than the shown one"
+"""Part of the counted events: their ordinal differs from the position in the log."""
+
+NO_NUMBER = "counted, without the number that is summed"
+"""Part of the counted events, once for each sum."""
+
+Counts = Counter[str]
+"""Events by cause, and those of :data:`COUNTED`."""
 
 
 class EventBatch(NamedTuple):
@@ -77,14 +102,14 @@ def event_files(path: Path) -> list[Path]:
     check_exists(str(path))
     if not path.is_dir():
         return [path]
-    found = [
+    files = [
         file
         for file in sorted(path.iterdir())
         if file.is_file() and file.name[0] not in "._" and file.name.lower().endswith((*LINES, *TABLE_NAMES))
     ]
-    if not found:
+    if not files:
         raise DataError(path, f"has no files of events: their names end in {', '.join((*LINES, *TABLE_NAMES))}")
-    return found
+    return files
 
 
 def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
@@ -163,10 +188,10 @@ def _number_at(value: object, names: Sequence[str]) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def _said(error: ValidationError) -> str:
@@ -189,7 +214,7 @@ def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
 
 def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
     """The columns of a table under our names; one that is not needed may be missing."""
-    found = []
+    columns = []
     for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
         kind: Any = schema.get(theirs)
@@ -205,20 +230,20 @@ def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.E
             expression, kind = pl.lit(None), pl.Null()
         if ours == "timestamp" and not (kind == pl.String or isinstance(kind, pl.Datetime)):
             raise DataError(path, f"holds {kind}: expected datetimes, or text as ISO 8601 has it", column=theirs)
-        found.append(expression.alias(ours))
-    return found
+        columns.append(expression.alias(ours))
+    return columns
 
 
 def _checked(path: Path, frame: pl.DataFrame, first: int, schema: dict[str, Any]) -> EventBatch:
     """The events of some rows; ``first`` is the number of the first, from 0."""
     frame = pl.DataFrame([_typed(frame[name], kind) for name, kind in schema.items()])
     bad = frame["timestamp"].is_null() | frame["action_name"].is_null()
-    count, said = int(bad.sum()), ""
+    count, first_fault = int(bad.sum()), ""
     if count:
         row = int(bad.arg_max() or 0)
         lacks = "time as ISO 8601 has it" if frame["timestamp"][row] is None else "action_name"
-        said = f"{path}, line {line_of(path, first + row)}: has no {lacks}"
-    return EventBatch(frame.filter(~bad), {Cause.UNREADABLE: count}, said)
+        first_fault = f"{path}, line {line_of(path, first + row)}: has no {lacks}"
+    return EventBatch(frame.filter(~bad), {Cause.UNREADABLE: count}, first_fault)
 
 
 def _typed(column: pl.Series, kind: Any) -> pl.Series:
@@ -239,3 +264,95 @@ def _moment(text: str | None) -> datetime | None:
         return None if text is None else moment(text)
     except ValueError:
         return None
+
+
+class Sum(BaseModel):
+    """A column of the judged rows: the sum of a number that events of one action carry.
+
+    Args:
+        action: whose events are summed; one that counts.
+        field: of an event, with dots between the levels, such as ``event_attributes.object.price``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    action: ActionName
+    field: FieldPath
+
+
+class Labels(BaseModel):
+    """What events say of a candidate.
+
+    Args:
+        labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
+        seen: actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
+        sums: further columns, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    labels: Annotated[dict[ActionName, ActionLabel], Field(min_length=1)]
+    seen: Annotated[list[ActionName], Field(max_length=100)] = []
+    sums: Annotated[dict[ColumnName, Sum], Field(max_length=100)] = {}
+
+    @model_validator(mode="after")
+    def _are_apart(self) -> Labels:
+        both = [name for name in self.seen if name in self.labels]
+        if both:
+            raise ValueError(
+                f"{both[0]!r} has a label, so it shows anyway that a candidate was seen: leave it out of seen"
+            )
+        unknown = [(name, one.action) for name, one in self.sums.items() if one.action not in self.actions]
+        if unknown:
+            name, action = unknown[0]
+            raise ValueError(f"sums.{name}: the action {action!r} is neither in labels nor in seen: give it a label")
+        return self
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """All that are counted."""
+        return (*self.labels, *self.seen)
+
+
+def read_labels(path: Path) -> Labels:
+    """The labels of a TOML file.
+
+    Raises:
+        RecipeError: if it cannot be read, or says something else; names the fault.
+    """
+    example = "write [labels] and below it lines such as click = 1"
+    try:
+        values = from_toml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"--labels {path}: cannot be read ({error.strerror or error}); {example}") from error
+    except ValueError as error:
+        raise RecipeError(f"--labels {path}: not TOML ({error}); {example}") from error
+    try:
+        return Labels.model_validate(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        text = str(fault["msg"]).removeprefix("Value error, ")
+        raise RecipeError(f"--labels {path}: {place + ': ' if place else ''}{text}; {example}") from error
+
+
+class Cause(StrEnum):
+    """In the order in which they are looked for."""
+
+    CUT_OFF = "last line of a file, cut off"
+    UNREADABLE = "not an event"
+    NO_LABEL = "no label for the action"
+    NO_QUERY = "names no query"
+    NO_CANDIDATE = "names no candidate"
+    DUPLICATE = "sent again"
+    UNKNOWN_QUERY = "unknown query"
+    BEFORE_SERVING = "before serving"
+    OUTSIDE_WINDOW = "outside the window"
+    REPLACED = "list served again"
+    NOT_IN_LIST = "candidate not in the list"
+    NOT_SHOWN = "candidate not shown"
+
+
+def counts_of(numbers: dict[str, int]) -> Counts:
+    """Counts as they were written down."""
+    return Counter({str(name): int(count) for name, count in numbers.items()})

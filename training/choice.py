@@ -25,8 +25,8 @@ from listwright.ranking.stages import NetworkKind
 from listwright.training.budget import network_plan
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import bootstrap_interval, shuffled_lists, whole
-from listwright.training.evaluation.sequences import Sequence as ConfidenceSequence
-from listwright.training.evaluation.verdicts import FEWEST, SAME, choice_verdict_of
+from listwright.training.evaluation.intervals import FEWEST, SAME, choice_verdict_of
+from listwright.training.evaluation.intervals import Sequence as ConfidenceSequence
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds
@@ -35,10 +35,16 @@ from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.second_stage.batching import lists_for
-from listwright.training.second_stage.checkpoint import has_ended
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
-from listwright.training.second_stage.loop import FittedNetwork, epoch_seconds, fit_network, predict, query_ndcg
+from listwright.training.second_stage.loop import (
+    FittedNetwork,
+    epoch_seconds,
+    fit_network,
+    has_ended,
+    predict,
+    query_ndcg,
+)
 from listwright.training.workspace import RunContext
 
 NAMES = {
@@ -58,6 +64,7 @@ ROUNDING = 1e-12
 """Of a mean: less is no difference."""
 
 Strategy = NetworkKind | Literal["first_stage"]
+
 Values = Float[np.ndarray, " N"]
 
 
@@ -198,19 +205,18 @@ def reason(
         validation: whether they were made on the validation queries.
     """
     names = {**NAMES, **titles}
-    said = [
+    texts = [
         f"{names[c.ranker]} over {names[c.over]}: {c.metric.replace('ndcg', 'NDCG')} {gain_text(c)}, "
         f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
     n = queries_text([one.n for one in comparisons])
     if not validation:
-        return (
-            f"on {n} training queries, each ranked by models of this fit that were not trained on it: {'; '.join(said)}"
-        )
+        how = "each ranked by models of this fit that were not trained on it"
+        return f"on {n} training queries, {how}: {'; '.join(texts)}"
     networks = any(c.ranker in titles for c in comparisons)
     halves = ", half of which choose a network's epoch for the other half" if networks else ""
-    return f"on {n} validation queries{halves}: {'; '.join(said)}"
+    return f"on {n} validation queries{halves}: {'; '.join(texts)}"
 
 
 def queries_text(queries: Sequence[int]) -> str:
@@ -311,9 +317,9 @@ def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, c
         values[held_out] = network.valid_values[np.argmax(means), held_out]
     others = len(compared_networks(run.recipe))
     metric = f"ndcg@{spec.ndcg_at}"
-    found = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
+    comparison = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
     in_time = not run.budget.bounded or has_ended(network.history, network.best_epoch, spec)
-    return Compared(values, found, in_time, 0.0)
+    return Compared(values, comparison, in_time, 0.0)
 
 
 def compare(
@@ -345,14 +351,14 @@ def compare(
     values = np.full(len(run.splits.train), np.nan)
     weights = run.splits.train.query_weights
     task = run.progress.begin(f"Comparing {spec.title}, by folds", looks)
-    to_the_end, seconds, found = True, 0.0, None
+    to_the_end, seconds, comparison = True, 0.0, None
     held_out = _held_out(run, spec, first, (epochs, looks), np.isfinite(current[1]), task)
     for number, part in enumerate(held_out, start=1):
         values[part.queries] = part.values
         to_the_end, seconds = to_the_end and part.ended, max(seconds, part.seconds)
         gains = values - current[1]
         known = np.isfinite(gains)
-        found = compared(
+        comparison = compared(
             spec.kind,
             current[0],
             gains[known],
@@ -361,13 +367,13 @@ def compare(
             comparisons=others,
             of=len(values) if budget.bounded and looks > 1 else None,
         )
-        task.reach(number, gain_text(found))
-        if budget.bounded and is_settled(found):
+        task.reach(number, gain_text(comparison))
+        if budget.bounded and is_settled(comparison):
             break
-    assert found is not None
+    assert comparison is not None
     whole = bool(np.isfinite(values).all())
-    in_time = not budget.bounded or (to_the_end and (whole or is_settled(found)))
-    return Compared(values, found, in_time, seconds)
+    in_time = not budget.bounded or (to_the_end and (whole or is_settled(comparison)))
+    return Compared(values, comparison, in_time, seconds)
 
 
 def is_settled(comparison: Comparison) -> bool:
@@ -446,9 +452,9 @@ def _held_out(
     assert choice is not None
     share = (choice.folds - 1) / choice.folds
     spec = as_fitted(spec, first)
-    seen = widened(run.splits, first.relative) if spec.relative else run.splits
+    splits = widened(run.splits, first.relative) if spec.relative else run.splits
     took = 0.0
-    for number, (rest, held_out) in enumerate(query_folds(seen.train, choice.folds, seed + 1)[: most[1]], start=1):
+    for number, (rest, held_out) in enumerate(query_folds(splits.train, choice.folds, seed + 1)[: most[1]], start=1):
         if not known[held_out].any():
             return
         if number > 1 and not budget.goes_on(f"parts of {spec.title}", number - 1, took * (1.0 + share)):
@@ -456,7 +462,7 @@ def _held_out(
         file = run.state / f"compared_{spec.kind}_{number}.npz"
         if not file.exists():
             checkpoint = run.state / f"compared_{spec.kind}_{number}.pt"
-            train, part = seen.train.select(rest), seen.train.select(held_out)
+            train, part = splits.train.select(rest), splits.train.select(held_out)
             name, began = f"epochs of {spec.title}, part {number}", budget.spent
 
             def goes_on(done: int, pace: float, name: str = name) -> bool:
@@ -465,23 +471,23 @@ def _held_out(
             fitted = fit_network(
                 spec.model_copy(update={"max_epochs": most[0]}),
                 train,
-                seen.valid,
-                first.train_scores[seen.train.rows_of(rest)],
+                splits.valid,
+                first.train_scores[splits.train.rows_of(rest)],
                 first.valid_scores,
                 seed=seed,
                 score_feature=first.score_feature,
                 checkpoint=checkpoint,
                 device=run.device,
                 task=_Epochs(task, number),
-                elsewhere=on_workers(run.workers),
+                epoch_runner=on_workers(run.workers),
                 goes_on=goes_on,
             )
-            scores = first.train_scores[seen.train.rows_of(held_out)]
+            scores = first.train_scores[splits.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
-            found = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
+            values = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
             ended = has_ended(fitted.history, fitted.best_epoch, spec)
             temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, values=found, ended=ended, seconds=(budget.spent - began) / share)
+            np.savez(temporary, values=values, ended=ended, seconds=(budget.spent - began) / share)
             temporary.replace(file)
             checkpoint.unlink(missing_ok=True)
         with np.load(file) as done:

@@ -1,1 +1,0 @@
-"""What ``auto`` means: which ranker is chosen, by queries that are not test queries."""

@@ -36,7 +36,6 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.child_process import Background
 from listwright.service.experiments.opening import open_experiments
 from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
@@ -209,7 +208,7 @@ def _head_of(route: APIRoute) -> APIRoute:
 def _composed(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
-    current, slots, background = Current(), max(1, settings.threads), Background()
+    current, slots = Current(), max(1, settings.threads)
     deciders, json_bounds = Deciders(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
@@ -233,9 +232,8 @@ def _composed(
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
         served_log=open_log(settings, telemetry),
-        experiments=open_experiments(settings, telemetry, current, background),
-        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds, background),
-        background=background if settings.explain or settings.experiments is not None else None,
+        experiments=open_experiments(settings, telemetry, current),
+        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
     )
 
 
@@ -248,13 +246,13 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None
 
 
 def _opened_explainer(
-    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds, background: Background
+    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
 ) -> Explains | None:
     if not settings.explain:
         return None
     from listwright.service.explaining.explainer import Explainer  # noqa: PLC0415 - as above
 
-    return Explainer(settings, telemetry, deciders, json_bounds, background)
+    return Explainer(settings, telemetry, deciders, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

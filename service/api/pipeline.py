@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -68,8 +67,7 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
     async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
         work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
-        with nullcontext() if service.background is None else service.background.held():
-            done = await in_turn(service.gate, pool, work, deadline, request.receive)
+        done = await in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
     if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")

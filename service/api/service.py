@@ -21,7 +21,6 @@ from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
-from listwright.service.child_process import Background
 from listwright.service.errors import NotReadyError
 from listwright.service.experiments.protocol import Experiments
 from listwright.service.served_log.taken import ServedLog
@@ -81,7 +80,6 @@ class Service:
         served_log: takes what is answered; None where nothing is logged.
         experiments: on traffic; None where the settings name none.
         explainer: explains rankings; None where that is off.
-        background: holds child processes while a request is ranked; None where there are none.
     """
 
     settings: Settings
@@ -103,7 +101,6 @@ class Service:
     served_log: ServedLog | None = None
     experiments: Experiments | None = None
     explainer: Explains | None = None
-    background: Background | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -10,7 +10,6 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Current, Models
-from listwright.service.child_process import Background
 from listwright.service.experiments.definition import Definition
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
@@ -47,14 +46,13 @@ class LiveExperiments:
         settings: name the file and the kill switch.
         telemetry: of the process.
         current: bundles that are served.
-        background: holds the challenger's process while a request is ranked.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, current: Current, background: Background) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, current: Current) -> None:
         self._current = current
         self._metrics = ExperimentMetrics(telemetry.registry)
         self._failures = Failures(self._metrics)
-        self._shadow = Shadow(self._failures, self._metrics, background)
+        self._shadow = Shadow(self._failures, self._metrics)
         self._watch = Watch(settings, self._looked)
         self._state = _State(self._watch.seen, None, Roster("", (), {}))
         self._said: dict[str, str | None] = {}

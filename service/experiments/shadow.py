@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
-from listwright.service.child_process import JOIN_S, Background, ended
+from listwright.service.child_process import JOIN_S, ended
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.experiments.roster import NO_TIME, Entry
@@ -52,11 +52,10 @@ class Shadow:
     Args:
         failures: of challengers.
         metrics: where times and agreement are counted.
-        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, failures: Failures, metrics: ExperimentMetrics, background: Background) -> None:
-        self._failures, self._metrics, self._background = failures, metrics, background
+    def __init__(self, failures: Failures, metrics: ExperimentMetrics) -> None:
+        self._failures, self._metrics = failures, metrics
         self._waiting: deque[ShadowTask] = deque()
         self._changed, self._end = threading.Condition(), threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,11 +115,10 @@ class Shadow:
     def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
         """Have lists ranked, the first ones that wait; if the process ends, that is a failure on the list it had."""
         try:
-            pipe, process = self._running()
-            with self._background.computing(process):
-                pipe.send([task.question for task in tasks])
-                for task in tasks:
-                    self._tell(self._ranked(task.entry, pipe.recv()))
+            pipe = self._running()
+            pipe.send([task.question for task in tasks])
+            for task in tasks:
+                self._tell(self._ranked(task.entry, pipe.recv()))
         except Exception as error:  # whatever becomes of the process, the thread goes on
             code = self._forget_process()
             if not self._end.is_set():
@@ -148,7 +146,6 @@ class Shadow:
             for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
         self._metrics.requests.count(name, f"shadow_{outcome}")
-        # the rest is here and not in the process: one that has a list is stopped and let go with each request
         rest_s = found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
         return ShadowRanking(entry.challenger_name, found.order, found.status)
@@ -162,16 +159,15 @@ class Shadow:
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")
         return ShadowRanking(entry.challenger_name, (), f"dropped: {why}")
 
-    def _running(self) -> tuple[Connection, SpawnProcess]:
-        """The process and its pipe; it is started if there is none."""
-        if self._pipe is None or self._process is None:
+    def _running(self) -> Connection:
+        """The pipe to the process, which is started if there is none."""
+        if self._pipe is None:
             self._pipe, theirs = _spawn.Pipe()
             process = _spawn.Process(target=run, args=(theirs,), name="shadow", daemon=True)
             process.start()
             theirs.close()
             self._process = process
-            self._pipe.recv()  # it is there: before, it must not be held
-        return self._pipe, self._process
+        return self._pipe
 
     def _forget_process(self) -> int | None:
         """End the process, if there is one; its exit code."""

@@ -1,8 +1,7 @@
 """The process that ranks with a challenger in the background, while its core has nothing else to do.
 
 A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere
-it has the lowest priority.
+worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
 """
 
 from __future__ import annotations
@@ -61,12 +60,11 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: None goes; then questions come, and a :class:`Found` goes for each.
+        pipe: questions come, and a :class:`Found` goes for each.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
     step_back()
     bundles: dict[str, Bundle] = {}
-    pipe.send(None)
     while True:
         try:
             questions: list[Question] = pipe.recv()

@@ -1,7 +1,7 @@
 """The process that explains.
 
 A process, as a thread would take the interpreter's lock from requests for seconds. Linux runs it on time that nobody
-wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere it has the lowest priority.
+wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
 """
 
 from __future__ import annotations

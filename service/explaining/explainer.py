@@ -19,7 +19,6 @@ from listwright.service.admission.body import BodyBudget, held_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import Background
 from listwright.service.errors import UnexplainedError
 from listwright.service.explaining.explain_process import ExplainedList, ExplainTask
 from listwright.service.explaining.metrics import ExplanationMetrics
@@ -36,7 +35,7 @@ PLACES = 1
 """Requests that may wait while one is explained."""
 
 ANSWERED_S = 1.0
-"""So long after its deadline a request is answered, whatever the process does: one that is held reads nothing."""
+"""So long after its deadline a request is answered, whatever the process does."""
 
 LAST_RESORT_S = 5.0
 """So long after its deadline a process that neither answers nor stops is killed."""
@@ -82,23 +81,15 @@ class Explainer:
         telemetry: gets the metrics.
         deciders: whether hook and router are asked.
         json_bounds: of bodies.
-        background: holds the process while a request is ranked.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        telemetry: Telemetry,
-        deciders: Deciders,
-        json_bounds: JsonBounds,
-        background: Background,
-    ) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds) -> None:
         self._settings, self._deciders, self._json_bounds = settings, deciders, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
         self._pool, self._decoding = ThreadPoolExecutor(1, "explain"), ThreadPoolExecutor(1, "explain-body")
-        self._link = ProcessLink(settings.hook, background)
+        self._link = ProcessLink(settings.hook)
 
     async def answer(self, request: Request, models: Models) -> Response:
         """Explain one list.

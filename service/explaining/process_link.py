@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnProcess
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.service.child_process import Background, ended
+from listwright.service.child_process import ended
 from listwright.service.errors import ExplanationFailedError, NotReadyError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 
@@ -41,11 +41,10 @@ class ProcessLink:
 
     Args:
         hook: ``module:callable`` of the operator, or None.
-        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, hook: str | None, background: Background) -> None:
-        self._hook, self._background = hook, background
+    def __init__(self, hook: str | None) -> None:
+        self._hook = hook
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._ready, self._ends_start_at = False, 0.0
@@ -103,11 +102,9 @@ class ProcessLink:
             self._await(pipe, deadline)
             pipe.recv()
             self._ready = True
-        assert self._process is not None
-        pipe.send(task)  # before it may be held: one that does not read would fill the pipe, and block
+        pipe.send(task)
         try:
-            with self._background.computing(self._process):
-                self._await(pipe, deadline)
+            self._await(pipe, deadline)
         except (AbandonedError, UnexplainedError):
             self._stop(pipe)
             raise

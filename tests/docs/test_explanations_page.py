@@ -44,15 +44,17 @@ def accuracy():
 def beside_rankings():
     """The 99th percentile of rankings with and without explanations: the last run, and earlier ones."""
     last, rows = result("explain_load"), []
-    runs = [("this one", last["loads"]), *((one["commit"], one["loads"]) for one in last.get("earlier", []))]
-    for commit, loads in runs:
-        for load, found in loads.items():
+    runs = [{"commit": "this one", "held": False, "loads": last["loads"]}, *last["earlier"]]
+    for run in runs:
+        for load, found in run["loads"].items():
             low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
             p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
             later = f"{100 * found['later']:+.1f} [{low}, {high}]"
-            rows.append([commit, f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
+            held = "held" if run["held"] else "not held"
+            rows.append([run["commit"], held, f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
     return table(
-        ["commit", "load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"], rows
+        ["commit", "process", "load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"],
+        rows,
     )
 
 

@@ -29,7 +29,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.explaining import sampling
 from listwright.ranking.explaining.clock import clock
 from listwright.ranking.explaining.explain import DEFAULT_BUDGET
-from listwright.ranking.explaining.explanation import StageExplanation
+from listwright.ranking.explaining.explanation import StageContributions
 from listwright.ranking.explaining.stages import second_stage
 from listwright.ranking.reranker import Reranker
 
@@ -176,7 +176,7 @@ def contributions(
     return values, errors
 
 
-def claimed(stage: StageExplanation) -> float:
+def claimed(stage: StageContributions) -> float:
     """The largest standard error, in shares of the largest contribution."""
     largest = max(one.standard_error or 0.0 for one in stage.contributions)
     return largest / max(abs(stage.contributions[0].contribution), 1e-12)

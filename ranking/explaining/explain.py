@@ -16,12 +16,14 @@ from listwright.ranking.explaining import stages, surroundings
 from listwright.ranking.explaining.again import as_answered
 from listwright.ranking.explaining.clock import Clock, clock
 from listwright.ranking.explaining.explanation import (
-    Against,
-    Contribution,
-    Explanation,
+    CandidateExplanation,
+    Comparison,
+    FeatureContribution,
     Part,
-    RouterEstimate,
-    StageExplanation,
+    RouterReasons,
+    StageContributions,
+    id_of,
+    place_of,
 )
 from listwright.ranking.explaining.passing import passing
 from listwright.ranking.explaining.protocol import ExplainedReranker
@@ -47,7 +49,7 @@ def explain(
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     ranking: Ranking | None = None,
-) -> Explanation:
+) -> CandidateExplanation:
     """Say why a candidate stands where it stands.
 
     Everything is computed by the served rankers through the serving path. What is sampled has a standard error. The
@@ -90,7 +92,7 @@ def explain(
     parts.cut_short("first_stage", first.cut_short)
     moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, answered))
     anomaly = parts.run("anomaly", lambda: surroundings.anomaly(**one_list))
-    second: list[StageExplanation | None] = [None, None]
+    second: list[StageContributions | None] = [None, None]
     if answered.stage_reached == "second_stage" and not np.isnan(answered.scores[candidate]):
         scored = [one for one in explained if not np.isnan(answered.scores[one])]
         found = parts.run("second_stage", lambda: stages.second_stage(**one_list, explained=scored, **sampling))
@@ -106,20 +108,22 @@ def explain(
             parts.cut_short("passing", not searched.to_the_end, searched.fault)
     beside = None
     if against is not None:
-        beside = Against(against, _less(first.found[0], first.found[1]), _less(second[0], second[1]))
-    return Explanation(
-        candidate=candidate,
-        ranking=answered,
+        beside = Comparison(
+            against, id_of(candidates, against), _less(first.found[0], first.found[1]), _less(second[0], second[1])
+        )
+    return CandidateExplanation(
+        candidate=place_of(candidates, answered, candidate),
         first_stage=first.found[0],
         second_stage=second[0],
         passing=passes,
         moves=moves or (),
         anomaly=anomaly,
+        router=_estimate(reranker, answered.route),
         against=beside,
-        seconds=parts.seconds,
         incomplete=tuple(parts.incomplete),
         faults=parts.faults,
-        router=_estimate(reranker, answered.route),
+        ranking=answered,
+        seconds=parts.seconds,
     )
 
 
@@ -128,7 +132,7 @@ class _Parts:
 
     def __init__(self, until: Clock) -> None:
         self.clock, self.seconds = until, dict[str, float]()
-        self.incomplete, self.faults = list[Part](), dict[Part, str]()
+        self.incomplete, self.faults = list[Part](), dict[str, str]()
 
     def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
         """What a part finds; None if the time is up, or if a stage fails on what the part shows it."""
@@ -176,21 +180,21 @@ def _checked(ranking: Ranking, length: int) -> Ranking:
     return ranking
 
 
-def _estimate(reranker: ExplainedReranker, route: Route) -> RouterEstimate | None:
+def _estimate(reranker: ExplainedReranker, route: Route) -> RouterReasons | None:
     """What the bundle's router made of the list, if it was asked."""
     stage = reranker.manifest.router
     if stage is None or route.probabilities is None or route.gains is None:
         return None
-    return RouterEstimate(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
+    return RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
-def _less(one: StageExplanation | None, other: StageExplanation | None) -> tuple[Contribution, ...]:
+def _less(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
     """Contributions to one candidate less those to another; samples of both are independent."""
     if one is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
     return stages.by_size(
-        Contribution(
+        FeatureContribution(
             part.feature,
             part.value,
             others[part.feature].value,

@@ -14,7 +14,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.again import Rerank
 from listwright.ranking.explaining.clock import Clock
-from listwright.ranking.explaining.explanation import Change, Passing
+from listwright.ranking.explaining.explanation import ValueChange, WhatItTakes, place_of
 from listwright.ranking.explaining.steps import HALVINGS, Step, distance, steps, whole
 from listwright.ranking.explaining.values import shown
 from listwright.ranking.features import FeatureSchema
@@ -39,7 +39,7 @@ class Searched(NamedTuple):
         fault: why a changed list could not be ranked by the stage that answered; None if all could.
     """
 
-    found: Passing | None
+    found: WhatItTakes | None
     to_the_end: bool
     fault: str | None
 
@@ -90,12 +90,16 @@ def passing(
     row = candidates.features[candidate]
     alone = None if one is None else (_change(one, row, schema),)
     together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
-    return Searched(Passing(above, alone, together, search.tried, search.untried), to_the_end, fault)
+    return Searched(
+        WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried),
+        to_the_end,
+        fault,
+    )
 
 
-def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:
+def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> ValueChange:
     feature = schema.features[step.column]
-    return Change(feature.name, shown(feature, float(row[step.column])), shown(feature, step.value))
+    return ValueChange(feature.name, shown(feature, float(row[step.column])), shown(feature, step.value))
 
 
 class _Search:

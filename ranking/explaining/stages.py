@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.clock import Clock
-from listwright.ranking.explaining.explanation import Contribution, ExplainedStage, StageExplanation
+from listwright.ranking.explaining.explanation import FeatureContribution, StageContributions
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.explaining.sampling import shapley_values
 from listwright.ranking.explaining.serving_path import FinalVersions, FirstStageVersions, VersionScorer, check_same
@@ -25,8 +25,8 @@ SAME_SUM = 1e-6
 SAMPLING_SHARE = 0.6
 """Of the time left that sampling may take where there is a deadline: what comes after it is short."""
 
-_About = tuple[ExplainedStage, str, float]
-"""Stage, ranker, and the score of the answer."""
+_About = tuple[str, str, float]
+"""Stage in words, ranker, and the score of the answer."""
 
 
 class Stages(NamedTuple):
@@ -37,7 +37,7 @@ class Stages(NamedTuple):
         cut_short: whether the clock ended any sampling before its standard errors were small enough.
     """
 
-    found: list[StageExplanation | None]
+    found: list[StageContributions | None]
     cut_short: bool = False
 
 
@@ -87,10 +87,10 @@ def first_stage(
         _check_sums(found, scores)
         return Stages([_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained])
 
-    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+    def sampled(stream: int, share: Clock) -> StageContributions | None:
         one = explained[stream]
         versions, rng = FirstStageVersions(reranker, candidates, one), np.random.default_rng((seed, 1, stream))
-        about: _About = "first_stage", entry.kind, float(scores[one])
+        about: _About = "first stage", entry.kind, float(scores[one])
         schema = reranker.manifest.feature_schema
         return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
@@ -126,19 +126,19 @@ def second_stage(
         ScoringError: if a stage fails, or its score cannot be computed again.
     """
 
-    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+    def sampled(stream: int, share: Clock) -> StageContributions | None:
         one = explained[stream]
         versions, rng = FinalVersions(reranker, candidates, one, ranking), np.random.default_rng((seed, 2, stream))
-        about: _About = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
+        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[one])
         schema = reranker.manifest.feature_schema
         return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
     return _each(sampled, len(explained), clock)
 
 
-def _each(sampled: Callable[[int, Clock], StageExplanation | None], count: int, clock: Clock) -> Stages:
+def _each(sampled: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
     """Sample one after another, each in its part of the time for sampling that is left."""
-    until, found, cut_short = clock.share(SAMPLING_SHARE), list[StageExplanation | None](), False
+    until, found, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
     for stream in range(count):
         share = until.share(1.0 / (count - stream))
         one = sampled(stream, share)
@@ -165,14 +165,16 @@ def _relative_to_mean(
     schema: FeatureSchema,
     scores: Float[np.ndarray, " L"],
     candidate: int,
-) -> StageExplanation:
+) -> StageContributions:
     differences = contributions[candidate] - contributions.mean(axis=0)
     parts = (
-        Contribution(feature.name, shown(feature, float(value)), None, float(difference))
+        FeatureContribution(feature.name, shown(feature, float(value)), None, float(difference), None)
         for feature, value, difference in zip(schema.features, seen[candidate], differences, strict=True)
     )
     score, mean = float(scores[candidate]), float(scores.mean())
-    return StageExplanation("first_stage", ranker, score, mean, by_size(parts), exact=True)
+    return StageContributions(
+        ranker, score, mean, exact=True, evaluations=0, budget_spent=False, contributions=by_size(parts)
+    )
 
 
 def _sampled(
@@ -185,7 +187,7 @@ def _sampled(
     budget: int,
     rng: np.random.Generator,
     clock: Clock,
-) -> StageExplanation | None:
+) -> StageContributions | None:
     stage, ranker, score = about
     row, absent = candidates.features[candidate], references(candidates.features, schema)
     players = np.flatnonzero(differing(row, absent))
@@ -198,7 +200,7 @@ def _sampled(
     found = shapley_values(worth, len(players), budget=budget, rng=rng, clock=clock)
     if found is None:
         return None
-    check_same(found.full, score, stage.replace("_", " "))
+    check_same(found.full, score, stage)
     values = np.zeros(len(row))
     values[players] = found.values
     errors = None
@@ -206,7 +208,7 @@ def _sampled(
         errors = np.zeros(len(row))
         errors[players] = found.standard_errors
     parts = (
-        Contribution(
+        FeatureContribution(
             feature.name,
             shown(feature, float(row[d])),
             shown(feature, float(absent[d])),
@@ -215,11 +217,11 @@ def _sampled(
         )
         for d, feature in enumerate(schema.features)
     )
-    return StageExplanation(
-        stage, ranker, found.full, found.empty, by_size(parts), errors is None, found.evaluations, found.budget_spent
+    return StageContributions(
+        ranker, found.full, found.empty, errors is None, found.evaluations, found.budget_spent, by_size(parts)
     )
 
 
-def by_size(contributions: Iterable[Contribution]) -> tuple[Contribution, ...]:
+def by_size(contributions: Iterable[FeatureContribution]) -> tuple[FeatureContribution, ...]:
     """The largest in size first; those of equal size in the order of the schema."""
     return tuple(sorted(contributions, key=lambda one: -abs(one.contribution)))

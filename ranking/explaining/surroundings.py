@@ -7,7 +7,7 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.again import Rerank
-from listwright.ranking.explaining.explanation import Anomaly, Move, UnusualFeature
+from listwright.ranking.explaining.explanation import AnomalyReasons, MovedCandidate, UnusualValue, id_of
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.features import QUANTILE_LEVELS
 
@@ -17,7 +17,7 @@ MOST_FEATURES = 5
 _MEDIAN = QUANTILE_LEVELS.index(0.5)
 
 
-def moves(rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking) -> tuple[Move, ...]:
+def moves(rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking) -> tuple[MovedCandidate, ...]:
     """Who stands elsewhere among the others once the candidate has left, best first.
 
     Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
@@ -39,14 +39,14 @@ def moves(rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ra
         raise ScoringError(f"without the candidate, {left.reason}")
     ranks, without = ranking.ranks, left.ranks
     found = [
-        Move(int(other), int(ranks[other]), int(rank))
-        for other, rank in zip(others, without, strict=True)
+        MovedCandidate(other, id_of(candidates, other), int(ranks[other]), int(rank))
+        for other, rank in zip(others.tolist(), without, strict=True)
         if rank != ranks[other] - (ranks[other] > ranks[candidate])
     ]
     return tuple(sorted(found, key=lambda move: move.rank))
 
 
-def anomaly(reranker: ExplainedReranker, candidates: CandidateList, ranking: Ranking) -> Anomaly | None:
+def anomaly(reranker: ExplainedReranker, candidates: CandidateList, ranking: Ranking) -> AnomalyReasons | None:
     """The anomaly score, and the features whose training median would lower it most.
 
     The score looks at the mean of each numeric feature over the first stage's top. One mean at a time is replaced.
@@ -74,10 +74,10 @@ def anomaly(reranker: ExplainedReranker, candidates: CandidateList, ranking: Ran
             rows[place + 1, place] = feature.quantiles[_MEDIAN]
     score, *without = reranker.anomaly.of_means(rows).tolist()
     unusual = [
-        UnusualFeature(feature.name, None if np.isnan(mean) else float(mean), left)
+        UnusualValue(feature.name, None if np.isnan(mean) else float(mean), left)
         for feature, mean, left in zip(features, means, without, strict=True)
         if left < score
     ]
     unusual.sort(key=lambda one: one.anomaly_without)
     quantiles = dict(zip(map(str, QUANTILE_LEVELS), stage.quantiles, strict=False))
-    return Anomaly(score, quantiles, tuple(unusual[:MOST_FEATURES]))
+    return AnomalyReasons(score, quantiles, tuple(unusual[:MOST_FEATURES]))

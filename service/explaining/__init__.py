@@ -6,7 +6,6 @@ From top to bottom, each knows only what stands below it:
 ``explainer``        one worker's: admission of its own, from a request to its answer
 ``process_link``     the worker's end of the pipe: starts the process, asks it, stops it
 ``explain_process``  the process that explains, on time that nobody else wants
-``encoding``         an explanation as JSON
 ``metrics``          counts
 ===================  =====================================================================
 

@@ -18,7 +18,7 @@ from listwright.service.child_process import step_back
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
     from listwright.ranking.candidates import CandidateList, Ranking
-    from listwright.ranking.explaining.explanation import Explanation
+    from listwright.ranking.explaining.explanation import CandidateExplanation
     from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
 
@@ -154,7 +154,7 @@ class TaskExplainer:
     def _explained(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-        from listwright.service.explaining.encoding import encoded  # noqa: PLC0415
+        from listwright.ranking.explaining.explanation import to_json  # noqa: PLC0415
 
         reranker = self._loaded(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)
@@ -169,7 +169,7 @@ class TaskExplainer:
         incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
         for part, value in ((part, value) for one in found for part, value in one.seconds.items()):
             seconds[part] = seconds.get(part, 0.0) + value
-        return ExplainedList(ranking, encoded(found, task.ids), incomplete, seconds)
+        return ExplainedList(ranking, to_json(found), incomplete, seconds)
 
     def _each(
         self,
@@ -179,14 +179,14 @@ class TaskExplainer:
         ranking: Ranking,
         places: Sequence[int],
         asked: dict[str, Any],
-    ) -> list[Explanation]:
+    ) -> list[CandidateExplanation]:
         """One after the other, each in its share of the time that is left; fewer if that ends."""
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
         from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
         from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
 
         budget = min(DEFAULT_BUDGET if task.budget is None else task.budget, task.most_budget)
-        found: list[Explanation] = []
+        found: list[CandidateExplanation] = []
         for place in places:
             share_s = _left_s(task.by) / (len(places) - len(found))
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)

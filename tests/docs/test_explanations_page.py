@@ -6,7 +6,7 @@ import re
 import pytest
 
 from listwright.ranking.explaining import passing, sampling, stages, steps
-from listwright.ranking.explaining.explanation import Explanation
+from listwright.ranking.explaining.explanation import CandidateExplanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 PAGE = page("docs/explanations.md")
@@ -73,7 +73,7 @@ def test_the_program_runs(monkeypatch, capsys):
 
 
 def test_every_part_has_a_row():
-    for field in dataclasses.fields(Explanation):
+    for field in dataclasses.fields(CandidateExplanation):
         assert f"`{field.name}`" in PAGE or field.name == "candidate"
 
 

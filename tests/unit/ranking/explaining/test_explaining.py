@@ -44,7 +44,7 @@ def plain(explanation):
 def test_the_answer_is_that_of_rerank(served):
     found = served.explain(LISTED, EXPLAINED)
     assert found.ranking.order.tolist() == served.rerank(LISTED).order.tolist()
-    assert (found.candidate, found.incomplete, found.against) == (EXPLAINED, (), None)
+    assert (found.candidate.index, found.incomplete, found.against) == (EXPLAINED, (), None)
     assert found.seconds.keys() == {"ranking", "first_stage", "moves", "anomaly", "second_stage", "passing"}
 
 
@@ -70,7 +70,7 @@ def test_against_is_the_difference_of_both(served):
         )
     values = {one.feature: (one.value, one.reference) for one in found.against.first_stage}
     assert values["price"] == (pytest.approx(LISTED.features[EXPLAINED, 0]), pytest.approx(LISTED.features[1, 0]))
-    assert found.against.candidate == 1
+    assert found.against.index == 1
 
 
 @pytest.mark.parametrize(("candidate", "against"), [(8, None), (-1, None), (0, 8), (0, 0)])

@@ -11,7 +11,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import CandidateError, RoutingError, ScoringError
 from listwright.ranking.explaining import explain as kernel
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.explanation import RouterEstimate
+from listwright.ranking.explaining.explanation import RouterReasons
 from listwright.ranking.explaining.surroundings import moves
 from listwright.ranking.router import Choice
 from support.explained import with_quantiles
@@ -67,7 +67,7 @@ def test_a_degraded_answer_is_explained_by_the_first_stage_alone(failing, strang
     for changes in () if found.passing is None else filter(None, (found.passing.one, found.passing.two)):
         again = changed(listed, strange, changes, failing.schema)
         ranks = failing.rerank(again, strategy="first_stage").ranks
-        assert ranks[strange] < ranks[found.passing.above]
+        assert ranks[strange] < ranks[found.passing.above.index]
         tried += 1
     assert tried > 0 or answer.ranks[strange] == 1 or found.passing.one is None
 
@@ -176,7 +176,7 @@ def test_what_the_router_made_of_the_list(listed, tmp_path):
     router = bundle.load(make_bundle(tmp_path / "some" / "1", specialists=3, margin=0.2)).reranker
     route = router.rerank(listed).route
     found = explain(router, listed, 0).router
-    assert found == RouterEstimate(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), 0.2)
+    assert found == RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), 0.2)
     best = int(np.argmax(found.probabilities))
     assert (found.gains[best] > found.margin) == (route.specialist is not None)
 

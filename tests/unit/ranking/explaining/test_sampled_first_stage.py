@@ -81,7 +81,7 @@ def test_without_time_for_the_other_candidate_only_the_comparison_is_missing(slo
     slow.first_stage.ends_at_run = 1 + whole.first_stage.evaluations + 1  # the ranking, the candidate, the other one
     found = explain(slow, LISTED, SAMPLED, against=SAMPLED + 1, deadline=until(slow, 10_000.0), budget=40)
     assert found.first_stage == whole.first_stage
-    assert (found.against.candidate, found.against.first_stage) == (SAMPLED + 1, ())
+    assert (found.against.index, found.against.first_stage) == (SAMPLED + 1, ())
     assert found.incomplete[0] == "first_stage"
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from listwright.ranking.explaining import passing, sampling, stages, steps
+from listwright.ranking.explaining import passing, stages
 from listwright.ranking.explaining.explanation import CandidateExplanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
@@ -80,16 +80,16 @@ def test_every_part_has_a_row():
 @pytest.mark.parametrize(
     "says",
     [
-        f"up to {sampling.EXHAUSTIVE.bit_length() - 1} features, budget {sampling.EXHAUSTIVE:,}: yes",
-        f"all coalitions are tried, {sampling.EXHAUSTIVE:,} of them",
-        f"other categories, {steps.MOST_CATEGORIES} are tried",
-        f"the {steps.MOST_STEPS:,} smallest",
-        f"below {100 * sampling.TOLERANCE:g} %",
-        f"after {sampling.FEWEST_PAIRS} pairs at least",
+        f"up to {stages.EXHAUSTIVE.bit_length() - 1} features, budget {stages.EXHAUSTIVE:,}: yes",
+        f"all coalitions are tried, {stages.EXHAUSTIVE:,} of them",
+        f"other categories, {passing.MOST_CATEGORIES} are tried",
+        f"the {passing.MOST_STEPS:,} smallest",
+        f"below {100 * stages.TOLERANCE:g} %",
+        f"after {stages.FEWEST_PAIRS} pairs at least",
         f"At most {passing.MOST_PAIRS} pairs",
         f"at most {100 * stages.SAMPLING_SHARE:g} % of the time that is left",
-        f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][steps.HALVINGS]}",
-        {0.5: "counts as half of the rows"}[steps.OTHER_KIND],
+        f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][passing.HALVINGS]}",
+        {0.5: "counts as half of the rows"}[passing.OTHER_KIND],
     ],
 )
 def test_its_numbers_are_those_of_the_code(says):

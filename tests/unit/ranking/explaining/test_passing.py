@@ -8,8 +8,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import ValueChange
-from listwright.ranking.explaining.passing import passing
-from listwright.ranking.explaining.steps import MOST_CATEGORIES
+from listwright.ranking.explaining.passing import MOST_CATEGORIES, find_passing_changes
 from listwright.ranking.features import Feature, FeatureSchema
 from support.explained import NEVER, ends_after, with_quantiles
 from support.service import computed_by_hand
@@ -92,7 +91,9 @@ TO_21 = (ValueChange("stars", 10.0, 21.0),)
 def test_a_search_that_was_cut_short_has_what_passed(looks, one, ended):
     made = reranker(Column(1), WIDE, WIDE)
     ranking = made.rerank(BY_STARS)
-    found, whole, _ = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
+    found, whole, _ = find_passing_changes(
+        made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks)
+    )
     assert (None if found is None else found.one) == one
     assert whole is ended
 
@@ -103,12 +104,12 @@ def test_a_change_that_passed_is_kept_whenever_the_clock_ends():
     ranking, schema = made.rerank(BY_STARS), made.manifest.feature_schema
     stars = []
     for looks in range(30):
-        searched = passing(made.rerank, BY_STARS, 2, ranking, schema, ends_after(looks))
-        if searched.found is None:
+        searched = find_passing_changes(made.rerank, BY_STARS, 2, ranking, schema, ends_after(looks))
+        if searched.changes is None:
             assert stars == []
             assert looks < searched_first_passes(made, ranking, schema)
             continue
-        (change,) = searched.found.one
+        (change,) = searched.changes.one
         changed = BY_STARS.features.copy()
         changed[2, 1] = change.value_to
         assert made.rerank(CandidateList(changed)).ranks[2] < ranking.ranks[2]
@@ -132,7 +133,7 @@ def searched_first_passes(made, ranking, schema):
         return found
 
     with pytest.raises(ScoringError):
-        passing(counting, BY_STARS, 2, ranking, schema, NEVER)
+        find_passing_changes(counting, BY_STARS, 2, ranking, schema, NEVER)
     return count
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
@@ -29,7 +29,7 @@ from listwright.service.admission.readiness import DegradedRun
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
 from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.service import EventSink, Explains, Service
+from listwright.service.api.service import EventSink, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
@@ -48,6 +48,9 @@ from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
+
+if TYPE_CHECKING:
+    from listwright.service.explaining.explainer import ExplanationService
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -247,12 +250,12 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None
 
 def _opened_explainer(
     settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
-) -> Explains | None:
+) -> ExplanationService | None:
     if not settings.explain:
         return None
-    from listwright.service.explaining.explainer import Explainer  # noqa: PLC0415 - as above
+    from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
 
-    return Explainer(settings, telemetry, deciders, json_bounds)
+    return ExplanationService(settings, telemetry, deciders, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

@@ -46,8 +46,8 @@ def reap_orphans(own: Collection[int]) -> None:
             os.waitpid(child.si_pid, os.WNOHANG)
 
 
-def ended(process: SpawnProcess) -> int | None:
-    """Wait for a process whose pipe is closed, and kill it if it does not end; its exit code, if it has one."""
+def end(process: SpawnProcess) -> int | None:
+    """Wait for a process whose pipe is closed, and kill it if it does not end; return its exit code, if it has one."""
     process.join(JOIN_S)
     if process.is_alive():
         process.kill()

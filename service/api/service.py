@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -31,6 +31,9 @@ from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
+if TYPE_CHECKING:
+    from listwright.service.explaining.explainer import ExplanationService
+
 
 @runtime_checkable
 class EventSink(Protocol):
@@ -43,17 +46,6 @@ class EventSink(Protocol):
 
     def close(self) -> None:
         """Write what waits, and end."""
-
-
-@runtime_checkable
-class Explains(Protocol):
-    """What explains: :class:`listwright.service.explaining.explainer.Explainer`, imported only where it is wanted."""
-
-    async def answer(self, request: Request, models: Models) -> Response:
-        """Explain the list of a request."""
-
-    def close(self) -> None:
-        """End."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +92,7 @@ class Service:
     events: EventSink | None = None
     served_log: ServedLog | None = None
     experiments: Experiments | None = None
-    explainer: Explains | None = None
+    explainer: ExplanationService | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
-from listwright.service.child_process import JOIN_S, ended
+from listwright.service.child_process import JOIN_S, end
 from listwright.service.experiments.failures import Failures
 from listwright.service.experiments.metrics import ExperimentMetrics
 from listwright.service.experiments.roster import NO_TIME, Entry
@@ -175,4 +175,4 @@ class Shadow:
         self._process = self._pipe = None
         if pipe is not None:
             pipe.close()
-        return None if process is None else ended(process)
+        return None if process is None else end(process)

@@ -36,7 +36,6 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.experiments.opening import open_experiments
 from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
@@ -50,6 +49,7 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
 if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
 
 HOOK_THREADS = 2
@@ -235,7 +235,7 @@ def _composed(
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
         served_log=open_log(settings, telemetry),
-        experiments=open_experiments(settings, telemetry, current),
+        experiments=_opened_experiments(settings, telemetry, current),
         explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
     )
 
@@ -246,6 +246,14 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None
     from listwright.service.events.log import opened  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
 
     return opened(settings, telemetry)
+
+
+def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
+    if settings.experiments is None:
+        return None
+    from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
+
+    return LiveExperiments(settings, telemetry, current)
 
 
 def _opened_explainer(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
-from listwright.service.experiments.protocol import Experiments
 from listwright.service.participation import Kind
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
 
 
 class ExperimentInfo(BaseModel):
@@ -30,7 +32,7 @@ class ExperimentsInfo(BaseModel):
     killed: Annotated[str | None, Field(description="why no experiment may run; null if they may")]
 
 
-def experiments_info(experiments: Experiments | None) -> ExperimentsInfo | None:
+def experiments_info(experiments: LiveExperiments | None) -> ExperimentsInfo | None:
     """What runs at this moment; None where the settings name no file."""
     if experiments is None:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fastapi import Request, Response
 
@@ -22,10 +22,12 @@ from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
-from listwright.service.experiments.protocol import Experiments, Shown
 from listwright.service.served_log.taken import ServedLog, Taken
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
 
 T = TypeVar("T")
 
@@ -194,11 +196,11 @@ def _work(
 
 
 def shown(
-    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: Experiments | None, deadline: Deadline
-) -> Shown:
+    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
+) -> tuple[RankingRequest, Ranking]:
     """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
     if experiments is None:
-        return Shown(asked, rank(asked, deciders, deadline))
+        return asked, rank(asked, deciders, deadline)
     return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
 
 

@@ -22,7 +22,6 @@ from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
-from listwright.service.experiments.protocol import Experiments
 from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -32,6 +31,7 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
 if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
 
 
@@ -91,7 +91,7 @@ class Service:
     json_bounds: JsonBounds
     events: EventSink | None = None
     served_log: ServedLog | None = None
-    experiments: Experiments | None = None
+    experiments: LiveExperiments | None = None
     explainer: ExplanationService | None = None
 
     def serving(self) -> Models:

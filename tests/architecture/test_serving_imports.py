@@ -24,7 +24,7 @@ OPTIONAL = (
     "fastavro",
     "listwright.ranking.explaining.explain",
     "listwright.service.events",
-    "listwright.service.experiments.live",
+    "listwright.service.experiments",
     "listwright.service.explaining",
     "listwright.service.ui",
     "listwright.service.wire.explain_schemas",

@@ -26,9 +26,9 @@ from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
+from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
-from listwright.service.api.pacing import Pacing, Scraped
 from listwright.service.api.service import EventSink, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
@@ -193,9 +193,9 @@ def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
         open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
-    pacing = Pacing(keyring, service.admin_key)
+    throttle = RequestThrottle(keyring, service.admin_key)
     unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
-    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait, unpaced=unpaced)
+    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=throttle.wait, unpaced=unpaced)
 
 
 def _head_of(route: APIRoute) -> APIRoute:
@@ -218,7 +218,7 @@ def _composed(
     return Service(
         settings=settings,
         telemetry=telemetry,
-        scraped=Scraped(telemetry.text),
+        scraped=CachedMetrics(telemetry.text),
         current=current,
         reloader=Reloader(current, settings, telemetry, swapped),
         deciders=deciders,

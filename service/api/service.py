@@ -16,7 +16,7 @@ from listwright.service import paths
 from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import RUN, DegradedRun
-from listwright.service.api.pacing import Scraped
+from listwright.service.admission.throttle import CachedMetrics
 from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
@@ -76,7 +76,7 @@ class Service:
 
     settings: Settings
     telemetry: Telemetry
-    scraped: Scraped
+    scraped: CachedMetrics
     current: Current
     reloader: Reloader
     deciders: Deciders

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic.config import JsonDict
 
 from listwright.ranking.explaining.explanation import CandidateExplanation
-from listwright.service.explain_settings import MOST_EVALUATIONS
+from listwright.service.settings import MOST_EVALUATIONS
 from listwright.service.wire.schemas import MAX_ID, MAX_WHOLE, Envelope, RerankRequest, RerankResponse, Whole
 
 MOST_EXPLAINED = 5

@@ -25,12 +25,12 @@ from listwright.training.recipe.data import LetorData
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
 from listwright.training.router.fit import JudgedLists, fit_router
+from listwright.training.run import write_bundle
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.cross_fitting import judge
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import fit_srm
-from listwright.training.steps.bundling import write_bundle
-from listwright.training.steps.fitting import Fitted
+from listwright.training.steps import Fitted
 from listwright.training.stored.rows import in_memory
 
 FEATURES, TREES, LEAVES = 136, 500, 63

@@ -40,8 +40,7 @@ from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.telemetry.open_tracer import open_tracer
-from listwright.service.telemetry.tracer import Tracer
+from listwright.service.telemetry.tracer import open_tracer
 from listwright.service.transport.connection_limit import ConnectionLimit, room_outside
 from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
@@ -51,6 +50,7 @@ from listwright.service.wire.validation import check_query
 if TYPE_CHECKING:
     from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
+    from listwright.service.telemetry.otel import OtelTracer
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -174,7 +174,7 @@ def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
     )
 
 
-def _route(app: Contract, keyring: Keyring, tracer: Tracer | None) -> None:
+def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
     ranking = (open_inference.fast, rerank.ranking)

@@ -19,10 +19,10 @@ from listwright.service.auth import keys
 from listwright.service.bundles import loading
 from listwright.service.served_log import opening
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
+from listwright.service.supervisor import supervise
 from listwright.service.telemetry import logs
 from listwright.service.transport.connection_limit import OpenFilesError, fit_into_open_files
 from listwright.service.transport.server import bind_ports, check_tls
-from listwright.service.workers.supervisor import supervise
 
 
 def main(arguments: list[str] | None = None) -> int:

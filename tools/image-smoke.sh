@@ -61,8 +61,8 @@ print(*filter(find_spec, ["listwright.training", "torch", "onnx", "onnxscript", 
 say "no training library inside"
 
 files=$("$ENGINE" exec "$NAME" python -c '
-from listwright.service.ui import files
-found = files.read()
+from listwright.service.ui.routes import read_files
+found = read_files()
 print(len(found) if {"index.html", "main.js", "vendor/preact.js"} <= found.keys() else 0)')
 [ "$files" -gt 0 ] || die "the image lacks files of the page"
 say "the page has $files files"

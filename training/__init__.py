@@ -5,18 +5,16 @@
 
     fit, tune, experiment, diagnose, score, generate, join, compare, propensities  the commands: listwright fit ...
     estimator                          the same run as a scikit-learn estimator
-    library/                           its parameters, what it refuses, how it saves
-    experiments/                       suites of fits over seeds and folds, and their pages
-    diagnosis/                         whether a second stage is likely to pay, in a minute
+    suites/                            fits over seeds and folds, and their pages: listwright experiment
+    diagnosis                          whether a second stage is likely to pay, in a minute
     joining/                           a served log and events as judged rows
     comparing/                         two rankers on traffic: intervals that hold at every look
     propensity/                        how likely each shown place is looked at
     scoring/                           every list of a file through a bundle, part by part
-    study/                             one search for hyperparameters, in a folder of its own
+    study                              one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps
-    steps/                             these steps: schema, fits, bundle, measurement
+    steps                              the schema of the bundle, and the fits
     reporting/                         report.json, report.html and the table on the terminal
-    workspace                          where a run keeps what an interruption must not lose
     choice/                            which ranker ``auto`` means, and why
     specialists/                       SRM: K rankers found by EM
     evaluation/                        metrics, intervals and verdicts on held-out queries
@@ -25,14 +23,15 @@
     first_stage/                       LambdaMART, list-relative columns, models brought along
     export/                            fitted rankers as ONNX graphs
     losses/                            losses for any torch module; the exact Plackett-Luce likelihood
-    search/                            what may be tried, and what is tried next
+    search                             what may be tried, and what is tried next
+    workspace                          what every step is given; where a run keeps what must not be lost
     networks/                          QILCM, QILCM2, DLCM, DCM and an MLP as torch modules
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
     stored/                            matrices read when asked for; shards; folders of interrupted jobs
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
-    cluster/                           the same work in processes or on Ray, behind one executor
-    command, progress, bars, stopwatch a command that repeats a run; how far it is; seconds per step
+    cluster                            the same work in processes or on Ray, behind one executor
+    command, progress, bars, budget    how a command runs; how far it is, on a terminal; the time that it has
 """
 
 from __future__ import annotations

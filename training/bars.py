@@ -108,11 +108,11 @@ class Bars(rich.progress.Progress):
         stage, task = self._stage, self._current()
         parts = [] if stage is None else [f"{stage[0]} ({_clock(now - stage[1])})"]
         if task is not None:
-            parts.append(_said(task))
+            parts.append(_describe(task))
         return f"{_clock(now - self._began)}  {': '.join(parts) or 'working'}"
 
     def _current(self) -> rich.progress.Task | None:
-        """The task of this stage that was updated last, or else its first that is not finished."""
+        """Return the task of this stage that was updated last, or else its first that is not finished."""
         open_ones = [task for task in self.tasks if not task.finished and task.id not in self._earlier]
         return next((task for task in open_ones if task.id == self._latest), next(iter(open_ones), None))
 
@@ -164,8 +164,8 @@ def _has_terminal(console: Console) -> bool:
     return console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
 
 
-def _said(task: rich.progress.Task) -> str:
-    """What the task is, how much of it is done, and how long the rest takes."""
+def _describe(task: rich.progress.Task) -> str:
+    """Return what the task is, how much of it is done, and how long the rest takes."""
     text = Text.from_markup(task.description, emoji=False).plain
     total = "" if task.total is None else f" of {task.total:,.0f}"
     left = "" if task.time_remaining is None else f", about {_clock(task.time_remaining)} left"

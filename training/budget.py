@@ -103,11 +103,11 @@ class Budget:
         self._file = file
         if not file.exists():
             return
-        found = read_object(file)
-        if self.replayed and (self.planned, self.ends) != (found["planned"], found["ends"]):
+        content = read_object(file)
+        if self.replayed and (self.planned, self.ends) != (content["planned"], content["ends"]):
             raise RecipeError("the interrupted run decided otherwise than the report of --replay: leave --replay out")
-        self.unit, self.planned, self.ends = found["unit"], found["planned"], found["ends"]
-        self._began -= found["spent"]
+        self.unit, self.planned, self.ends = content["unit"], content["planned"], content["ends"]
+        self._began -= content["spent"]
         if self.unit is not None:
             self.set_unit(self.unit)
 
@@ -210,7 +210,7 @@ class Budget:
         }
 
     def plan_text(self, trials: int) -> list[str]:
-        """The plan for LightGBM, for a person."""
+        """Return the plan for LightGBM, for a person."""
         if self.replayed:
             return ["The decisions of another run are repeated; the clock decides nothing"]
         heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
@@ -227,8 +227,8 @@ class Budget:
         if self._file is None or not self.bounded:
             return
         temporary = self._file.with_suffix(".tmp")
-        known = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
-        temporary.write_text(json.dumps(known), encoding="utf-8")
+        content = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
+        temporary.write_text(json.dumps(content), encoding="utf-8")
         temporary.replace(self._file)
 
 

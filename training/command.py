@@ -1,19 +1,71 @@
-"""Command lines: options that are lists, and a command as others can repeat it."""
+"""What the command lines share: how a command runs and ends, options that are lists, a command as others repeat it."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from listwright.ranking.errors import ListwrightError, RecipeError
 
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
 
 
+def run_command(
+    parser: argparse.ArgumentParser,
+    work: Callable[[argparse.Namespace, Console], int | None],
+    arguments: Sequence[str] | None,
+    *,
+    interrupted: str | Callable[[argparse.Namespace], str],
+) -> int:
+    """Run a command, and print one clear line where it fails or is interrupted.
+
+    Args:
+        parser: of its options.
+        work: is given the options and where to print; returns the exit code, None for 0. ``options.words`` has the
+            arguments as they were given.
+        arguments: of the command; None for those of this process.
+        interrupted: what Ctrl-C leaves behind, perhaps by the options.
+
+    Returns:
+        The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(words)
+    options.words = words
+    console = Console(highlight=False)
+    try:
+        return work(options, console) or 0
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print(f"interrupted: {interrupted if isinstance(interrupted, str) else interrupted(options)}")
+        return 130
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Raise RecipeError unless the folder of a file is there, which an option names."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
 def split_names(text: str) -> tuple[str, ...]:
-    """The names in the text of a list option, which ``action="extend"`` adds to those of the same option before it.
+    """Return the names in the text of a list option; ``action="extend"`` adds them to those of the same option before.
 
     Convention: commas separate names, blanks around a name do not count. A name that contains a comma stands in double
     quotes, as in CSV: ``"price, net",shop``.
@@ -21,21 +73,21 @@ def split_names(text: str) -> tuple[str, ...]:
     Raises:
         ArgumentTypeError: if there is none.
     """
-    found = ((quoted, plain.strip()) for quoted, plain in _NAME.findall(text))
-    listed = tuple(quoted.replace('""', '"') or plain for quoted, plain in found if quoted or plain)
-    if not listed:
+    parts = ((quoted, plain.strip()) for quoted, plain in _NAME.findall(text))
+    names = tuple(quoted.replace('""', '"') or plain for quoted, plain in parts if quoted or plain)
+    if not names:
         raise argparse.ArgumentTypeError(f"{text!r}: expected one or more, separated by commas")
-    return listed
+    return names
 
 
 def in_list(name: str) -> str:
-    """A name as a list option takes it, for a shell: what :func:`names` reads."""
+    """Return a name as a list option takes it, quoted for a shell: :func:`split_names` reads it."""
     plain = "," not in name and not name.startswith('"') and name == name.strip()
     return shlex.quote(name if plain else '"' + name.replace('"', '""') + '"')
 
 
 def repeatable(command: str, arguments: Sequence[str]) -> str:
-    """``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
+    """Return ``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
 
     Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json``, ``--on``
     and ``--resume``, because they change nothing in the result.
@@ -46,12 +98,12 @@ def repeatable(command: str, arguments: Sequence[str]) -> str:
     attempt.add_argument("--json")
     attempt.add_argument("--on")
     attempt.add_argument("--resume", action="store_true")
-    _, kept = attempt.parse_known_args(list(arguments))
-    shown = [
+    _, rest = attempt.parse_known_args(list(arguments))
+    words = [
         word if "--default" in (before, word.partition("=")[0]) else _without_folder(word)  # a category is no path
-        for before, word in pairwise(["", *kept])
+        for before, word in pairwise(["", *rest])
     ]
-    return f"listwright {command} {shlex.join(shown)}".rstrip()
+    return f"listwright {command} {shlex.join(words)}".rstrip()
 
 
 def _without_folder(word: str) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
-from listwright.training.command import repeatable, split_names
+from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet
@@ -30,34 +27,19 @@ docs/compare.md says how to read the answer.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 with an answer, be it none, 1 with one clear line without one, 130 after Ctrl-C."""
-    words = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(words)
-    console = Console(highlight=False)
-    try:
-        for option, path in (("--out", options.out), ("--json", options.json)):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
-        console.print(_compared(options, words, console), markup=False, soft_wrap=True)
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: nothing is written; the same command begins anew")
-        return 130
-    for path in (options.out, options.json):
-        if path is not None:
-            console.print(f"written: {path}", markup=False, soft_wrap=True)
-    return 0
+    """Run ``listwright compare``: 0 with an answer, be it none, 1 with one clear line without one, 130 after Ctrl-C."""
+    advice = "nothing is written; the same command begins anew"
+    return run_command(_parser(), _compare, arguments, interrupted=advice)
 
 
-def _compared(options: argparse.Namespace, words: Sequence[str], console: Console) -> str:
-    """The tables; writes what was asked for."""
+def _compare(options: argparse.Namespace, console: Console) -> None:
+    check_folder("--out", options.out)
+    check_folder("--json", options.json)
     with console.status("reading judged rows"):
         from listwright.training.comparing.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
         from listwright.training.comparing.text import numbers, text  # noqa: PLC0415
 
-        found = compare(
+        comparison = compare(
             options.rows,
             experiment=options.experiment,
             metrics=tuple(dict.fromkeys(options.metric or ())),
@@ -65,20 +47,17 @@ def _compared(options: argparse.Namespace, words: Sequence[str], console: Consol
             share=options.share,
             worth=options.difference,
         )
-        command = repeatable("compare", words)
+        command = repeatable("compare", options.words)
         if options.out is not None:
             from listwright.training.comparing.page import page  # noqa: PLC0415
 
-            _write(options.out, page(found, command=command))
+            write_whole(options.out, page(comparison, command=command))
         if options.json is not None:
-            _write(options.json, json.dumps({"command": command, **numbers(found)}, indent=1) + "\n")
-    return text(found)
-
-
-def _write(path: Path, content: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(content, encoding="utf-8")
-    temporary.replace(path)
+            write_whole(options.json, json.dumps({"command": command, **numbers(comparison)}, indent=1) + "\n")
+    console.print(text(comparison), markup=False, soft_wrap=True)
+    for path in (options.out, options.json):
+        if path is not None:
+            console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.budget import check_minutes
-from listwright.training.command import repeatable
+from listwright.training.command import check_folder, repeatable, run_command, write_whole
 from listwright.training.recipe.options import add_source_options, recipe_from
 
 _EXAMPLES = """examples:
@@ -35,61 +33,40 @@ says how to read the answer.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 with an answer, 1 with one clear line without one, 130 after Ctrl-C."""
-    words = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(words)
-    console = Console(highlight=False)
-    try:
-        if options.json is not None and not options.json.absolute().parent.is_dir():
-            raise RecipeError(f"--json {options.json}: there is no folder {options.json.parent}; make it first")
-        found, text, advice = _diagnosed(options, words, console)
-        console.print()
-        console.print(text, markup=False, soft_wrap=True)
-        console.print(advice, markup=False, soft_wrap=True)
-        if options.json is not None:
-            _write(options.json, {"command": repeatable("diagnose", words), **found})
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: nothing is kept; the same command begins anew")
-        return 130
-    return 0
+    """Run ``listwright diagnose``: 0 with an answer, 1 with one clear line without one, 130 after Ctrl-C."""
+    advice = "nothing is kept; the same command begins anew"
+    return run_command(_parser(), _diagnose, arguments, interrupted=advice)
 
 
-def _diagnosed(
-    options: argparse.Namespace, words: Sequence[str], console: Console
-) -> tuple[dict[str, object], str, str]:
-    """Numbers, tables and advice."""
+def _diagnose(options: argparse.Namespace, console: Console) -> None:
+    check_folder("--json", options.json)
     check_minutes(options.minutes)
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training import diagnosis  # noqa: PLC0415
         from listwright.training.bars import progress_bars  # noqa: PLC0415
-        from listwright.training.diagnosis import text as diagnosis_text  # noqa: PLC0415
-        from listwright.training.diagnosis.diagnosis import diagnose  # noqa: PLC0415
         from listwright.training.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
-        found = diagnose(recipe, options.data, device=device, progress=bars, minutes=options.minutes)
-    advice = diagnosis_text.advice(found)
-    command = fit_command(words, alone=advice.alone and recipe.router is None)  # which needs a second stage
-    numbers = {**diagnosis_text.numbers(found), "advice": advice.key, "fit": command}
-    return numbers, diagnosis_text.tables(found), f"{advice.lines}\n  {command}"
+        result = diagnosis.diagnose(recipe, options.data, device=device, progress=bars, minutes=options.minutes)
+    advice = diagnosis.advice(result)
+    command = fit_command(options.words, alone=advice.alone and recipe.router is None)  # which needs a second stage
+    console.print()
+    console.print(diagnosis.tables(result), markup=False, soft_wrap=True)
+    console.print(f"{advice.lines}\n  {command}", markup=False, soft_wrap=True)
+    if options.json is not None:
+        numbers = {**diagnosis.numbers(result), "advice": advice.key, "fit": command}
+        content = {"command": repeatable("diagnose", options.words), **numbers}
+        write_whole(options.json, json.dumps(content, indent=1) + "\n")
 
 
 def fit_command(words: Sequence[str], *, alone: bool) -> str:
-    """The fit of the same data, paths as they were given."""
+    """Return the command of a fit of the same data, paths as they were given."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")
     own.add_argument("--minutes")
-    _, kept = own.parse_known_args(list(words))
-    return shlex.join(["listwright", "fit", *kept, *(["--model", "first_stage"] if alone else [])])
-
-
-def _write(path: Path, found: dict[str, object]) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    _, others = own.parse_known_args(list(words))
+    return shlex.join(["listwright", "fit", *others, *(["--model", "first_stage"] if alone else [])])
 
 
 def _parser() -> argparse.ArgumentParser:

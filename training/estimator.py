@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, RecipeError, ScoringError
 from listwright.ranking.features import mostly_unknown
-from listwright.ranking.manifest import to_json
+from listwright.ranking.manifest import Manifest, to_json
 from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
@@ -30,15 +31,54 @@ from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies, categories_in
 from listwright.training.data.memory import Values
 from listwright.training.evaluation.evaluate import per_query
-from listwright.training.library.parameters import UNSAVED, parameters_of, recipe_of
-from listwright.training.library.refused_words import refuse
-from listwright.training.library.saving import save_as
-from listwright.training.recipe.config import Recipe
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import Default
-from listwright.training.recipe.model import RankLoss
+from listwright.training.recipe.model import QilcmSpec, RankLoss, named
+from listwright.training.workspace import check_names
+
+UNSAVED = "library"
+"""Name of a recipe, and a bundle, that has none of its own."""
 
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
+
+_MADE = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
+"""Attributes that the files of the bundle give."""
+
+AUTO = "auto"
+"""The model that is chosen by comparing."""
+
+_FIRST_STAGE = ("trials", "max_trees", "folds", "relative")
+
+_QILCM = tuple(name for name in QilcmSpec.model_fields if name not in ("kind", "variant", "relative"))
+
+_GROUP = (
+    "say with qid which query each row belongs to, one id per row; from sizes: np.repeat(np.arange(len(sizes)), sizes)"
+)
+
+_WEIGHT = "say with sample_weight how much each row counts; a query counts as the mean of its rows"
+
+_HELD_OUT = (
+    "fit holds queries out itself, in parts=; for a split of your own, listwright fit takes "
+    "--data train=FILE valid=FILE test=FILE"
+)
+
+_START = (
+    "scores of another model go in as a column of X; as the first stage, listwright fit takes --first-stage-column COL"
+)
+
+_CATEGORIES = "name these columns with categorical=, a parameter of Qilcm"
+
+_PATIENCE = "training stops by itself, see patience= and max_trees=, parameters of Qilcm"
+
+_INSTEAD = {
+    **dict.fromkeys(("group", "groups", "group_id"), _GROUP),
+    "group_weight": _WEIGHT,
+    **dict.fromkeys(("init_score", "base_margin"), _START),
+    **dict.fromkeys(("categorical_feature", "cat_features"), _CATEGORIES),
+    **dict.fromkeys(("callbacks", "early_stopping_rounds"), _PATIENCE),
+}
 
 
 class Qilcm(BaseEstimator):  # type: ignore[misc]
@@ -268,7 +308,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> Qilcm:
-        """A fitted estimator from a bundle, whoever wrote it: this class or ``listwright fit``.
+        """Return a fitted estimator from a bundle, whoever wrote it: this class or ``listwright fit``.
 
         Its parameters are those of the bundle's recipe, where this class has them.
 
@@ -294,7 +334,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in state.items() if name not in _MADE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The estimator of that state, its bundle checked as :meth:`load` does.
+        """Restore the estimator of that state, its bundle checked as :meth:`load` does.
 
         Raises:
             BundleError: if the bundle is not whole.
@@ -306,7 +346,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             self._took(loaded, {file.name: files[file.name] for file in loaded.manifest.files})
 
     def _read(self, loaded: Bundle) -> Qilcm:
-        """This estimator, fitted: the bundle's folder is not needed any more."""
+        """Take over a bundle; its folder is not needed any more."""
         return self._took(loaded, {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files})
 
     def _took(self, loaded: Bundle, files: dict[str, bytes]) -> Qilcm:
@@ -328,9 +368,107 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _recipe(self) -> Recipe:
-        """The recipe that a table of the same columns would need."""
+        """Return the recipe that a table of the same columns would need."""
         return recipe_of(self.get_params())
 
 
-_MADE = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
-"""Attributes that the files of the bundle give."""
+def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a table of the same columns would need.
+
+    Raises:
+        RecipeError: if a parameter is wrong.
+    """
+    values = {
+        "name": UNSAVED,
+        "about": "fitted on arrays in memory",
+        "data": {
+            "kind": "table",
+            "qid": "qid",
+            "label": "y",
+            "categorical": tuple(parameters["categorical"]),
+            "defaults": _by_name(parameters["defaults"]),
+            "gains": parameters["gains"],
+            "drop_constant": parameters["drop_constant"],
+            "split": {"parts": parameters["parts"]},
+        },
+        "first_stage": {"kind": "lambdamart", "monotone": _by_name(parameters["monotone"])}
+        | {name: parameters[name] for name in (*_FIRST_STAGE, "ndcg_at")},
+        "model": {"kind": "qilcm"} | {name: parameters[name] for name in _QILCM},
+        "seed": parameters["seed"],
+        "minutes": parameters["minutes"],
+    }
+    recipe = config.of(values, "training.Qilcm")
+    if parameters["model"] == AUTO:
+        return config.changed(recipe, {"choice": Choice()})
+    return config.changed(recipe, {"model": named(parameters["model"], recipe.model)})
+
+
+def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Return what a recipe says of the estimator's parameters, as far as they are known."""
+    model, data = recipe["model"], recipe["data"]
+    first = recipe["first_stage"]
+    values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
+    values["minutes"] = recipe.get("minutes", 0.0)
+    values["relative"] = first.get("relative", "none")
+    values |= {"defaults": data.get("defaults") or None, "monotone": first.get("monotone") or None}
+    variant = model.get("variant", "full")
+    named_model = model.get("kind", "qilcm") + ("" if variant == "full" else f"-{variant.lower()}")
+    values["model"] = named_model if recipe.get("choice") is None else AUTO
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return {name: value for name, value in (values | lists).items() if name in known}
+
+
+def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Values by name, NumPy's scalars as Python has them."""
+    plain = (values or {}).items()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain}
+
+
+def refuse(method: str, words: Iterable[str]) -> None:
+    """Raise for the first of the words, if there is any.
+
+    Args:
+        method: whose words they are, as in ``fit``.
+        words: keywords that it does not take.
+
+    Raises:
+        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; says what to do instead.
+        TypeError: for any other, as Python does.
+    """
+    for word in words:
+        instead = _HELD_OUT if word.startswith("eval_") else _INSTEAD.get(word)
+        if instead is None:
+            raise TypeError(f"Qilcm.{method}() got an unexpected keyword argument {word!r}")
+        raise RecipeError(f"Qilcm.{method} does not take {word}: {instead}")
+
+
+def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
+    """Seal and publish the files of a bundle as ``.../NAME/VERSION``.
+
+    Args:
+        out: where; must not exist.
+        manifest: as the bundle was sealed before.
+        contents: every other file by name.
+        report: what ``report.json`` holds; empty without one.
+
+    Raises:
+        RecipeError: if the path cannot name a bundle.
+        BundleError: if there is something already.
+    """
+    check_names(out)
+    name, version = out.absolute().parent.name, out.name
+    files = dict(contents)
+    if "repeat" in report:
+        from listwright.training.reporting.report import renamed  # noqa: PLC0415 - with the page
+
+        pages = renamed(files["report.json"].decode(), f"{name}/{version}")
+        files |= {file: text.encode() for file, text in pages.items()}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=out.parent))
+    try:
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
+        bundle.seal(folder, manifest.model_copy(update={"name": name, "version": version}), files)
+        bundle.publish(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

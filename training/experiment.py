@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
-from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import in_list, repeatable, split_names
+from listwright.ranking.errors import RecipeError
+from listwright.training.cluster import add_on_option
+from listwright.training.command import in_list, repeatable, run_command, split_names
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -73,32 +73,25 @@ also with more seeds, folds, shifts or methods.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the page is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        _check(options)
-        recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
-        folds = _numbers("--folds", options.folds) or tuple(
-            range(1, _folds_of(options.suite, recipe, options.data) + 1)
-        )
-        name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
-        out = options.out or Path("experiments") / name
-        command = repeatable("experiment", sys.argv[1:] if arguments is None else arguments)
-        run = _listwise if options.suite in LISTWISE else _specialised
-        console.print(escape(run(options, recipe, folds, out, command, console)))
-        console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: finished parts are kept; the same command goes on")
-        return 130
-    return 0
+    """Run ``listwright experiment``: 0 when the page is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    advice = "finished parts are kept; the same command goes on"
+    return run_command(_parser(), _run_suite, arguments, interrupted=advice)
+
+
+def _run_suite(options: argparse.Namespace, console: Console) -> None:
+    _check(options)
+    recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
+    folds = _numbers("--folds", options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
+    name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
+    out = options.out or Path("experiments") / name
+    command = repeatable("experiment", options.words)
+    run = _run_listwise if options.suite in LISTWISE else _run_specialised
+    console.print(escape(run(options, recipe, folds, out, command, console)))
+    console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)
 
 
 def _measurable(recipe: Recipe) -> Recipe:
-    """The recipe, unless it asks for what the suites' figures do not know."""
+    """Return the recipe, unless it asks for what the suites' figures do not know."""
     if recipe.data.gains is not None:
         raise RecipeError("the suites measure by the gain 2^label - 1: leave out gains; listwright fit has them")
     if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
@@ -122,18 +115,17 @@ def _check(options: argparse.Namespace) -> None:
         if name == "jobs" and options.on is not None:
             continue
         if value not in (None, False) and options.suite not in suites:
-            shown = "" if value is True else f" {','.join(value) if isinstance(value, list) else value}"
-            said = f"--{name}{shown}"
-            raise RecipeError(f"{said}: suite {options.suite} has none; leave it out")
+            text = "" if value is True else f" {','.join(value) if isinstance(value, list) else value}"
+            raise RecipeError(f"--{name}{text}: suite {options.suite} has none; leave it out")
 
 
-def _listwise(
+def _run_listwise(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
     with console.status("loading torch"):
-        from listwright.training.experiments.listwise import suite  # noqa: PLC0415
+        from listwright.training.suites.listwise import suite  # noqa: PLC0415
 
-    asked = suite.ListwiseOptions(
+    suite_options = suite.ListwiseOptions(
         suite=options.suite,
         recipe=recipe,
         sources=tuple(options.data),
@@ -149,10 +141,10 @@ def _listwise(
         relative=options.relative,
         methods=_methods(options.methods),
     )
-    return suite.run(asked, out, [_contents(source) for source in options.data], console)
+    return suite.run(suite_options, out, [_contents(source) for source in options.data], console)
 
 
-def _specialised(
+def _run_specialised(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
     counts = _numbers("--specialists", options.specialists)
@@ -163,7 +155,7 @@ def _specialised(
     if counts and counts[-1] > MOST_SPECIALISTS:
         raise RecipeError(f"--specialists {','.join(options.specialists)}: at most {MOST_SPECIALISTS}")
     with console.status("loading torch"):
-        from listwright.training.experiments.specialised import suite  # noqa: PLC0415
+        from listwright.training.suites import specialised  # noqa: PLC0415
 
     seeds = options.seeds or 1
     settings = {
@@ -175,7 +167,7 @@ def _specialised(
         "folds": folds,
         "ndcg_at": options.ndcg_at,
     }
-    asked = suite.SpecialisedOptions(
+    suite_options = specialised.SpecialisedOptions(
         options.suite,
         recipe,
         options.data,
@@ -188,7 +180,7 @@ def _specialised(
         options.on,
         options.jobs,
     )
-    return suite.run(asked, out, settings, console)
+    return specialised.run(suite_options, out, settings, console)
 
 
 def _made_with(*more: str) -> dict[str, str]:

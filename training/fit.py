@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.budget import FITS, LEAST_S, Budget
-from listwright.training.cluster.connection import add_on_option, connected
-from listwright.training.cluster.group import Workers
-from listwright.training.command import repeatable
+from listwright.training.cluster import Workers, add_on_option, connected
+from listwright.training.command import repeatable, run_command
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
@@ -48,48 +46,48 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the bundle is published, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        recipe = _as_asked(recipe_from(options), options)
-        budget = _budget(recipe, options)
-        out = options.out or next_version(Path("models"), recipe.name)
-        with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-            from listwright.training.reporting.report import show  # noqa: PLC0415
-            from listwright.training.run import run  # noqa: PLC0415
-        command = repeatable("fit", sys.argv[1:] if arguments is None else arguments)
-        with _workers(options) as workers:
-            report = run(
-                recipe,
-                options.data,
-                out,
-                resume=options.resume,
-                device=options.device,
-                command=command,
-                shards=options.shards,
-                workers=workers,
-                budget=budget,
-                console=console,
-            )
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        kept = partial_of(out).exists()
-        advice = "finished steps are kept; run the same command with --resume to go on" if kept else "nothing was begun"
-        console.print(f"interrupted: {advice}")
-        return 130
+    """Run ``listwright fit``: 0 when the bundle is published, 1 with one clear line if not, 130 after Ctrl-C."""
+    return run_command(_parser(), _fit, arguments, interrupted=_what_is_left)
+
+
+def _fit(options: argparse.Namespace, console: Console) -> None:
+    recipe = _with_comparisons(recipe_from(options), options)
+    budget = _budget(recipe, options)
+    out = options.out = options.out or next_version(Path("models"), recipe.name)
+    with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training.reporting.report import show  # noqa: PLC0415
+        from listwright.training.run import run  # noqa: PLC0415
+    with _workers(options) as workers:
+        report = run(
+            recipe,
+            options.data,
+            out,
+            resume=options.resume,
+            device=options.device,
+            command=repeatable("fit", options.words),
+            shards=options.shards,
+            workers=workers,
+            budget=budget,
+            console=console,
+        )
     show(report, console)
     console.print(f"\nBundle: {out}", soft_wrap=True, markup=False)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True, markup=False)
     console.print(f"Check:  listwright verify {out}", soft_wrap=True, markup=False)
     console.print(f"Serve:  listwright serve {out}", soft_wrap=True, markup=False)
-    return 0
 
 
-def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """A model that is asked for is not compared, and a quick fit compares nothing."""
+def _what_is_left(options: argparse.Namespace) -> str:
+    """Say what an interrupted fit leaves."""
+    if options.out is not None and partial_of(options.out).exists():
+        return "finished steps are kept; run the same command with --resume to go on"
+    if options.out is not None and options.out.exists():
+        return f"the bundle is published: {options.out}"
+    return "nothing was begun"
+
+
+def _with_comparisons(recipe: Recipe, options: argparse.Namespace) -> Recipe:
+    """Set what is compared: a named model is not, and a quick fit compares nothing."""
     if options.quick:
         first = recipe.first_stage
         if isinstance(first, LambdaMart) and first.relative == "auto":
@@ -101,7 +99,7 @@ def _as_asked(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 
 
 def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
-    """The time that the command line gives, or else the recipe."""
+    """Return the time that the command line gives, or else the recipe."""
     if options.replay is not None:
         if options.minutes is not None:
             raise RecipeError("--replay repeats what another fit did, however long that takes: leave out --minutes")
@@ -117,17 +115,17 @@ def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
 
 def _decisions(report: Path, recipe: Recipe) -> dict[str, Any]:
     content = read_object(report)
-    found = content.get("budget")
-    if not isinstance(found, dict):
+    decisions = content.get("budget")
+    if not isinstance(decisions, dict):
         raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
     if content.get("recipe") != recipe.model_dump(mode="json"):
         raise RecipeError(f"--replay {report}: that fit had another recipe: repeat its command, and add --replay")
-    return found
+    return decisions
 
 
 @contextmanager
 def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
-    """Of a data-parallel fit; None without ``--on``."""
+    """Connect the workers of a data-parallel fit; None without ``--on``."""
     if options.on is None:
         if options.workers is not None:
             raise RecipeError(f"--workers {options.workers}: workers are processes of Ray; name it with --on")
@@ -144,12 +142,14 @@ def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
 
 
 def _gpus(ray: Any, options: argparse.Namespace) -> int:
-    """Of the cluster; each worker needs one."""
-    found, wanted = int(ray.cluster_resources().get("GPU", 0)), options.workers or 1
-    if found < wanted:
-        said = f"--on {options.on}: a worker on CUDA needs a GPU, and the nodes have {found} for {wanted}"
-        raise RecipeError(f"{said}: take fewer --workers, or --device cpu")
-    return found
+    """Return the number of GPUs of the cluster; each worker needs one."""
+    gpus, least = int(ray.cluster_resources().get("GPU", 0)), options.workers or 1
+    if gpus < least:
+        raise RecipeError(
+            f"--on {options.on}: a worker on CUDA needs a GPU, and the nodes have {gpus} for {least}: take fewer "
+            "--workers, or --device cpu"
+        )
+    return gpus
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,13 +12,13 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
+from listwright.training.command import run_command
 from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
 from listwright.training.progress import Progress
-from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.writing import told_if_full
 
 ENDINGS = (".parquet", ".csv", ".txt")
 
@@ -44,28 +44,22 @@ The same options give the same file.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        with progress_bars(console) as bars:
-            rows = write(
-                options.out,
-                options.queries,
-                options.features,
-                length=options.length,
-                longest=options.longest,
-                seed=options.seed,
-                progress=bars,
-            )
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: no file was written")
-        return 130
+    """Run ``listwright generate``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    return run_command(_parser(), _generate, arguments, interrupted="no file was written")
+
+
+def _generate(options: argparse.Namespace, console: Console) -> None:
+    with progress_bars(console) as bars:
+        rows = write(
+            options.out,
+            options.queries,
+            options.features,
+            length=options.length,
+            longest=options.longest,
+            seed=options.seed,
+            progress=bars,
+        )
     console.print(f"{options.out}: {rows:,} rows of {options.queries:,} lists", soft_wrap=True, markup=False)
-    return 0
 
 
 def write(out: Path, queries: int, features: int, *, length: int, longest: int, seed: int, progress: Progress) -> int:
@@ -86,8 +80,10 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     if seed < 0:
         raise RecipeError(f"--seed {seed}: expected 0 or more")
     if longest * features > MOST_CELLS:
-        said = f"--features {features} with lists of up to {longest}: a list may have {MOST_CELLS:,} values at most"
-        raise RecipeError(f"{said}; for so many features say --longest {MOST_CELLS // features} or less")
+        raise RecipeError(
+            f"--features {features} with lists of up to {longest}: a list may have {MOST_CELLS:,} values at most; for "
+            f"so many features say --longest {MOST_CELLS // features} or less"
+        )
     if out.suffix not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
     if out.exists():
@@ -114,10 +110,10 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
 
 def _frame(block: SyntheticBlock) -> pl.DataFrame:
     numbers = np.arange(block.first + 1, block.first + len(block.lengths) + 1)
-    found = {"qid": np.repeat(numbers, block.lengths), "label": block.labels}
+    judged = {"qid": np.repeat(numbers, block.lengths), "label": block.labels}
     names = (f"f{d}" for d in range(1, block.features.shape[1] + 1))
     columns = np.ascontiguousarray(block.features.T)
-    frame = pl.DataFrame(found | dict(zip(names, columns, strict=True)))
+    frame = pl.DataFrame(judged | dict(zip(names, columns, strict=True)))
     return frame.with_columns(pl.exclude("qid", "label").fill_nan(None))
 
 
@@ -133,8 +129,8 @@ def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> Non
         if suffix == ".csv":
             rows.sink_csv(file)
         else:
-            held = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
-            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=held)
+            group = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
+            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=group)
 
 
 def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:

@@ -15,8 +15,9 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
+from listwright.training.command import run_command
 from listwright.training.joining.causes import COUNTED, NO_NUMBER, OTHER_PLACE, Cause
 from listwright.training.joining.job import JoinJob, JoinResult, join
 from listwright.training.joining.labels import read_labels
@@ -48,20 +49,14 @@ _WINDOW = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        return _replayed(options, console) if options.replay is not None else _joined(options, console)
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: finished parts are kept; the same command with --resume continues")
-        return 130
+    """Run ``listwright join``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    advice = "finished parts are kept; the same command with --resume continues"
+    return run_command(_parser(), _join, arguments, interrupted=advice)
 
 
-def _joined(options: argparse.Namespace, console: Console) -> int:
+def _join(options: argparse.Namespace, console: Console) -> int:
+    if options.replay is not None:
+        return _replay(options, console)
     missing = [name for name in ("events", "labels", "out") if not getattr(options, name)]
     if missing:
         raise RecipeError(f"--{missing[0]} is missing: see listwright join --help")
@@ -81,32 +76,32 @@ def _joined(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _replayed(options: argparse.Namespace, console: Console) -> int:
+def _replay(options: argparse.Namespace, console: Console) -> int:
     if options.replay < 1:
         raise RecipeError(f"--replay {options.replay}: expected 1 or more")
     if options.bundle is None:
         raise RecipeError("--replay ranks records again: name the bundle with --bundle DIR")
-    found = replay(options.served, bundle.load(options.bundle), options.replay)
-    console.print(f"{found.same:,} records ranked again: scores and order are the logged ones, to the bit")
-    if found.degraded or found.others:
-        left_out = f"{found.degraded:,} degraded, {found.others:,} of other bundles or of experiments"
+    ranked = replay(options.served, bundle.load(options.bundle), options.replay)
+    console.print(f"{ranked.same:,} records ranked again: scores and order are the logged ones, to the bit")
+    if ranked.degraded or ranked.others:
+        left_out = f"{ranked.degraded:,} degraded, {ranked.others:,} of other bundles or of experiments"
         console.print(f"left out: {left_out}")
-    if found.differing:
-        console.print(f"[bold red]error:[/] {found.differing:,} records differ: {escape(', '.join(found.different))}")
+    if ranked.differing:
+        console.print(f"[bold red]error:[/] {ranked.differing:,} records differ: {escape(', '.join(ranked.different))}")
         return 1
     return 0
 
 
 def window_of(text: str) -> timedelta:
-    """A length of time, such as ``30m``.
+    """Return a length of time from its text, such as ``30m``.
 
     Raises:
         RecipeError: if it is none.
     """
-    found = _WINDOW.fullmatch(text)
-    if found is None or float(found[1]) == 0:
+    match = _WINDOW.fullmatch(text)
+    if match is None or float(match[1]) == 0:
         raise RecipeError(f"--window {text}: expected a number above 0 and s, m, h or d, such as 30m")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
 
 
 def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) -> None:
@@ -125,16 +120,16 @@ def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) ->
     if joined.first_fault:
         console.print(f"[yellow]Note:[/] the first that is no event: {escape(joined.first_fault)}", soft_wrap=True)
     if joined.gone:
-        said = f"{joined.gone:,} files were removed before they were read: the service's limits of bytes or age are low"
-        console.print(f"[yellow]Note:[/] {said}", soft_wrap=True)
+        line = f"{joined.gone:,} files were removed before they were read: the service's limits of bytes or age are low"
+        console.print(f"[yellow]Note:[/] {line}", soft_wrap=True)
     if joined.counts[OTHER_PLACE]:
-        said = f"{joined.counts[OTHER_PLACE]:,} counted events name another place than the shown one; the log's counts"
-        console.print(f"[yellow]Note:[/] {said}", soft_wrap=True)
+        line = f"{joined.counts[OTHER_PLACE]:,} counted events name another place than the shown one; the log's counts"
+        console.print(f"[yellow]Note:[/] {line}", soft_wrap=True)
     if joined.counts[NO_NUMBER]:
-        said = f"{joined.counts[NO_NUMBER]:,} counted events lack a number that [sums] names; they add 0"
-        console.print(f"[yellow]Note:[/] {escape(said)}", soft_wrap=True)
-    said = f"{job.out}: {joined.rows:,} rows of {joined.queries:,} queries in {seconds:.1f} s"
-    console.print(said, soft_wrap=True, markup=False)
+        line = f"{joined.counts[NO_NUMBER]:,} counted events lack a number that [sums] names; they add 0"
+        console.print(f"[yellow]Note:[/] {escape(line)}", soft_wrap=True)
+    line = f"{job.out}: {joined.rows:,} rows of {joined.queries:,} queries in {seconds:.1f} s"
+    console.print(line, soft_wrap=True, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:

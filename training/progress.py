@@ -1,7 +1,11 @@
-"""How long work says how far it is: the one protocol. :mod:`listwright.training.bars` shows it."""
+"""The protocol for reporting progress, and seconds by step. :mod:`listwright.training.bars` shows it on a terminal."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 
@@ -18,10 +22,10 @@ class Task(Protocol):
         """
 
     def note(self, text: str) -> None:
-        """What is being done; stands behind the title."""
+        """Say what is being done; it stands behind the title."""
 
     def end(self, done: int, note: str | None = None) -> None:
-        """The task is finished after so many steps, whatever total it began with."""
+        """Finish the task after so many steps, whatever total it began with."""
 
 
 @runtime_checkable
@@ -29,10 +33,10 @@ class Progress(Protocol):
     """What a run is doing, by stage and by task."""
 
     def enter(self, stage: str) -> None:
-        """A stage of the run begins; what is not finished of earlier ones is not told any more."""
+        """Begin a stage of the run; what is not finished of earlier ones is not told any more."""
 
     def begin(self, title: str, total: int | None = None) -> Task:
-        """A task begins.
+        """Begin a task.
 
         Args:
             title: as plain text.
@@ -40,10 +44,10 @@ class Progress(Protocol):
         """
 
     def say(self, text: str, heading: str = "") -> None:
-        """A line about the run that stays, behind a heading if it has one."""
+        """Print a line about the run that stays, behind a heading if it has one."""
 
     def remark(self, text: str) -> None:
-        """A line that a person should look at."""
+        """Print a line that a person should look at."""
 
 
 class _Silent:
@@ -70,3 +74,23 @@ SILENT: Progress = _Silent()
 
 NO_TASK: Task = _Silent()
 """A task that nobody asks about."""
+
+
+@dataclass
+class Stopwatch:
+    """Wall-clock seconds by step.
+
+    Args:
+        progress: told the name of every step that begins.
+    """
+
+    progress: Progress = SILENT
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step."""
+        self.progress.enter(name)
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.command import repeatable
+from listwright.training.command import check_folder, repeatable, run_command, write_whole
 
 if TYPE_CHECKING:
     from listwright.training.propensity.estimate import PositionBias
@@ -33,49 +31,37 @@ an experiment of kind explore. docs/position-bias.md says what is estimated, and
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    words = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(words)
-    console = Console(highlight=False)
-    try:
-        if not options.out.absolute().parent.is_dir():
-            raise RecipeError(f"--out {options.out}: there is no folder {options.out.parent}; make it first")
-        with console.status("loading"):
-            from listwright.training.propensity.estimate import estimate  # noqa: PLC0415 - --help need not wait
-        way = None if options.method == "auto" else options.method
-        with progress_bars(console) as bars:
-            found = estimate(
-                options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
-            )
-        _write(options.out, found.file(repeatable("propensity", words)).model_dump())
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: nothing is written; the same command begins anew")
-        return 130
-    console.print("\n".join(_table(found)), markup=False, soft_wrap=True)
+    """Run ``listwright propensity``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    advice = "nothing is written; the same command begins anew"
+    return run_command(_parser(), _estimate, arguments, interrupted=advice)
+
+
+def _estimate(options: argparse.Namespace, console: Console) -> None:
+    check_folder("--out", options.out)
+    with console.status("loading"):
+        from listwright.training.propensity.estimate import estimate  # noqa: PLC0415 - --help need not wait
+    way = None if options.method == "auto" else options.method
+    with progress_bars(console) as bars:
+        bias = estimate(
+            options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
+        )
+    content = bias.file(repeatable("propensity", options.words)).model_dump()
+    write_whole(options.out, json.dumps(content, indent=1) + "\n")
+    console.print("\n".join(_table(bias)), markup=False, soft_wrap=True)
     console.print(f"written: {options.out}", markup=False, soft_wrap=True)
-    return 0
 
 
-def _table(found: PositionBias) -> Iterator[str]:
-    what = "swaps" if found.way == "swaps" else "requests that were shown in several orders"
-    yield f"Propensities from {found.used:,} {what}, of {found.queries:,} queries"
+def _table(bias: PositionBias) -> Iterator[str]:
+    what = "swaps" if bias.way == "swaps" else "requests that were shown in several orders"
+    yield f"Propensities from {bias.used:,} {what}, of {bias.queries:,} queries"
     yield ""
     yield f"{'place':>5}  {'propensity':>10}  {'95 % interval':17} {'clicks':>9}"
-    rows = zip(found.values, found.low, found.high, found.clicks, strict=True)
+    rows = zip(bias.values, bias.low, bias.high, bias.clicks, strict=True)
     for place, (value, low, high, clicks) in enumerate(rows, start=1):
         bar = "█" * round(20 * min(1.0, float(value)))
         interval = f"[{low:.3f}, {high:.3f}]" if place > 1 else ""
         yield f"{place:>5}  {value:>10.3f}  {interval:17} {clicks:>9,.0f}  {bar}".rstrip()
     yield ""
-
-
-def _write(path: Path, content: dict[str, object]) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
 
 
 def _parser() -> argparse.ArgumentParser:

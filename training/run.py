@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import platform
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from rich.console import Console
 
-from listwright.ranking import bundle
+from listwright.ranking import bundle, golden
+from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
+from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
+from listwright.training import steps
 from listwright.training.bars import progress_bars
 from listwright.training.budget import Budget
-from listwright.training.cluster.group import Workers
-from listwright.training.data.dataset import Splits
+from listwright.training.choice.comparing import Chosen, compared_networks, without_worse
+from listwright.training.cluster import Workers
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce, load
 from listwright.training.data.room import Shards
+from listwright.training.evaluation.calibration import temperatures
 from listwright.training.evaluation.evaluate import Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.export.inference_form import to_export
+from listwright.training.export.onnx import check_parity, to_onnx
+from listwright.training.networks.ranker import Unbatched
+from listwright.training.progress import Stopwatch
 from listwright.training.recipe.config import GivenModel, Recipe
-from listwright.training.reporting.measures.details import alone, default_of, details, repeat
+from listwright.training.reporting.measures.details import alone, default_of, details, measured_here, repeat
 from listwright.training.reporting.measures.explained import explained
-from listwright.training.reporting.measures.latency import measured_here
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
-from listwright.training.run_context import RunContext
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough
-from listwright.training.steps import fitting
-from listwright.training.steps.bundle_schema import under_bundle_schema
-from listwright.training.steps.bundling import write_bundle
-from listwright.training.steps.fitting import Fitted
-from listwright.training.stopwatch import Stopwatch
-from listwright.training.workspace import Workspace
+from listwright.training.steps import Fitted, under_bundle_schema
+from listwright.training.workspace import RunContext, Workspace
+
+GOLDEN_LISTS = 8
+
+GOLDEN_LENGTH = 15
+"""Golden lists are cut to this length: enough to notice a fault, small enough for a repository."""
 
 
 def run(
@@ -91,7 +106,7 @@ def run_on(
     budget: Budget | None = None,
     console: Console,
 ) -> Report:
-    """The same on splits that are there; of the data, the recipe then says no more than what their features are.
+    """Run the same on splits that are there; of the data, the recipe then says no more than what their features are.
 
     Args:
         recipe, out, device, command, budget, console: as of :func:`run`.
@@ -111,19 +126,19 @@ def run_on(
 
 
 def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
-    """The budget with the decisions of the interrupted run, if one goes on."""
+    """Return the budget with the decisions of the interrupted run, if one goes on."""
     budget.keep_in(workspace.state / "budget.json")
     return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
-    """Splits under the schema that the bundle will have, those of the interrupted run if one goes on; their digest."""
+    """Return splits under the bundle's schema, which those of an interrupted run must equal, and their digest."""
     splits = under_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
         check_enough(recipe.specialists, informative)
-    given = recipe.first_stage
-    return splits, workspace.belongs_to(splits, Path(given.path) if isinstance(given, GivenModel) else None)
+    first = recipe.first_stage
+    return splits, workspace.belongs_to(splits, Path(first.path) if isinstance(first, GivenModel) else None)
 
 
 def _fit_and_publish(
@@ -132,7 +147,7 @@ def _fit_and_publish(
     """From checked data to the published bundle: fit, export, measure, report, seal, publish."""
     recipe, splits = context.recipe, context.splits
     notes = announce(recipe, splits, context.progress)
-    fitted = fitting.fit(context, watch)
+    fitted = steps.fit(context, watch)
     with watch.step("export and parity"):
         write_bundle(workspace.bundle, workspace.out, recipe, splits, fitted)
     with watch.step("evaluation"):
@@ -163,13 +178,9 @@ def _report(
     notes: tuple[str, ...],
     again: Mapping[str, object],
 ) -> Report:
-    """What the run found, through its sealed bundle."""
+    """Return what the run found, through its sealed bundle."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
-    seen = (
-        alone(splits)
-        if generalist is None
-        else details(reranker, splits, evaluation, generalist.module, generalist.history, HEADLINE)
-    )
+    more = alone(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
     return Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -185,7 +196,7 @@ def _report(
         budget=context.budget.facts,
         recipe=context.recipe.model_dump(mode="json"),
         seconds={},
-        details=seen
+        details=more
         | score_details(reranker, context.recipe, splits)
         | explained(reranker, splits.test, evaluation, HEADLINE),
         repeat=again,
@@ -194,7 +205,7 @@ def _report(
 
 
 def usable_device(name: str) -> str:
-    """The device of that name, tried out now rather than after the first stage.
+    """Return the device of that name, tried out now rather than after the first stage.
 
     Raises:
         RecipeError: if it cannot be used; says why.
@@ -205,3 +216,127 @@ def usable_device(name: str) -> str:
         return str(torch.zeros(1, device=name).device)
     except (RuntimeError, AssertionError) as error:
         raise RecipeError(f"--device {name!r} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
+    """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
+
+    Args:
+        folder: where the files are written; empty.
+        out: where the bundle will stand: its parent and its own name are the bundle's name and version.
+        recipe, splits: of the run.
+        fitted: by the run; no network where the first stage stands alone.
+
+    Returns:
+        The manifest as sealed.
+
+    Raises:
+        ScoringError: if the exported graph does not compute what was trained.
+    """
+    manifest = _manifest(out, recipe, splits, fitted)
+    files = [GOLDEN, *_write_stages(folder, manifest, fitted)]
+    reranker = bundle.open_unsealed(folder, manifest)
+    longest = int(max(part.lengths.max() for part in (splits.train, splits.valid, splits.test)))
+    rng = np.random.default_rng(recipe.seed)
+    rows = splits.valid.features
+    lengths: tuple[int, ...] = ()
+    for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
+        lengths = check_parity(Unbatched(network.module), reranker, stage, rows, longest=longest, rng=rng)
+    if (specialists := fitted.specialists) is not None:
+        check_parity(specialists.srm.module, reranker, specialists.stage, rows, longest=longest, rng=rng)
+    if manifest.second_stage is not None and not compared_networks(recipe):
+        cutoff = fitted.networks[0].spec.ndcg_at if recipe.router is None else recipe.router.ndcg_at
+        manifest = without_worse(folder, manifest, splits.valid, cutoff)
+        reranker = bundle.open_unsealed(folder, manifest)
+    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
+    facts = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    return bundle.seal(folder, manifest.model_copy(update=facts), files)
+
+
+def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
+    """Of the bundle that these fits make."""
+    schema, first = splits.train.schema, fitted.first
+    stages = [_stage(network) for network in fitted.networks]
+    default = fitted.chosen or Chosen(stages[0].kind if stages else "first_stage")
+    manifest = Manifest(
+        name=out.absolute().parent.name,
+        version=out.name,
+        created_at=datetime.now(UTC).replace(microsecond=0),
+        recipe=recipe.model_dump(mode="json"),
+        data=splits.how,
+        feature_schema=schema,
+        fingerprint=schema.fingerprint,
+        relative=first.relative,
+        first_stage=first.entry,
+        second_stages=tuple(stages),
+        strategy=default.strategy,
+        default_reason=default.reason,
+        choice=default.comparisons,
+        made_with=_versions(),
+    )
+    if fitted.anomaly is not None:
+        manifest = manifest.model_copy(update={"anomaly": fitted.anomaly.stage})
+    if fitted.specialists is not None:
+        manifest = manifest.model_copy(update=_stages(fitted.specialists))
+    return manifest
+
+
+def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]:
+    """Every stage as a file; their names."""
+    first, files = fitted.first, []
+    for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
+        files.append(stage.file)
+        graph = to_onnx(to_export(network.module), bundle.input_width(stage, manifest))
+        (folder / stage.file).write_bytes(graph)
+    if not isinstance(first.entry, ColumnStage) and first.model is not None:
+        files.append(first.entry.file)
+        content = first.model if isinstance(first.model, bytes) else first.model.encode()
+        (folder / first.entry.file).write_bytes(content)
+    if fitted.anomaly is not None:
+        files.append(fitted.anomaly.stage.file)
+        (folder / fitted.anomaly.stage.file).write_bytes(fitted.anomaly.graph)
+    if fitted.specialists is not None:
+        files += _write_specialists(folder, fitted.specialists, manifest)
+    return files
+
+
+def _stage(fitted: FittedNetwork) -> NetworkStage:
+    spec = fitted.spec
+    return NetworkStage(
+        kind=spec.kind,
+        file=f"{spec.kind}.onnx",
+        cutoff=spec.cutoff,
+        first_stage_score=spec.first_stage_score,
+        relative=spec.relative,
+    )
+
+
+def _stages(specialists: FittedSpecialists) -> dict[str, object]:
+    router = None if specialists.router is None else specialists.router.stage
+    return {"srm": specialists.stage, "router": router}
+
+
+def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
+    """Write the files of the specialists and the router."""
+    width = bundle.input_width(specialists.stage, manifest)
+    packed = specialists.srm.module.packed()
+    metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
+    if specialists.router is not None:
+        contents[specialists.router.stage.file] = specialists.router.graph
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return list(contents)
+
+
+def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:
+    """Yield lists of many lengths, from the shortest to the longest."""
+    by_length = np.argsort(dataset.lengths, kind="stable")
+    picks = dict.fromkeys(int(n) for n in by_length[np.linspace(0, len(by_length) - 1, GOLDEN_LISTS).astype(int)])
+    for n in picks:
+        yield dataset.features[dataset.slice(n)][:GOLDEN_LENGTH]
+
+
+def _versions() -> dict[str, str]:
+    names = ("listwright", "lightgbm", "numpy", "onnx", "onnxruntime", "torch")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,23 +1,24 @@
-"""``listwright score``: the command line of offline scoring."""
+"""``listwright score``: offline scoring from its command line; its workers begin to load while the command does."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import split_names
-from listwright.training.scoring.job import Job
-from listwright.training.scoring.start import score
-from listwright.training.stored.job_folder import folder_of
+from listwright.training.cluster import add_on_option, cores, side_by_side
+from listwright.training.command import run_command, split_names
+from listwright.training.progress import SILENT, Progress
+from listwright.training.scoring.job import Job, Scored, check_output
+from listwright.training.stored.writing import folder_of
 
 _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet
@@ -37,9 +38,11 @@ and strategy, the ranker. Rows of a query must stand together.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the file is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
+    """Run ``listwright score``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    return run_command(_parser(), _score, arguments, interrupted=_what_is_left)
+
+
+def _score(options: argparse.Namespace, console: Console) -> None:
     job = Job(
         options.bundle,
         options.data,
@@ -51,24 +54,70 @@ def main(arguments: list[str] | None = None) -> int:
         with_features=options.with_features,
     )
     began = perf_counter()
+    if options.jobs is not None and options.jobs < 1:
+        raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with progress_bars(console, *columns) as bars:
+        scored = score(job, jobs=options.jobs, on=options.on, resume=options.resume, progress=bars)
+    line = f"{job.out}: {scored.rows:,} rows of {scored.lists:,} lists in {perf_counter() - began:.1f} s"
+    console.print(line, soft_wrap=True, markup=False)
+
+
+def _what_is_left(options: argparse.Namespace) -> str:
+    """Say what an interrupted job leaves."""
+    begun = folder_of(options.out).exists()
+    return "finished parts are kept; the same command with --resume continues" if begun else "no part was begun"
+
+
+def score(
+    job: Job, *, jobs: int | None = None, on: str | None = None, resume: bool = False, progress: Progress = SILENT
+) -> Scored:
+    """Rank every list of a file or a folder, ``jobs`` parts at a time; write the rows in order with the added columns.
+
+    Where is up to ``on``, which :func:`listwright.training.cluster.side_by_side` reads; without ``jobs`` all
+    cores are used.
+
+    Raises:
+        RecipeError: if ``out`` exists, or its format is not known; if an interrupted job is there and ``resume`` is
+            False, or another one is; if a worker is stopped from outside.
+        DataError: if the disk is full, or the data changed meanwhile.
+        ListwrightError: see :func:`listwright.training.scoring.frames.batches`,
+            :func:`listwright.training.scoring.run.parts` and :func:`listwright.training.scoring.worker.ranked`. Parts
+            that are done stay.
+    """
+    check_output(job)
+    if on is not None:
+        _check_inputs(job)
     try:
-        if options.jobs is not None and options.jobs < 1:
-            raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
-        columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-        with progress_bars(console, *columns) as bars:
-            scored = score(job, jobs=options.jobs, on=options.on, resume=options.resume, progress=bars)
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        begun = folder_of(job.out).exists()
-        advice = "finished parts are kept; the same command with --resume continues" if begun else "no part was begun"
-        console.print(f"interrupted: {advice}")
-        return 130
-    seconds = perf_counter() - began
-    said = f"{job.out}: {scored.rows:,} rows of {scored.lists:,} lists in {seconds:.1f} s"
-    console.print(said, soft_wrap=True, markup=False)
-    return 0
+        return _scored(job, jobs, on, resume=resume, progress=progress)
+    except BrokenProcessPool as error:
+        raise RecipeError("a worker was stopped from outside before its first part: give the command again") from error
+
+
+def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> Scored:
+    with ExitStack() as until_scored:
+        workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
+        if on is None:
+            for _ in range(at_a_time):
+                workers.submit(_prepare, str(job.bundle))
+        from listwright.training.scoring.run import run  # noqa: PLC0415 - takes a second, as the workers' imports do
+
+        # the nodes of a cluster share the folder of the parts, and perhaps not the data
+        return run(job, workers, at_a_time, until_scored, workers_read=on is None, resume=resume, progress=progress)
+
+
+def _check_inputs(job: Job) -> None:
+    """Refuse a wrong name before a cluster is waited for."""
+    from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
+
+    inputs(job)
+
+
+def _prepare(bundle: str) -> None:
+    """Import and load in a worker what the parts need. An error is that of the first part, too."""
+    from listwright.training.scoring.worker import loaded  # noqa: PLC0415 - whoever pickles this need not import it
+
+    loaded(bundle)
 
 
 def _parser() -> argparse.ArgumentParser:

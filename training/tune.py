@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.training.budget import Budget
-from listwright.training.cluster.connection import add_on_option
-from listwright.training.command import repeatable
+from listwright.training.cluster import add_on_option
+from listwright.training.command import repeatable, run_command, write_whole
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
-    from listwright.training.study.study import Winner
-    from listwright.training.study.trial_workers import TrialWorkers
+    from listwright.training.study import TrialWorkers, Winner
 
 TRIALS = 30
 
@@ -44,23 +42,18 @@ queries; test queries are never looked at.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when the winner is written, 1 with one clear line when it is not, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
-    try:
-        for name in ("trials", "jobs"):
-            if getattr(options, name) < 1:
-                raise RecipeError(f"--{name} {getattr(options, name)}: expected 1 or more")
-        recipe, budget = recipe_from(options), Budget(options.minutes)
-        folder = options.study or Path("studies") / recipe.name
-        command = repeatable("tune", sys.argv[1:] if arguments is None else arguments)
-        winner, text = _search(recipe, options, folder, command, budget, console)
-    except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("interrupted: finished trials are kept; the same command goes on")
-        return 130
+    """Run ``listwright tune``: 0 when the winner is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    advice = "finished trials are kept; the same command goes on"
+    return run_command(_parser(), _tune, arguments, interrupted=advice)
+
+
+def _tune(options: argparse.Namespace, console: Console) -> None:
+    for name in ("trials", "jobs"):
+        if getattr(options, name) < 1:
+            raise RecipeError(f"--{name} {getattr(options, name)}: expected 1 or more")
+    recipe, budget = recipe_from(options), Budget(options.minutes)
+    folder = options.study or Path("studies") / recipe.name
+    winner, text = _search(recipe, options, folder, budget, console)
     console.print()
     console.print(text, markup=False, soft_wrap=True, end="")
     if winner.first_stage_trials is not None and winner.first_stage_trials < options.trials:
@@ -73,18 +66,18 @@ def main(arguments: list[str] | None = None) -> int:
         soft_wrap=True,
         markup=False,
     )
-    return 0
 
 
 def _search(
-    recipe: Recipe, options: argparse.Namespace, folder: Path, command: str, budget: Budget, console: Console
+    recipe: Recipe, options: argparse.Namespace, folder: Path, budget: Budget, console: Console
 ) -> tuple[Winner, str]:
+    """Search, and write the winner; return it, and its text."""
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training import study  # noqa: PLC0415
         from listwright.training.bars import progress_bars  # noqa: PLC0415
         from listwright.training.data.load import announce  # noqa: PLC0415
         from listwright.training.run import usable_device  # noqa: PLC0415
-        from listwright.training.steps.bundle_schema import load  # noqa: PLC0415
-        from listwright.training.study import study  # noqa: PLC0415
+        from listwright.training.steps import load  # noqa: PLC0415
     device = usable_device(options.device)
     if options.on is not None and device != "cpu":
         if options.device != "auto":
@@ -104,21 +97,19 @@ def _search(
                 workers=workers,
                 budget=budget,
             )
-            text = study.fragment(winner, command)
-            temporary = folder / f"{study.WINNER}.tmp"
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(folder / study.WINNER)
+            text = study.fragment(winner, repeatable("tune", options.words))
+            write_whole(folder / study.WINNER, text)
     return winner, text
 
 
 @contextmanager
 def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[TrialWorkers | None]:
-    """Where trials run: in this process, unless several do at a time or Ray is named."""
+    """Choose where trials run: in this process, unless several do at a time or Ray is named."""
     if options.on is None and options.jobs == 1:
         yield None
         return
-    from listwright.training.cluster.executor import side_by_side  # noqa: PLC0415
-    from listwright.training.study.trial_workers import SplitsReader, TrialWorkers  # noqa: PLC0415
+    from listwright.training.cluster import side_by_side  # noqa: PLC0415
+    from listwright.training.study import SplitsReader, TrialWorkers  # noqa: PLC0415
 
     try:
         with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):

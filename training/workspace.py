@@ -1,10 +1,11 @@
-"""Where a run keeps what it has finished, so that an interrupted one loses nothing."""
+"""The folder that a run keeps what it has finished in, so that an interrupted one loses nothing, and its context."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.plain_file import read_object
+from listwright.training.budget import Budget
+from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Splits
+from listwright.training.progress import Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.stored.rows import chunks
 
@@ -48,10 +52,10 @@ class Workspace:
             raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
         self._recipe, self._mode = recipe.model_dump(mode="json"), mode
         self._lock = FileLock(self.folder / "lock")
-        found = self.folder.exists()
+        begun = self.folder.exists()
         self._hold()
         try:
-            if found and not resume:
+            if begun and not resume:
                 raise RecipeError(
                     f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
                 )
@@ -103,15 +107,15 @@ class Workspace:
             RecipeError: if the data or the model differ from those of the interrupted run.
         """
         digest = digest_of(splits)
-        given = None if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
-        known = read_object(self.folder / _RUN)
-        if "data" in known:
+        model_digest = None if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
+        facts = read_object(self.folder / _RUN)
+        if "data" in facts:
             self._check("data", digest)
-            if given is not None or "first stage" in known:
-                self._check("first stage", given)
+            if model_digest is not None or "first stage" in facts:
+                self._check("first stage", model_digest)
         else:
             of_all: dict[str, object] = {"recipe": self._recipe, "bound on its time": self._mode}
-            self._remember({**of_all, "data": digest, "first stage": given})
+            self._remember({**of_all, "data": digest, "first stage": model_digest})
         return digest
 
     def discard(self) -> None:
@@ -120,10 +124,10 @@ class Workspace:
 
     def _check(self, what: str, value: object) -> None:
         try:
-            known = read_object(self.folder / _RUN)[what]
+            earlier = read_object(self.folder / _RUN)[what]
         except (DataError, KeyError) as error:
             raise RecipeError(f"{self.folder} is no run that can be resumed ({error}): delete it") from error
-        if known != value:
+        if earlier != value:
             raise RecipeError(
                 f"the interrupted run in {self.folder} had another {what}: repeat its command, or delete that folder"
             )
@@ -153,12 +157,12 @@ def check_names(out: Path) -> None:
 
 
 def partial_of(out: Path) -> Path:
-    """The working folder of the run that will publish ``out``."""
+    """Return the working folder of the run that will publish ``out``."""
     return out.with_name(f".{out.name}.partial")
 
 
 def next_version(models: Path, name: str) -> Path:
-    """The first free ``models/name/N``, N counted from 1."""
+    """Return the first free ``models/name/N``, N counted from 1."""
     version = 1
     while (models / name / str(version)).exists():
         version += 1
@@ -175,3 +179,26 @@ def digest_of(splits: Splits) -> str:
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """One run.
+
+    Args:
+        recipe: what to fit.
+        splits: under the schema that the bundle will have.
+        state: folder for checkpoints; what is finished there is not done again.
+        progress: told how far it is.
+        device: torch device of the networks.
+        workers: of a data-parallel fit; None for this process.
+        budget: the time that there is; by default no bound.
+    """
+
+    recipe: Recipe
+    splits: Splits
+    state: Path
+    progress: Progress
+    device: str = "cpu"
+    workers: Workers | None = None
+    budget: Budget = field(default_factory=Budget)

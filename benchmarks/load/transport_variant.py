@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.command_line import main
 from listwright.service.transport import server
-from listwright.service.transport.fair_accept import BACKLOG, FairAccept
+from listwright.service.transport.server import BACKLOG, FairAccept
 
 _options = server.options
 
@@ -30,9 +30,6 @@ def plain(protocol: Any) -> None:
             for ours in ("patience_s", "keep_alive_s", "limit", "refused"):
                 del options[ours]
             super().__init__(**options)
-
-        def owes_an_answer(self) -> bool:
-            return False
 
     vars(server)["Connection"] = Plain
 

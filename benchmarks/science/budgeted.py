@@ -41,7 +41,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.run import run
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 CUTOFF = 10
 FOLDS = {"mq2008": 5, "ohsumed": 5, "airline": 5, "mslr-sample": 1, "tafeng": 1, "demo": 1, "flat": 10}

@@ -45,7 +45,7 @@ from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import lists_for
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 CUTOFF = 10
 SIZES = (500, 2_000, 8_000, 0)

@@ -27,7 +27,6 @@ from torch import Tensor
 
 from benchmarks import machine
 from listwright.ranking.errors import ListwrightError
-from listwright.training.experiments.listwise import plans
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.losses.confusion import confusion_loss
@@ -37,7 +36,8 @@ from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
+from listwright.training.suites.listwise import plans
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
 

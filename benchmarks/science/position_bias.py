@@ -31,7 +31,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.propensity.estimate import PositionBias
 from listwright.training.recipe import config
 from listwright.training.recipe.data import Propensity
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 STRENGTHS = (0.5, 1.0, 1.5)
 SESSIONS = (300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)

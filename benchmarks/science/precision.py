@@ -25,7 +25,7 @@ from listwright.training.run import usable_device
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 RECIPE = "demo"
 MODELS = ("qilcm", "mlp", "dlcm")

@@ -18,7 +18,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.lambdamart import scores_of, tune
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 CUTOFF = 10
 WAYS = ("valid", "folds")

@@ -22,7 +22,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 CUTOFF = 10
 OWN, OTHERS = 10.0, (100.0, 1_000.0, 10_000.0)

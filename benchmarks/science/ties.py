@@ -22,7 +22,7 @@ from listwright.training.first_stage.boosting import HeldOutNdcg, settings_of
 from listwright.training.first_stage.lambdamart import query_ndcg, scores_of
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 CUTOFF = 10
 FOLDS = 5

@@ -25,8 +25,7 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.speed.on_ray_work import Scorer, demo_bundle, fit, score_part
-from listwright.training.cluster.connection import connected
-from listwright.training.cluster.executor import RayExecutor, side_by_side
+from listwright.training.cluster import RayExecutor, connected, side_by_side
 
 PARTS, LENGTH = 8, 10
 MIB = 2**20

@@ -12,9 +12,9 @@ import polars as pl
 from listwright.ranking import bundle
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
-from listwright.training.scoring.rank import ranked
+from listwright.training.scoring.worker import ranked
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 BUNDLE = Path("models/demo/1")
 

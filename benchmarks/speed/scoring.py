@@ -30,7 +30,7 @@ import psutil
 from benchmarks import machine, wide_bundle
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training.cluster.processes import pool
+from listwright.training.cluster import pool
 from listwright.training.data.memory import asked
 from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData

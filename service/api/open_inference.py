@@ -19,9 +19,9 @@ from listwright.service.api.service import CheckedRoute, PlainRoute, Service, Se
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import examples
-from listwright.service.wire import open_inference_schemas as inference
+from listwright.service.wire import open_inference as inference
 from listwright.service.wire.matrix_codecs import JSON_HEAD, OCTETS, TensorCodec
-from listwright.service.wire.open_inference_schemas import (
+from listwright.service.wire.open_inference import (
     InferResponse,
     ModelMetadata,
     ModelReady,

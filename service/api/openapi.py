@@ -11,7 +11,7 @@ from listwright.ranking.events import Event
 from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
-from listwright.service.wire.open_inference_schemas import InferRequest, InferWords
+from listwright.service.wire.open_inference import InferRequest, InferWords
 from listwright.service.wire.schemas import Envelope, RerankRequest
 from listwright.service.wire.validation import BODY_ONLY, UNIT
 

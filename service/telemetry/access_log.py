@@ -7,13 +7,16 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from listwright.service.paths import PROBES
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.telemetry.tracer import Traced, Tracer
+from listwright.service.telemetry.tracer import Traced
+
+if TYPE_CHECKING:
+    from listwright.service.telemetry.otel import OtelTracer
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -52,7 +55,7 @@ class AccessLog:
         tracer: makes spans of requests, if any are wanted.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: Tracer | None) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: OtelTracer | None) -> None:
         self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -15,7 +16,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from listwright.service.telemetry.tracer import Traced
+if TYPE_CHECKING:
+    from listwright.service.telemetry.tracer import Traced
 
 FLUSH_S = 2.0
 """Longest wait for the receiver at the end."""

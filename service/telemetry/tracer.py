@@ -1,10 +1,24 @@
-"""What is known of a request once it is answered, and what makes spans of it."""
+"""What is known of a request once it is answered, and whether OpenTelemetry's variables ask for spans of it."""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from listwright.service.telemetry.otel import OtelTracer
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Variables that OpenTelemetry has for the receiver's address; no trace is made unless one is set."""
+
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+PROTOCOL = "http/protobuf"
+"""The one of OpenTelemetry's protocols that traces are sent by; the first variable that is set says which is wanted."""
+
+_log = logging.getLogger("listwright.tracing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +44,24 @@ class Traced:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@runtime_checkable
-class Tracer(Protocol):
-    """Makes spans of requests and sends them."""
-
-    def record(self, request: Traced) -> str:
-        """Make the spans of an answered request; returns the trace's id."""
-        ...
-
-    def close(self) -> None:
-        """Send what is left. Takes a few seconds at most."""
-        ...
+def open_tracer() -> OtelTracer | None:
+    """Return a tracer as the ``OTEL_*`` variables say; None where they name no receiver, or turn tracing off."""
+    named = next((name for name in ENDPOINTS if os.environ.get(name)), None)
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    if named is None or off:
+        return None
+    variable = next((name for name in PROTOCOLS if os.environ.get(name)), None)
+    if variable is not None and (protocol := os.environ[variable].strip().lower()) != PROTOCOL:
+        remedy = f"set it to {PROTOCOL}, and {named} to the receiver's port for HTTP, by default 4318"
+        _log.error("%s is %r, which is not sent: no traces; %s", variable, protocol, remedy)
+        return None
+    try:
+        from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
+    except ModuleNotFoundError as error:
+        _log.warning("%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", named, error.name)
+        return None
+    try:
+        return otel.exporting()
+    except Exception as error:  # OpenTelemetry's, for values of its variables that it does not check
+        _log.error("OpenTelemetry refuses its OTEL_* variables: no traces; %s: %s", type(error).__name__, error)
+        return None

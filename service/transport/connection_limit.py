@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +23,9 @@ from listwright.service.problems import problem
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.access_log import identified
 from listwright.service.telemetry.metrics import Telemetry
+
+if TYPE_CHECKING:
+    from listwright.service.transport.connection import Connection
 
 OUTSIDE = 100
 """Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
@@ -58,24 +61,6 @@ class OpenFilesError(ListwrightError):
     """The system lets a process open too few files to serve."""
 
 
-@runtime_checkable
-class Closable(Protocol):
-    """A connection, as far as the limit needs it."""
-
-    @property
-    def sends(self) -> bool:
-        """Whether something has yet to leave."""
-        ...
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close it; it is idle."""
-        ...
-
-    def cut(self) -> None:
-        """End it at once."""
-        ...
-
-
 class ConnectionLimit:
     """The connections of one process. For one thread: the event loop's.
 
@@ -97,13 +82,13 @@ class ConnectionLimit:
         outside: int = OUTSIDE,
     ) -> None:
         self._most, self._telemetry, self._clock, self._most_outside = most, telemetry, clock, outside
-        self._inside: set[Closable] = set()
-        self._outside: set[Closable] = set()
-        self._silent: dict[Closable, None] = {}
+        self._inside: set[Connection] = set()
+        self._outside: set[Connection] = set()
+        self._silent: dict[Connection, None] = {}
         """Those outside that have not begun to ask; the oldest first."""
-        self._idle: dict[Closable, float] = {}
+        self._idle: dict[Connection, float] = {}
         """Since when; the longest first."""
-        self._said, self._since = -LOG_S, 0
+        self._logged_at, self._unlogged = -LOG_S, 0
 
     @property
     def inside(self) -> int:
@@ -120,7 +105,7 @@ class ConnectionLimit:
         """Connections that are open."""
         return self.inside + self.outside
 
-    def enter(self, connection: Closable) -> bool:
+    def enter(self, connection: Connection) -> bool:
         """Count a new connection; whether it is served."""
         if self.inside >= self._most:
             self._make_room()
@@ -128,26 +113,26 @@ class ConnectionLimit:
             self._inside.add(connection)
             return True
         self._outside.add(connection)
-        self._note()
+        self._count_excess()
         self._silent[connection] = None
         if self.outside > self._most_outside:
             longest = next(iter(self._silent))
             self.leave(longest)
-            longest.cut()
+            longest.abort()
         return False
 
-    def leave(self, connection: Closable) -> None:
+    def leave(self, connection: Connection) -> None:
         """A connection has ended."""
         self._inside.discard(connection)
         self._outside.discard(connection)
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def rest(self, connection: Closable) -> None:
+    def rest(self, connection: Connection) -> None:
         """A connection that is served waits for its next request."""
         self._idle[connection] = self._clock()
 
-    def wake(self, connection: Closable) -> float:
+    def wake(self, connection: Connection) -> float:
         """A connection's request has begun; seconds that it had waited, 0 if it had not."""
         self._silent.pop(connection, None)
         now = self._clock()
@@ -158,10 +143,10 @@ class ConnectionLimit:
         for idle, since in self._idle.items():
             if since > long_enough:
                 return
-            if not idle.sends:
+            if not idle.unsent:
                 self.leave(idle)  # it is gone only after the event loop's next turn
                 self._telemetry.evicted_connections.inc()
-                idle.timeout_keep_alive_handler()
+                idle.close_idle()
                 return
 
     def answering(self, path: str, app: ASGIApp) -> ASGIApp:
@@ -176,21 +161,21 @@ class ConnectionLimit:
             Request(scope),
             http.HTTPStatus.SERVICE_UNAVAILABLE,
             "too-many-connections",
-            f"{self._words()}: ask again in {RETRY_AFTER_S} s, or over a connection that you have",
+            f"{self._describe()}: ask again in {RETRY_AFTER_S} s, or over a connection that you have",
             headers={"Retry-After": str(RETRY_AFTER_S)},
         )
         answer.raw_headers += own
         await answer(scope, receive, send)
 
-    def _note(self) -> None:
+    def _count_excess(self) -> None:
         self._telemetry.excess_connections.inc()
-        self._since += 1
+        self._unlogged += 1
         now = self._clock()
-        if now - self._said >= LOG_S:
-            self._said, count, self._since = now, self._since, 0
-            _log.warning("%s: new connections get 503", self._words(), extra={"facts": {"excess": count}})
+        if now - self._logged_at >= LOG_S:
+            self._logged_at, count, self._unlogged = now, self._unlogged, 0
+            _log.warning("%s: new connections get 503", self._describe(), extra={"facts": {"excess": count}})
 
-    def _words(self) -> str:
+    def _describe(self) -> str:
         return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"
 
 

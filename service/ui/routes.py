@@ -1,21 +1,33 @@
-"""The paths of the page. They are no part of the contract of ``openapi.yaml``: their one caller is the page itself."""
+"""The page at ``/ui``: its files, read once, and what a bundle has for it, from its manifest and files checked again.
+
+No part of the contract of ``openapi.yaml``: the one caller is the page itself.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
+import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, Field, ValidationError
 
-from listwright.ranking import bundle
+from listwright.ranking import bundle, golden
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import BundleError
+from listwright.ranking.features import QUANTILE_LEVELS, Feature
+from listwright.ranking.golden import GoldenList
+from listwright.ranking.manifest import Comparison, Manifest, Metric
+from listwright.ranking.stages import GOLDEN
 from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
 from listwright.service.errors import NotReadyError
-from listwright.service.ui import files
-from listwright.service.ui.about import REPORT_PAGE, About, lists_file
 from listwright.service.wire.schemas import Name
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -27,7 +39,7 @@ Model = Annotated[Name | None, Query()]
 def routes() -> tuple[APIRouter, frozenset[str]]:
     """What answers below ``/ui``, and the paths of it that need no key: they hold nothing but the page's own code."""
     router = APIRouter(include_in_schema=False, route_class=CheckedRoute)
-    static, about = files.read(), About()
+    static, about = read_files(), About()
 
     @router.get(paths.UI)
     async def page() -> Response:
@@ -47,12 +59,12 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         if not lists_file(chosen.manifest, REPORT_PAGE):
             raise HTTPException(404)
         content = await to_thread.run_sync(_read_report, chosen)
-        return Response(content, media_type=files.TYPES[".html"], headers={"Content-Security-Policy": REPORT_POLICY})
+        return Response(content, media_type=TYPES[".html"], headers={"Content-Security-Policy": REPORT_POLICY})
 
     @router.get(paths.UI_FILES)
     async def file(request: Request, name: str) -> Response:
         """A file of the page."""
-        return files.answer(static, name, request)
+        return answer_file(static, name, request)
 
     return router, frozenset((paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
@@ -67,3 +79,260 @@ def _read_report(served: Bundle) -> bytes:
         return bundle.read_listed(served.path, served.manifest, REPORT_PAGE)
     except BundleError as error:
         raise NotReadyError(f"{REPORT_PAGE}: {error.reason}") from error
+
+
+REPORT, REPORT_PAGE = "report.json", "report.html"
+
+MOST_LISTS = 20
+"""Golden lists that are shown."""
+
+MOST_VALUES = 200_000
+"""Values of all golden lists that are shown: what a browser holds with ease."""
+
+MOST_CATEGORIES = 500
+"""Categories of a feature that are named; others can be typed."""
+
+KEPT = 4
+"""Answers that are kept: those of the bundles that were asked for last."""
+
+_log = logging.getLogger("listwright.service")
+
+
+class ShownFeature(BaseModel):
+    """One feature with what training saw of it."""
+
+    name: str
+    kind: str
+    required: bool
+    default: float | str | None
+    categories: Annotated[list[str], Field(description="the first of them, at most MOST_CATEGORIES")]
+    known: Annotated[int, Field(description="number of categories")]
+    quantiles: Annotated[list[float] | None, Field(description="at quantile_levels; null: none, or categorical")]
+
+
+class ShownList(BaseModel):
+    """One golden list: rows in schema order, categories by name."""
+
+    strategy: str
+    rows: list[list[float | str | None]]
+
+
+class ShownBundle(BaseModel):
+    """What the page shows of a bundle, besides ``GET /info``."""
+
+    model: str
+    version: str
+    data: str
+    protocol: str
+    default_reason: str | None
+    quantile_levels: list[float]
+    features: list[ShownFeature]
+    golden: list[ShownList]
+    golden_fault: Annotated[str | None, Field(description="why there are no golden lists")]
+    titles: Annotated[dict[str, str], Field(description="rankers as the report calls them")]
+    held_out: list[Metric]
+    held_out_from: Annotated[str, Field(description="the file that the table comes from")]
+    compared: list[Comparison]
+    anomaly_quantiles: list[float]
+    report: Annotated[bool, Field(description="whether there is a report to read at /ui/report")]
+
+
+class _Report(BaseModel):
+    """What is read of ``report.json``."""
+
+    rankers: dict[str, str] = {}
+    metrics: list[Metric] = []
+
+
+class About:
+    """Answers of ``GET /ui/bundle``, each made once. One that lacks a file is made anew: the file may come back."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, bytes] = {}
+
+    def of(self, served: Bundle) -> bytes:
+        """JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
+        key = served.manifest.sha256
+        made = self._made.pop(key, None)
+        if made is None:
+            found = shown(served)
+            made = found.model_dump_json().encode()
+            if not _whole(found, served.manifest):
+                return made
+        self._made[key] = made
+        for oldest in list(self._made)[:-KEPT]:
+            self._made.pop(oldest, None)
+        return made
+
+
+def shown(served: Bundle) -> ShownBundle:
+    """All of it. A file that is gone, or is no longer what the manifest says, is left out and named."""
+    manifest = served.manifest
+    lists, fault = _golden(served)
+    report = _report(served)
+    from_report = report is not None and bool(report.metrics)
+    return ShownBundle(
+        model=manifest.name,
+        version=manifest.version,
+        data=manifest.data,
+        protocol=str(manifest.protocol),
+        default_reason=manifest.default_reason,
+        quantile_levels=list(QUANTILE_LEVELS),
+        features=[_feature(feature) for feature in manifest.feature_schema.features],
+        golden=lists,
+        golden_fault=fault,
+        titles={} if report is None else report.rankers,
+        held_out=report.metrics if report is not None and from_report else list(manifest.metrics),
+        held_out_from=REPORT if from_report else "manifest.json",
+        compared=list(manifest.choice),
+        anomaly_quantiles=[] if manifest.anomaly is None else list(manifest.anomaly.quantiles),
+        report=lists_file(manifest, REPORT_PAGE),
+    )
+
+
+def _whole(found: ShownBundle, manifest: Manifest) -> bool:
+    """Whether no file that it is made from was gone or altered."""
+    return found.golden_fault is None and (found.held_out_from == REPORT or not lists_file(manifest, REPORT))
+
+
+def lists_file(manifest: Manifest, name: str) -> bool:
+    """Whether the bundle has a file of this name."""
+    return any(entry.name == name for entry in manifest.files)
+
+
+def _feature(feature: Feature) -> ShownFeature:
+    return ShownFeature(
+        name=feature.name,
+        kind=feature.kind,
+        required=not feature.optional,
+        default=feature.default,
+        categories=list(feature.categories[:MOST_CATEGORIES]),
+        known=len(feature.categories),
+        quantiles=None if feature.quantiles is None else list(feature.quantiles),
+    )
+
+
+def _golden(served: Bundle) -> tuple[list[ShownList], str | None]:
+    """Lists of the golden file, each once; or why there are none."""
+    try:
+        content = bundle.read_listed(served.path, served.manifest, GOLDEN)
+        lists = golden.read(content, served.path / GOLDEN)
+    except BundleError as error:
+        _log.warning("the page has no golden lists of %s: %s", served.manifest.name, error.reason)
+        return [], f"{GOLDEN}: {error.reason}"
+    found: dict[str, ShownList] = {}
+    left = MOST_VALUES
+    for one in lists:
+        key = json.dumps(one.features)
+        if key in found or len(found) == MOST_LISTS:
+            continue
+        left -= len(one.features) * len(served.manifest.feature_schema)
+        if left < 0:
+            break
+        found[key] = _list(one, served.manifest.feature_schema.features)
+    return list(found.values()), None
+
+
+def _list(one: GoldenList, features: tuple[Feature, ...]) -> ShownList:
+    rows = [[_value(v, f) for v, f in zip(row, features, strict=False)] for row in one.features]
+    return ShownList(strategy=one.strategy, rows=rows)
+
+
+def _value(value: float | None, feature: Feature) -> float | str | None:
+    """As a request would send it: the shortest number that is the same float32, or the name of a category."""
+    if value is None:
+        return None
+    if feature.kind == "categorical":
+        code = int(value)
+        return feature.categories[code - 1] if 0 < code <= len(feature.categories) else None
+    return float(str(np.float32(value)))
+
+
+def _report(served: Bundle) -> _Report | None:
+    """The run's report; None where there is none that can be read."""
+    if not lists_file(served.manifest, REPORT):
+        return None
+    try:
+        return _Report.model_validate_json(bundle.read_listed(served.path, served.manifest, REPORT))
+    except BundleError as error:
+        _log.warning("the page shows the manifest's metrics of %s: %s", served.manifest.name, error.reason)
+    except ValidationError:
+        _log.warning("the page shows the manifest's metrics of %s: %s is no report", served.manifest.name, REPORT)
+    return None
+
+
+STATIC = Path(__file__).resolve().parent / "static"
+
+INDEX = "index.html"
+
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+"""Files of these kinds are served, and no others."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing inline, nothing from elsewhere, and no text that becomes HTML: what a caller sends stays text."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
+
+CACHING = "no-cache"
+"""A browser asks each time whether its copy is the current one: modules name one another without a version."""
+
+
+class StaticFile(NamedTuple):
+    """One file as it is sent."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def read_files(folder: Path = STATIC) -> dict[str, StaticFile]:
+    """All files of the page by their path below ``/ui/``."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        media_type = TYPES.get(path.suffix)
+        if media_type is not None and path.is_file():
+            content = path.read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            found[path.relative_to(folder).as_posix()] = StaticFile(content, media_type, etag)
+    return found
+
+
+def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) -> Response:
+    """One file, or 304 where the caller has it already.
+
+    Args:
+        files: of :func:`read_files`.
+        name: its path; empty for the page itself.
+        request: says what the caller has.
+
+    Raises:
+        HTTPException: 404 for a name that is none of the files'.
+    """
+    file = files.get(name or INDEX)
+    if file is None:
+        raise HTTPException(404)
+    headers = {**HEADERS, "ETag": file.etag, "Cache-Control": CACHING}
+    if file.etag in _etags(request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)
+
+
+def _etags(sent: str) -> set[str]:
+    """What an ``If-None-Match`` names; a proxy that compresses may have made a tag weak."""
+    return {tag.strip().removeprefix("W/") for tag in sent.split(",")}

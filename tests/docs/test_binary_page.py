@@ -10,7 +10,7 @@ import pytest
 
 from contract.conftest import Process
 from listwright.service.api.open_inference import routes
-from listwright.service.wire.open_inference_schemas import OUTPUTS, InferParameters
+from listwright.service.wire.open_inference import OUTPUTS, InferParameters
 from listwright.service.wire.schemas import Envelope
 
 ROOT = Path(__file__).resolve().parents[2]

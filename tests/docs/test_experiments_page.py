@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from listwright.training import experiment
-from listwright.training.experiments.listwise import plans
+from listwright.training.suites.listwise import plans
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
 

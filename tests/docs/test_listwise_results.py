@@ -5,9 +5,9 @@ import re
 import pytest
 
 from listwright.training import experiment
-from listwright.training.experiments.listwise import plans
-from listwright.training.experiments.listwise.plans import BASELINES, OURS, title
 from listwright.training.reporting.fit_figures import metric_name
+from listwright.training.suites.listwise import plans
+from listwright.training.suites.listwise.plans import BASELINES, OURS, title
 from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
 
 PAGE = page("docs/experiments.md")

@@ -1,6 +1,6 @@
 """The tables about Ray and about precision are the committed measurements."""
 
-from listwright.training.cluster.connection import OBJECT_STORE_BYTES, ROOM_S
+from listwright.training.cluster import OBJECT_STORE_BYTES, ROOM_S
 from listwright.training.first_stage.data_parallel import SEGMENT
 from support.pages.figure_blocks import blocks, page, result, table
 

@@ -6,15 +6,7 @@ import pytest
 
 from listwright.training.evaluation import calibration, verdicts
 from listwright.training.recipe.config import Choice
-from listwright.training.reporting.measures import (
-    behaviour,
-    coverage,
-    details,
-    explained,
-    latency,
-    reliability,
-    violations,
-)
+from listwright.training.reporting.measures import behaviour, details, explained, scores
 from support.pages.figure_blocks import blocks, page, table
 
 PAGE = page("docs/report.md")
@@ -36,13 +28,13 @@ def bounds():
             ["points of a curve, at most", f"{behaviour.MOST_POINTS:,}"],
             ["epochs of a curve, at most", f"{details.MOST_EPOCHS:,}"],
             ["bins of ranks, at most", f"{behaviour.MOST_RANKS:,}"],
-            ["features, those with the largest shares, at most", f"{coverage.MOST_FEATURES:,}"],
+            ["features, those with the largest shares, at most", f"{details.MOST_FEATURES:,}"],
             [looked_at, f"{behaviour.MOST_QUERIES:,}"],
             ["groups of the gain by anomaly, at most", f"{behaviour.ANOMALY_BINS:,}"],
-            ["candidates that are moved for a monotone constraint, at most", f"{violations.MOST_MOVES:,}"],
-            ["bins of a reliability diagram, at most", f"{reliability.MOST_BINS:,}"],
+            ["candidates that are moved for a monotone constraint, at most", f"{scores.MOST_MOVES:,}"],
+            ["bins of a reliability diagram, at most", f"{scores.MOST_BINS:,}"],
             ["validation lists that a temperature is fitted on, at least", f"{calibration.FEWEST_LISTS:,}"],
-            ["lists of each length that latency is measured on", f"{latency.REPEATS:,}"],
+            ["lists of each length that latency is measured on", f"{details.LATENCY_REPEATS:,}"],
             ["contributions of a stage that are shown for an explained query, at most", f"{explained.MOST_SHOWN:,}"],
             ["candidates of an explained query, where shorter lists exist, at most", f"{explained.MOST_CANDIDATES:,}"],
             [

@@ -6,10 +6,10 @@ import re
 from benchmarks.science import curve
 from benchmarks.science import diagnose as benchmark
 from listwright.ranking.relative import KINDS, RelativeColumn
+from listwright.training import diagnosis
+from listwright.training import diagnosis as diagnosis_text
 from listwright.training.data.load import load
-from listwright.training.diagnosis import diagnosis
-from listwright.training.diagnosis import text as diagnosis_text
-from listwright.training.diagnosis.diagnosis import quick
+from listwright.training.diagnosis import quick
 from listwright.training.recipe import config
 from support.pages.figure_blocks import blocks, result, table
 

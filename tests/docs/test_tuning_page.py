@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from listwright.training import search
+from listwright.training import search as search_space
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
-from listwright.training.search import optuna_search
-from listwright.training.search import space as search_space
-from listwright.training.search.space import Range
+from listwright.training.search import Range
 from listwright.training.second_stage import network_search
 from support.pages.figure_blocks import blocks, result, table
 
@@ -49,7 +49,7 @@ def test_the_piece_on_the_page_fits_into_a_recipe(tmp_path):
 
 
 def test_the_numbers_of_the_page():
-    assert f"| finished trials before pruning | {optuna_search.STARTUP_TRIALS} |" in PAGE
+    assert f"| finished trials before pruning | {search.STARTUP_TRIALS} |" in PAGE
     assert f"| epochs of a network before its first comparison | {network_search.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM before its first comparison | {lambdamart.PRUNE_AFTER} |" in PAGE
     assert f"| trees of LightGBM between two comparisons | {boosting.REPORT_EVERY} |" in PAGE

@@ -25,7 +25,7 @@ from listwright.training.data.dataset import fit_schema
 from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData
 from listwright.training.scoring.frames import batches
-from listwright.training.scoring.rank import _lists
+from listwright.training.scoring.worker import _lists
 from support.strategies import scale_examples
 
 NAMED = ("zip", "floor")

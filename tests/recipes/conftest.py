@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import pytest
 
 from listwright import training
-from listwright.training.cluster import executor
-from listwright.training.experiments.listwise import tuned as suite_tuned
-from listwright.training.experiments.listwise import workers
+from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
+from listwright.training.suites.listwise import fits as suite_tuned
+from listwright.training.suites.listwise import suite
 from support.training.searches import SMALL, features, searched
 from support.training.suites import ONE_EPOCH
 
@@ -41,7 +41,7 @@ def tiny_recipe(tmp_path_factory):
 @pytest.fixture
 def here(monkeypatch):
     """The fits one after the other in this process, where tests can see them; counts what is fitted."""
-    measured, fits = workers.measured, []
+    measured, fits = suite.measure_fit, []
     tuned, search = lambdamart.search_settings, suite_tuned.search_network
 
     @contextmanager
@@ -64,8 +64,8 @@ def here(monkeypatch):
         fits.append(f"search of {model.kind}")
         return search(model, *data, **more)
 
-    monkeypatch.setattr(executor, "pool", pool)
-    monkeypatch.setattr(workers, "measured", counted)
+    monkeypatch.setattr(cluster, "pool", pool)
+    monkeypatch.setattr(suite, "measure_fit", counted)
     monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
     monkeypatch.setattr(suite_tuned, "search_network", counted_search)
     return fits

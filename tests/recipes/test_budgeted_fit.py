@@ -11,7 +11,7 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training import fit
+from listwright.training import fit, steps
 from listwright.training.budget import Budget
 from listwright.training.choice import comparing
 from listwright.training.choice.comparing import compared, is_settled
@@ -21,7 +21,6 @@ from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.reporting.sentences import budget_sentences, compared_rows
 from listwright.training.run import run
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.steps import fitting
 from listwright.training.workspace import partial_of
 from support.training.tiny import SPECIALISED, TINY
 
@@ -68,13 +67,13 @@ def test_with_time_enough_all_of_the_recipe_is_done(recipe, tmp_path):
 
 
 def test_without_time_for_networks_the_first_stage_stands_alone(recipe, tmp_path, monkeypatch):
-    clock, choose = Clock(), fitting.choose
+    clock, choose = Clock(), steps.choose
 
     def late(*given):
         clock.now += 55.0
         return choose(*given)
 
-    monkeypatch.setattr(fitting, "choose", late)
+    monkeypatch.setattr(steps, "choose", late)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(1.0, clock=clock))
     assert report["budget"]["left_out"] == ["QILCM", "QILCM2"]
     loaded = bundle.load(tmp_path / "many" / "1")
@@ -113,7 +112,7 @@ def test_an_interrupted_fit_goes_on_with_its_plan(recipe, tmp_path, monkeypatch)
 
     out, clock = tmp_path / "many" / "1", Clock()
     budget = Budget(10.0, clock=clock)
-    monkeypatch.setattr(fitting, "fit_networks", interrupt)
+    monkeypatch.setattr(steps, "fit_networks", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted(recipe, out, budget)
     monkeypatch.undo()
@@ -204,7 +203,7 @@ def test_a_fit_with_a_bound_does_not_go_on_without_one(recipe, tmp_path, monkeyp
         raise KeyboardInterrupt
 
     out = tmp_path / "many" / "1"
-    monkeypatch.setattr(fitting, "fit_networks", interrupt)
+    monkeypatch.setattr(steps, "fit_networks", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fitted(recipe, out, Budget(10.0, clock=Clock()))
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from listwright.ranking.metrics import ndcg
 from listwright.ranking.relevance import relevance
 from listwright.training import fit
 from listwright.training.recipe.options import recipe_from
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 pytestmark = pytest.mark.nightly
 

@@ -10,12 +10,11 @@ import pytest
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import SchemaMismatchError
-from listwright.training import experiment, fit, run
-from listwright.training.experiments.listwise.fits import Fit, measure
-from listwright.training.experiments.store import Place
+from listwright.training import experiment, fit, run, steps
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
-from listwright.training.steps import bundle_schema
+from listwright.training.suites.listwise.fits import Fit, measure
+from listwright.training.suites.store import Place
 from support.lists import lists
 from support.training.tiny import SPECIALISED, TINY
 
@@ -108,7 +107,7 @@ def test_a_suite_tells_data_by_all_their_columns(table, tmp_path):
     asked = Fit(recipe, (table,), seed=0, method="lambdamart", spec=FirstStageAlone(), cutoff=6)
     found = measure(asked, Place(tmp_path, tmp_path, tmp_path))
     assert set(found["features"]) == {5}
-    assert len(bundle_schema.load(recipe, [table]).train.schema) == 2
+    assert len(steps.load(recipe, [table]).train.schema) == 2
 
 
 def test_routing_is_measured_on_what_the_bundle_takes(table, tmp_path):

@@ -25,17 +25,17 @@ def run(*arguments):
 def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "oracle"
     command = ("oracle", "--recipe", recipe, "--folds", "1,2", "--specialists", "1,2", "--out", out)
-    from listwright.training.experiments.specialised import units
+    from listwright.training.suites import oracle
 
-    measure, folds = units.oracle, []
+    measure, folds = oracle.measure, []
 
-    def interrupted(part, *more):
+    def interrupted(part, *more, **settings):
         folds.append(part.fold)
         if folds == [1, 2]:
             raise KeyboardInterrupt
-        return measure(part, *more)
+        return measure(part, *more, **settings)
 
-    monkeypatch.setattr(units, "oracle", interrupted)
+    monkeypatch.setattr(oracle, "measure", interrupted)
     assert run(*command) == 130
     assert "the same command goes on" in capsys.readouterr().out
     assert run(*command) == 0

@@ -32,7 +32,7 @@ def test_bundle_is_whole_and_named_after_its_folder(fitted):
 
 
 def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
-    """Measured again from the files on disk, over the same test split."""
+    """Results again from the files on disk, over the same test split."""
     loaded = bundle.load(fitted)
     from listwright.training.evaluation.evaluate import evaluate
 

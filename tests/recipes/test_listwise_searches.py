@@ -7,15 +7,15 @@ from contextlib import contextmanager
 import polars as pl
 import pytest
 
-from listwright.training.cluster import executor
-from listwright.training.experiments.listwise import tuned as suite_tuned
-from listwright.training.experiments.listwise import workers
-from listwright.training.experiments.listwise.fits import Fit
-from listwright.training.experiments.listwise.plans import Shipped
-from listwright.training.experiments.store import Store
+from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, MlpSpec
+from listwright.training.suites.listwise import fits as suite_tuned
+from listwright.training.suites.listwise import suite
+from listwright.training.suites.listwise.fits import Fit
+from listwright.training.suites.listwise.plans import Shipped
+from listwright.training.suites.store import Store
 from support.training.suites import TABLE2, run
 
 pytestmark = pytest.mark.nightly
@@ -92,7 +92,7 @@ def test_settings_are_searched_once_though_two_seeds_could_start(tiny_recipe, tm
         searches.extend([spec.trials] if spec.trials > 1 else [])
         return search(train, valid, spec, **more)
 
-    monkeypatch.setattr(executor, "pool", pool)
+    monkeypatch.setattr(cluster, "pool", pool)
     monkeypatch.setattr(lambdamart, "search_settings", counted)
     assert (
         run("table3", "--recipe", tiny_recipe, "--seeds", 3, "--shifts", "0", "--jobs", 3, "--out", tmp_path / "x") == 0
@@ -109,13 +109,13 @@ def test_the_first_seed_searches_even_if_another_could_sooner(tiny_recipe, tmp_p
         for name, spec in specs.items()
     ]
     with Store(tmp_path / "x", {}) as store:
-        makers = workers._makers(fits, store)
-        assert workers._next(fits, makers, {}, store) is fits[0]
-        assert workers._next(fits[1:], makers, {}, store) is None
+        makers = suite._makers(fits, store)
+        assert suite._next(fits, makers, {}, store) is fits[0]
+        assert suite._next(fits[1:], makers, {}, store) is None
         done = {made: maker for made, maker in makers.items() if maker not in (fits[0].name, fits[2].name)}
-        assert workers._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
-        assert workers._next([fits[1], fits[3]], done, {}, store) is fits[1]
-        assert workers._next([fits[3]], {}, {}, store) is fits[3]
+        assert suite._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
+        assert suite._next([fits[1], fits[3]], done, {}, store) is fits[1]
+        assert suite._next([fits[3]], {}, {}, store) is fits[3]
         shipped = Fit(fits[0].recipe, (), 0, "shipped", Shipped((MlpSpec(),), folds=2), cutoff=6)
-        assert workers._next([shipped], {}, {shipped.place: 2}, store) is None, "another row of its place is under way"
-        assert workers._next([shipped], {}, {shipped.place: 1}, store) is shipped
+        assert suite._next([shipped], {}, {shipped.place: 2}, store) is None, "another row of its place is under way"
+        assert suite._next([shipped], {}, {shipped.place: 1}, store) is shipped

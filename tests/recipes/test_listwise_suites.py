@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from listwright.ranking.errors import ScoringError
-from listwright.training.experiments.listwise import workers
+from listwright.training.suites.listwise import suite
 from support.training.suites import ONE_EPOCH, TABLE2, run, said
 from support.waiting import PATIENCE_S, until
 
@@ -19,20 +19,20 @@ pytestmark = pytest.mark.nightly
 def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, tmp_path, here, monkeypatch, capsys):
     out = tmp_path / "table2"
     command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds")
-    whole = workers.measured
+    whole = suite.measure_fit
 
     def interrupted(fit, *where):
         if fit.method == "dcm":
             raise KeyboardInterrupt
         return whole(fit, *where)
 
-    monkeypatch.setattr(workers, "measured", interrupted)
+    monkeypatch.setattr(suite, "measure_fit", interrupted)
     assert run(*command, 1) == 130
     assert "the same command goes on" in said(capsys)
     before = {path.name: path.read_bytes() for path in (out / "parts").iterdir()}
     assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in TABLE2[:3]}
 
-    monkeypatch.setattr(workers, "measured", whole)
+    monkeypatch.setattr(suite, "measure_fit", whole)
     here.clear()
     assert run(*command, 2) == 0
     first, second = ([f"shift-0.5-seed-{seed}-fold-1-{name}" for name in TABLE2] for seed in (0, 1))
@@ -151,7 +151,7 @@ def test_an_error_in_a_fit_says_in_which(tiny_recipe, tmp_path, here, monkeypatc
     def diverged(fit, *where):
         raise ScoringError("the training loss became nan")
 
-    monkeypatch.setattr(workers, "measure", diverged)
+    monkeypatch.setattr(suite, "measure", diverged)
     assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--out", tmp_path / "x") == 1
     assert "shift-0.5-seed-0-fold-1-lambdamart: the training loss became nan" in said(capsys)
 
@@ -161,7 +161,7 @@ def _die(fit, *where):
 
 
 def test_a_worker_that_is_killed_is_told_of(tiny_recipe, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(workers, "measured", _die)
+    monkeypatch.setattr(suite, "measure_fit", _die)
     assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "x") == 1
     assert "with --jobs N for fewer at a time" in said(capsys)
 

@@ -10,12 +10,11 @@ from matplotlib.image import imread
 
 from listwright.ranking import bundle
 from listwright.training import fit
-from listwright.training.experiments.listwise import pages as listwise_pages
-from listwright.training.experiments.listwise import plans
-from listwright.training.experiments.specialised import oracle
-from listwright.training.experiments.specialised import pages as suites
-from listwright.training.reporting import page_command
+from listwright.training.reporting import fit_page
 from listwright.training.reporting.page import PageSection, PageTable, render
+from listwright.training.suites import oracle, routing
+from listwright.training.suites.listwise import pages as listwise_pages
+from listwright.training.suites.listwise import plans
 from support.pages.browsing import chromium
 from support.training.measured import measured, planted_gains, results, routed
 from support.training.tiny import SPECIALISED
@@ -72,8 +71,8 @@ def pages(fitted, specialised, tmp_path_factory):
     more = {"ndcg_at": 10, "command": "listwright experiment x", "facts": ["Data: x."], "settings": "{}"}
     noise = 0.01 * np.random.default_rng(0).normal(size=60)
     summary = oracle.summarise(results(0.9 + noise, 0.3 + noise, 0.6 + noise, 0.7 + noise))
-    (folder / "oracle.html").write_text(suites.oracle_page("x", summary, **more))
-    (folder / "routing.html").write_text(suites.routing_page("x", routed(), **more))
+    (folder / "oracle.html").write_text(oracle.page("x", summary, **more))
+    (folder / "routing.html").write_text(routing.page("x", routed(), **more))
     variants = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
     planted = {s: measured(planted_gains(gain=s, methods=variants), shift=s) for s in (0.0, 0.1)}
     weights = ("lambdamart", *(plans.weight_name(weight) for weight in plans.WEIGHTS))
@@ -222,7 +221,7 @@ def test_letters_stay_readable_on_a_telephone(browser, pages):
 
 def test_page_is_made_from_the_json_alone(specialised, tmp_path):
     again = tmp_path / "again.html"
-    assert page_command.main([str(specialised / "report.json"), str(again)]) == 0
+    assert fit_page.main([str(specialised / "report.json"), str(again)]) == 0
     assert again.read_bytes() == (specialised / "report.html").read_bytes()
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from listwright.training import bars, fit, tune
+from listwright.training import study as study_module
 from listwright.training.budget import Budget
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps.bundle_schema import load
-from listwright.training.study import study as study_module
-from listwright.training.study.trial_workers import TrialWorkers
+from listwright.training.steps import load
+from listwright.training.study import TrialWorkers
 from support.training.suites import said
 from support.training.tiny import TINY
 from support.waiting import until

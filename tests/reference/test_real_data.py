@@ -13,7 +13,7 @@ from listwright.training.data.letor.reader import Reader
 from listwright.training.data.letor.text import read
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 
 
 @pytest.fixture(autouse=True, scope="module")

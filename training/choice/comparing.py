@@ -34,12 +34,12 @@ from listwright.training.first_stage.relative import widened
 from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.checkpoint import has_ended
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import FittedNetwork, epoch_seconds, fit_network, predict, query_ndcg
+from listwright.training.workspace import RunContext
 
 NAMES = {
     "plain": "the first stage without list-relative columns",

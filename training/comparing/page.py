@@ -21,8 +21,19 @@ from listwright.training.comparing.sentences import (
     verdict,
 )
 from listwright.training.comparing.text import numbers, title
-from listwright.training.reporting.drawing import COLOURS, INK, SOFT, legend, one, style, svg
-from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+from listwright.training.reporting.page import (
+    COLOURS,
+    INK,
+    SOFT,
+    PageFigure,
+    PageSection,
+    PageTable,
+    legend,
+    one,
+    render,
+    style,
+    svg,
+)
 
 _CAPTION = (
     "Inner band: 95 % interval for a single look, to be read at one planned day only. Outer band: the interval that "

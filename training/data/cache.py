@@ -21,8 +21,8 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.plain_file import read_object
 from listwright.training.data.container import file_digest
 from listwright.training.data.dataset import Dataset
-from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
+from listwright.training.stored.writing import told_if_full
 
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""

@@ -22,7 +22,7 @@ UNUSED = ("nodes_hitrates", "nodes_missing_value_tracks_true")
 
 
 def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
-    """The graph of an imputer and a regression forest.
+    """Return the graph of an imputer and a regression forest.
 
     Args:
         model: fitted.
@@ -38,9 +38,9 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     )
     (output,) = graph.graph.output
     for node in graph.graph.node:
-        told = [one for one in node.attribute if one.name not in UNUSED]
+        attributes = [one for one in node.attribute if one.name not in UNUSED]
         del node.attribute[:]
-        node.attribute.extend(told)
+        node.attribute.extend(attributes)
         for place, name in enumerate(node.output):
             if name == output.name:
                 node.output[place] = "scores"
@@ -84,16 +84,16 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:
     """Threshold, column, left child and, of a leaf, values of every node; siblings side by side."""
-    found: list[tuple[float, int, int, np.ndarray | None]] = []
+    result: list[tuple[float, int, int, np.ndarray | None]] = []
     waiting, following = deque([0]), 1
     below = float32_below(tree.threshold).tolist()
     while waiting:
         node = waiting.popleft()
         left, right = tree.children_left[node], tree.children_right[node]
         if left < 0:
-            found.append((np.inf, 0, len(found), tree.value[node, :, 0]))
+            result.append((np.inf, 0, len(result), tree.value[node, :, 0]))
             continue
-        found.append((below[node], tree.feature[node], following, None))
+        result.append((below[node], tree.feature[node], following, None))
         waiting += [left, right]
         following += 2
-    return found
+    return result

@@ -14,18 +14,20 @@ Runtimes know few of the fusions below, so they are made here, by algebra:
 - ``1 / (sigma + eps)`` as printed turns float32's rounding of a constant dimension into 0.1 and more. So under
   ``query_norm = "paper"`` all up to the normalised representation is computed in float64, but for the attention.
 
-The rivals are exported as they are, but for a reader's recurrence.
+The rivals are exported as they are, but for a reader's recurrence. Left to itself, torch's exporter writes a loop of
+small operators, or unrolls it to the example's length. ONNX has GRU and LSTM as operators, which its runtimes compute
+at once: only the gates stand in another order there.
 """
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from listwright.training.export.onnx_reader import OnnxReader
 from listwright.training.networks.preprocess import Preprocess
 from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from listwright.training.networks.ranker import Ranker, Unbatched
@@ -163,3 +165,48 @@ class _Scale(nn.Module):
         sign = torch.clamp(numbers * _LARGE, -1.0, 1.0)  # which has an operator of its own, three times as slow
         values = torch.where(missing, self.preprocess.fills, sign * log)
         return torch.clamp((values - self.preprocess.lows) * self.factors, 0.0, 1.0)
+
+
+_GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
+"""Which of torch's gates stands where in ONNX: update, reset, new; and input, output, forget, cell."""
+
+
+class OnnxReader(nn.Module):
+    """Stands for a reader of one layer while it is exported; it computes nothing in torch.
+
+    Args:
+        reader: with ``batch_first`` and biases; its weights are copied.
+    """
+
+    weights: Tensor
+    recurrent: Tensor
+    biases: Tensor
+
+    def __init__(self, reader: nn.RNNBase) -> None:
+        super().__init__()
+        self.operator, self.size = reader.mode, reader.hidden_size
+        weights, recurrent, *biases = (_reordered(value, reader.mode) for value in reader.parameters())
+        self.register_buffer("weights", weights[None])
+        self.register_buffer("recurrent", recurrent[None])
+        self.register_buffer("biases", torch.cat(biases)[None])
+
+    def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L S"], Any]:
+        """Return what the reader gives: outputs, and its last state or states."""
+        gru = self.operator == "GRU"
+        last = (1, 1, self.size)
+        shapes = [(x.shape[1], *last), last] + ([] if gru else [last])
+        attributes: dict[str, Any] = {"hidden_size": self.size} | ({"linear_before_reset": 1} if gru else {})
+        outputs, *states = torch.onnx.ops.symbolic_multi_out(
+            self.operator,
+            [x.transpose(0, 1), self.weights, self.recurrent, self.biases],  # the list comes first in ONNX
+            attributes,
+            dtypes=[x.dtype] * len(shapes),
+            shapes=shapes,
+        )
+        return outputs[:, 0].transpose(0, 1), states[0] if gru else tuple(states)
+
+
+def _reordered(value: Tensor, mode: str) -> Tensor:
+    """Return the gates of a weight or bias in ONNX's order."""
+    gates = value.detach().chunk(len(_GATES[mode]))
+    return torch.cat([gates[gate] for gate in _GATES[mode]])

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 
 def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
-    """A single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
+    """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
         module: maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing included;
@@ -70,7 +70,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """The exporter warns of its own internals, which say nothing to the person who runs a fit."""
+    """Silence the exporter: it warns of its own internals, which say nothing to the person who runs a fit."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -153,19 +153,19 @@ def _check_list(
         if np.isnan(ranking.first_stage_scores).all():
             return  # a first-stage column with holes cannot be ranked, and says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
-    kept = np.flatnonzero(~np.isnan(ranking.scores))
-    seen = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
-    inputs = seen[kept]
+    scored = np.flatnonzero(~np.isnan(ranking.scores))
+    widened = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
+    inputs = widened[scored]
     if stage.first_stage_score:
-        inputs = np.column_stack([inputs, ranking.first_stage_scores[kept].astype(np.float32)])
+        inputs = np.column_stack([inputs, ranking.first_stage_scores[scored].astype(np.float32)])
     with torch.inference_mode():
-        found = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
-    expected = found if specialist is None else found[:, specialist]
-    worst = float(np.abs(expected - ranking.scores[kept]).max())
+        outputs = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
+    expected = outputs if specialist is None else outputs[:, specialist]
+    worst = float(np.abs(expected - ranking.scores[scored]).max())
     if not worst < TOLERANCE:
         raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {TOLERANCE})")
     in_order = np.empty(len(features))
-    in_order[kept] = expected
-    ranked = in_order[ranking.order[: len(kept)]]
+    in_order[scored] = expected
+    ranked = in_order[ranking.order[: len(scored)]]
     if (np.diff(ranked) > TIE_TOLERANCE).any():
         raise ScoringError(f"parity, {what}: exported and trained scores give different orders")

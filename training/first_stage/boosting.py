@@ -19,8 +19,7 @@ from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.binning import lightgbm_dataset
 from listwright.training.first_stage.monotone import Directions, constraints
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Objective, StepReport
-from listwright.training.search.space import Value
+from listwright.training.search import Objective, StepReport, Value
 
 REPORT_EVERY = 10
 """Trees: the median of trials is asked every few."""

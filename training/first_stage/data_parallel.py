@@ -17,14 +17,12 @@ from jaxtyping import Int
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import lightgbm_input
-from listwright.training.cluster.group import Group, Workers
-from listwright.training.cluster.origin import packed
+from listwright.training.cluster import Group, Workers, packed
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import REPORT_EVERY, Parts, bounds_of, settings_of
 from listwright.training.first_stage.tree_worker import Grown, HeldRows, TreeWorker
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Objective, StepReport
-from listwright.training.search.space import Value
+from listwright.training.search import Objective, StepReport, Value
 
 SEGMENT = 25
 """Trees that the loss of a worker costs at most."""

@@ -62,7 +62,7 @@ class FittedFirstStage:
 
 
 NamedGoesOn = Callable[[str, int, float], bool]
-"""As :data:`listwright.training.search.optuna_search.GoesOn`, behind the name of the work."""
+"""As :data:`listwright.training.search.GoesOn`, behind the name of the work."""
 
 TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
 """Of the two that a run may fit."""

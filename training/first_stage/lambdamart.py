@@ -20,8 +20,7 @@ from listwright.training.first_stage.monotone import Directions
 from listwright.training.first_stage.summed_trees import summed
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Found, GoesOn, Objective, Rounds, StepReport, search
-from listwright.training.search.space import LAMBDAMART, Range, Value
+from listwright.training.search import LAMBDAMART, Found, GoesOn, Objective, Range, Rounds, StepReport, Value, search
 from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]

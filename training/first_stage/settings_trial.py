@@ -9,8 +9,7 @@ from functools import lru_cache
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search.optuna_search import Objective, StepReport
-from listwright.training.search.space import Value
+from listwright.training.search import Objective, StepReport, Value
 
 
 @dataclass(frozen=True, slots=True)

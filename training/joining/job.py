@@ -24,8 +24,7 @@ from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
 from listwright.training.joining.steps import DONE, once
 from listwright.training.progress import SILENT, Progress
-from listwright.training.stored.disk import told_if_full
-from listwright.training.stored.job_folder import job_folder
+from listwright.training.stored.writing import job_folder, told_if_full
 
 FULL = "make some, and run the same command with --resume"
 SLICE_BYTES = 32 * 2**20

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.job_folder import write_json
+from listwright.training.stored.writing import write_json
 
 DONE = "done.json"
 """End of the name of what a finished step left."""

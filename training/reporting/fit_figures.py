@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.evaluation.verdicts import Verdict, verdict_of
-from listwright.training.reporting.drawing import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
+from listwright.training.reporting.page import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
 
 Facts = dict[str, Any]
 """A part of ``report.json``."""
@@ -23,9 +23,9 @@ COLOUR_OF: dict[Verdict, str] = {"gain": BLUE, "harm": ORANGE, "no difference sh
 
 
 @style()
-def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
+def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
     """Training losses and validation NDCG by epoch, below each other; the dot is the epoch that was kept."""
-    number, rank_loss, confusion_loss, valid = zip(*found["epochs"], strict=True)
+    number, rank_loss, confusion_loss, valid = zip(*history["epochs"], strict=True)
     curves = [("rank loss", rank_loss, ORANGE), ("confusion loss", confusion_loss, GREEN)]
     curves = [curve for curve in curves if any(curve[1])]
     figure = Figure(figsize=(WIDTH, 1.6 + 1.2 * len(curves)), layout="constrained")
@@ -43,16 +43,16 @@ def learning(found: Facts, best_epoch: int, ndcg_at: int) -> str:
 
 
 @style()
-def gains(found: list[Facts]) -> str:
+def gains(rows: list[Facts]) -> str:
     """Every metric's gain over the first stage with its interval."""
-    figure, axes = one(height=0.7 + 0.29 * len(found))
-    for place, gain in enumerate(found):
+    figure, axes = one(height=0.7 + 0.29 * len(rows))
+    for place, gain in enumerate(rows):
         colour = COLOUR_OF[verdict_of(gain["low"], gain["high"])]
         axes.plot([gain["low"], gain["high"]], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(gain["mean"], place, "o", color=colour, markersize=6)
     axes.axvline(0.0, color=INK, linewidth=1)
-    axes.set_yticks(range(len(found)), [metric_name(gain["metric"]) for gain in found])
-    axes.set(xlabel="gain over the first stage", ylim=(len(found) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), [metric_name(gain["metric"]) for gain in rows])
+    axes.set(xlabel="gain over the first stage", ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -60,28 +60,28 @@ def gains(found: list[Facts]) -> str:
 
 
 @style()
-def wins(found: Facts) -> str:
+def wins(facts: Facts) -> str:
     """Every query's gain, worst first."""
     figure, axes = one()
-    share = [100.0 * value for value in found["share"]]
-    gain = found["gain"]
+    share = [100.0 * value for value in facts["share"]]
+    gain = facts["gain"]
     axes.fill_between(share, gain, 0.0, where=[g >= 0 for g in gain], color=BLUE, alpha=0.25, linewidth=0)
     axes.fill_between(share, gain, 0.0, where=[g <= 0 for g in gain], color=ORANGE, alpha=0.25, linewidth=0)
     for sign, colour in ((1, BLUE), (-1, ORANGE)):
         axes.plot(share, [g if sign * g > 0 else float("nan") for g in gain], color=colour)
     axes.axhline(0.0, color=INK, linewidth=1)
-    axes.set(xlabel="queries, worst first, %", ylabel=f"gain in {metric_name(found['metric'])}", xlim=(0, 100))
-    return svg(figure, "wins", f"{found['won']} queries gain and {found['lost']} lose of {found['queries']}")
+    axes.set(xlabel="queries, worst first, %", ylabel=f"gain in {metric_name(facts['metric'])}", xlim=(0, 100))
+    return svg(figure, "wins", f"{facts['won']} queries gain and {facts['lost']} lose of {facts['queries']}")
 
 
 @style()
-def movement(found: Facts) -> str:
+def movement(facts: Facts) -> str:
     """Ranks gained against the first stage's rank, by relevance; the bands hold the middle half."""
     figure, axes = one()
-    centres = [(first + last) / 2.0 for first, last in found["ranks"]]
+    centres = [(first + last) / 2.0 for first, last in facts["ranks"]]
     for name, colour in (("relevant", BLUE), ("irrelevant", ORANGE)):
-        least = max(1.0, SELDOM * found[name]["candidates"])
-        rows = [(x, *row[1:]) for x, row in zip(centres, found[name]["by_rank"], strict=True) if row[0] >= least]
+        least = max(1.0, SELDOM * facts[name]["candidates"])
+        rows = [(x, *row[1:]) for x, row in zip(centres, facts[name]["by_rank"], strict=True) if row[0] >= least]
         _banded(axes, rows, colour, name)
     axes.axhline(0.0, color=INK, linewidth=1)
     axes.set(xlabel="rank in the first stage", ylabel="ranks gained")
@@ -91,14 +91,14 @@ def movement(found: Facts) -> str:
 
 
 @style()
-def scores(found: Facts, second: str) -> str:
+def scores(facts: Facts, second: str) -> str:
     """How the scores of relevant and irrelevant candidates lie apart, in either stage."""
     figure = Figure(figsize=(WIDTH, HEIGHT + 0.6), layout="constrained")
     plots = figure.subplots(2, sharex=True, sharey=True)
-    edges = found["edges"]
+    edges = facts["edges"]
     for axes, stage, name in zip(plots, ("first_stage", "second_stage"), ("first stage", second), strict=True):
         for relevance, colour in (("irrelevant", ORANGE), ("relevant", BLUE)):
-            counts = found[stage][relevance]
+            counts = facts[stage][relevance]
             share = [100.0 * count / max(1, sum(counts)) for count in counts]
             axes.stairs(share, edges, color=colour, fill=True, alpha=0.25)
             axes.stairs(share, edges, color=colour, linewidth=1.6, label=relevance if stage == "first_stage" else None)
@@ -109,10 +109,10 @@ def scores(found: Facts, second: str) -> str:
 
 
 @style()
-def attention(found: Facts) -> str:
+def attention(facts: Facts) -> str:
     """Attention times list length against the first stage's rank."""
     figure, axes = one()
-    _banded(axes, [(rank, *row[1:]) for rank, row in enumerate(found["by_rank"], start=1)], BLUE, "")
+    _banded(axes, [(rank, *row[1:]) for rank, row in enumerate(facts["by_rank"], start=1)], BLUE, "")
     axes.axhline(1.0, color=INK, linewidth=1)
     axes.set(xlabel="rank in the first stage", ylabel="attention; 1 = an even share")
     axes.set_ylim(bottom=0.0)
@@ -121,14 +121,14 @@ def attention(found: Facts) -> str:
 
 
 @style()
-def anomaly(found: Facts, metric: str) -> str:
+def anomaly(facts: Facts, metric: str) -> str:
     """Gain over the first stage, from the most usual queries to the strangest."""
     figure, axes = one()
-    for place, (_queries, _from, _to, gain, low, high) in enumerate(found["bins"]):
+    for place, (_queries, _from, _to, gain, low, high) in enumerate(facts["bins"]):
         axes.plot([place, place], [low, high], color=BLUE, linewidth=2.2, solid_capstyle="butt")
         axes.plot(place, gain, "o", color=BLUE, markersize=6)
     axes.axhline(0.0, color=INK, linewidth=1)
-    labels = [f"{row[1]:.2f} to\n{row[2]:.2f}" for row in found["bins"]]
+    labels = [f"{row[1]:.2f} to\n{row[2]:.2f}" for row in facts["bins"]]
     axes.set_xticks(range(len(labels)), labels, fontsize=8.5)
     axes.set(xlabel="anomaly score of the query", ylabel=f"gain in {metric_name(metric)}")
     axes.set_xlim(-0.5, len(labels) - 0.5)
@@ -137,14 +137,14 @@ def anomaly(found: Facts, metric: str) -> str:
 
 
 @style()
-def reliability(found: Facts) -> str:
+def reliability(facts: Facts) -> str:
     """Share chosen against probability, without and with the temperature; on the line they are equal."""
     figure, axes = one(height=HEIGHT + 0.6)
     for when, colour in (("before", ORANGE), ("after", BLUE)):
-        _candidates, said, chosen, low, high = zip(*found[when]["bins"], strict=True)
-        axes.vlines(said, low, high, color=colour, linewidth=1.2, alpha=0.6)
-        axes.plot(said, chosen, "o-", color=colour, markersize=5, label=f"{when}: {found[when]['ece']:.4f}")
-    most = max(value for when in ("before", "after") for row in found[when]["bins"] for value in (row[1], row[4]))
+        _candidates, stated, chosen, low, high = zip(*facts[when]["bins"], strict=True)
+        axes.vlines(stated, low, high, color=colour, linewidth=1.2, alpha=0.6)
+        axes.plot(stated, chosen, "o-", color=colour, markersize=5, label=f"{when}: {facts[when]['ece']:.4f}")
+    most = max(value for when in ("before", "after") for row in facts[when]["bins"] for value in (row[1], row[4]))
     axes.plot([0.0, most], [0.0, most], color=INK, linewidth=1)
     axes.set(xlabel="probability", ylabel="share chosen", xlim=(0.0, None), ylim=(0.0, None))
     legend(figure, columns=2)
@@ -152,10 +152,10 @@ def reliability(found: Facts) -> str:
 
 
 @style()
-def latency(found: Facts) -> str:
+def latency(facts: Facts) -> str:
     """Milliseconds against list length."""
     figure, axes = one()
-    length, median, slow = zip(*found["rows"], strict=True)
+    length, median, slow = zip(*facts["rows"], strict=True)
     axes.plot(length, slow, color=ORANGE, **_dots(length), label="95 % are faster")
     axes.plot(length, median, color=BLUE, **_dots(length), label="median")
     axes.set(xlabel="candidates in the list", ylabel="milliseconds")
@@ -170,7 +170,7 @@ def metric_name(name: str) -> str:
 
 
 def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: str, name: str) -> None:
-    """A line with its band; a band of few points is a bar of its own at each."""
+    """Draw a line with its band; a band of few points is a bar of its own at each."""
     if not rows:
         return
     x, mean, low, high = zip(*rows, strict=True)

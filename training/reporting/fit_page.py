@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
+from listwright.ranking.plain_file import from_json
+from listwright.training.evaluation.verdicts import FEWEST, SAME
 from listwright.training.reporting import fit_figures as figures
-from listwright.training.reporting.data_sections import choice_section, coverage_section, notes_section
-from listwright.training.reporting.explained_section import explained_section
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
 from listwright.training.reporting.score_sections import score_sections
@@ -19,7 +24,10 @@ from listwright.training.reporting.sentences import (
     anomaly_sentence,
     attention_sentence,
     brought_along,
+    budget_sentences,
     choice_sentence,
+    compared_rows,
+    coverage_sentence,
     default_sentence,
     headline,
     latency_sentence,
@@ -32,9 +40,11 @@ from listwright.training.reporting.sentences import (
     wins_sentence,
 )
 
+WHY = {"helped": "Most helped", "hurt": "Most hurt", "random": "At random"}
+
 
 def fit_page(report: Facts) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         report: the contents of ``report.json``.
@@ -98,7 +108,7 @@ def _compared(report: Facts) -> bool:
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:
-    """What it is worth, and what it does."""
+    """Say what the second stage is worth, and what it does."""
     details = report["details"]
     return [
         _metrics(report, details["gains"], second),
@@ -151,23 +161,23 @@ def _cell(metric: Facts) -> str:
 
 
 def _wins(details: Facts) -> PageSection:
-    found = details["wins"]
+    facts = details["wins"]
     caption = (
-        f"Gain in {metric_name(found['metric'])} of every query over the first stage, sorted. Left of the flat part "
+        f"Gain in {metric_name(facts['metric'])} of every query over the first stage, sorted. Left of the flat part "
         "are the queries that lose, right of it those that win."
     )
     text = (
-        f"The query that loses most changes by {found['gain'][0]:+.3f} {metric_name(found['metric'])}, the one that "
-        f"gains most by {found['gain'][-1]:+.3f}."
+        f"The query that loses most changes by {facts['gain'][0]:+.3f} {metric_name(facts['metric'])}, the one that "
+        f"gains most by {facts['gain'][-1]:+.3f}."
     )
-    return PageSection(wins_sentence(found), [text], [PageFigure(figures.wins(found), caption)])
+    return PageSection(wins_sentence(facts), [text], [PageFigure(figures.wins(facts), caption)])
 
 
 def _learning(report: Facts) -> PageSection:
-    found, model = report["details"]["learning"], report["model"]
+    history, model = report["details"]["learning"], report["model"]
     ndcg_at = report["recipe"]["model"]["ndcg_at"]
     caption = "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: kept."
-    drawn = figures.learning(found, model["best_epoch"], ndcg_at)
+    drawn = figures.learning(history, model["best_epoch"], ndcg_at)
     text = f"The model has {model['parameters']:,} parameters; the weights of the best epoch are those that serve."
     return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(drawn, caption)])
 
@@ -196,40 +206,40 @@ def _movement(report: Facts, second: str) -> PageSection:
 
 
 def _attention(details: Facts) -> list[PageSection]:
-    found = details["attention"]
-    if found is None:
+    facts = details["attention"]
+    if facts is None:
         return []
     caption = (
         "Attention weight times list length by rank in the first stage, over lists of two or more. Line: mean; band: "
         "the middle half. Where it is 1 throughout, the context is the plain mean of the list. Lists of all "
         "lengths are mixed: where many of them end, the line may jump."
     )
-    return [PageSection(attention_sentence(found), (), [PageFigure(figures.attention(found), caption)])]
+    return [PageSection(attention_sentence(facts), (), [PageFigure(figures.attention(facts), caption)])]
 
 
 def _anomaly(details: Facts, metric: str) -> PageSection:
-    found = details["anomaly"]
-    title, text = anomaly_sentence(found, metric)
-    if found is None:
+    facts = details["anomaly"]
+    title, text = anomaly_sentence(facts, metric)
+    if facts is None:
         return PageSection(title, [text])
-    sizes = sorted({row[0] for row in found["bins"]})
+    sizes = sorted({row[0] for row in facts["bins"]})
     caption = (
         f"Mean gain over the first stage with its 95 % interval, in groups of {' or '.join(map(str, sizes))} test "
         "queries, by how unlike the training queries they are (Isolation Forest; higher is stranger)."
     )
-    return PageSection(title, [text], [PageFigure(figures.anomaly(found, metric), caption)])
+    return PageSection(title, [text], [PageFigure(figures.anomaly(facts, metric), caption)])
 
 
 def _specialists(report: Facts) -> list[PageSection]:
-    found = report.get("specialists")
-    if found is None:
+    facts = report.get("specialists")
+    if facts is None:
         return []
     rows = []
-    for k, one in enumerate(found["specialists"]):
+    for k, one in enumerate(facts["specialists"]):
         weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3])
         rows.append([f"{k}\n{weights}", f"{one['weight']:.3f}", str(one["queries"])])
-    ended = "converged" if found["converged"] else "had not converged"
-    title = f"{len(rows)} specialists share the queries; EM {ended} after {found['iterations']} iterations"
+    ended = "converged" if facts["converged"] else "had not converged"
+    title = f"{len(rows)} specialists share the queries; EM {ended} after {facts['iterations']} iterations"
     head = ["specialist", "weight", "queries"]
     note = "Small: largest feature weights of a linear one. Queries: training queries that are most likely its own."
     tables = [PageTable("", head, rows, note)]
@@ -241,15 +251,15 @@ def _specialists(report: Facts) -> list[PageSection]:
 
 
 def _latency(here: Facts) -> PageSection:
-    found = here["latency"]
+    facts = here["latency"]
     text = (
-        f"Measured once, in the process that fitted, on {here['machine']}; {found['repeats']} lists of test rows per "
+        f"Measured once, in the process that fitted, on {here['machine']}; {facts['repeats']} lists of test rows per "
         "length, both stages, without HTTP. It is no property of the model: another machine, or this one when "
         "busy, gives other numbers."
     )
-    rows = [[str(length), f"{median:.2f}", f"{slow:.2f}"] for length, median, slow in found["rows"]]
+    rows = [[str(length), f"{median:.2f}", f"{slow:.2f}"] for length, median, slow in facts["rows"]]
     table = PageTable("", ["candidates", "median, ms", "95 % below, ms"], rows)
-    return PageSection(latency_sentence(found), [text], [PageFigure(figures.latency(found), "")], [table])
+    return PageSection(latency_sentence(facts), [text], [PageFigure(figures.latency(facts), "")], [table])
 
 
 def _facts(report: Facts) -> list[str]:
@@ -273,3 +283,179 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         return "(" + ", ".join(f"{name} {_short(inner)}" for name, inner in value.items()) + ")"
     return str(value)
+
+
+def notes_section(report: Facts) -> list[PageSection]:
+    """Return what was pointed out about the data; reports of earlier versions say nothing of it."""
+    notes = [f"{note}." for note in report.get("notes", [])]
+    title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
+    return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
+
+
+def choice_section(report: Facts) -> list[PageSection]:
+    """Return what the default was chosen by; nothing where it was not chosen."""
+    compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
+    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
+    if not rows:
+        return []
+    rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
+    text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries choose nothing."]
+    if "relative" in rankers:
+        text.append(
+            f"LightGBM takes list-relative columns if its mean gain is above {SAME:g}, or its interval above 0."
+        )
+    if rankers != {"relative"}:
+        text.append(
+            "A second stage becomes the default if the 95 % interval of its gain lies above 0; those of several second "
+            "stages hold together (Bonferroni)."
+        )
+    text.append("The test split takes no part.")
+    text += budget_sentences(report.get("budget"))
+    table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
+    return [PageSection("How the default was chosen", [" ".join(text)], (), [table])]
+
+
+def coverage_section(coverage: Facts) -> PageSection:
+    """How far the test rows lie outside what training saw."""
+    rows = [
+        [
+            name,
+            _percent(missing) + ("" if trained is None else f"\n{_percent(trained)} in training"),
+            *map(_percent, more),
+        ]
+        for name, trained, missing, *more in coverage["rows"]
+    ]
+    text = (
+        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
+        "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
+        "not see, or none."
+    )
+    if coverage["listed"] > len(rows):
+        text += f" Listed: the {len(rows)} features that differ most from training."
+    elif coverage["listed"] < coverage["features"]:
+        text += " Features without any of these are not listed."
+    head = ["feature", "missing", "beyond", "unknown"]
+    tables = [PageTable("", head, rows)] if rows else []
+    return PageSection(coverage_sentence(coverage), [text], (), tables)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "·"
+    return "0" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")
+
+
+def explained_section(report: Facts) -> list[PageSection]:
+    """One table a query; reports of earlier versions have none."""
+    facts = report["details"].get("explained")
+    if facts is None:
+        return []
+    text = [
+        "First stage: what a column adds to the candidate's score, as difference to the mean over its list. Second "
+        "stage: what a feature adds to the final score against the list's median or most frequent category, with its "
+        "standard error where it was sampled. Scores compare within one list only."
+    ]
+    tables = []
+    for query in facts["queries"]:
+        if "fault" in query:
+            text.append(f"{WHY[query['why']]}, query {query['qid']}: not explained, because {query['fault']}.")
+            continue
+        table = _explained_query(query, facts["metric"])
+        if table.rows:
+            tables.append(table)
+        else:
+            text.append(f"{table.title}. {table.note} No column adds anything.")
+    return [PageSection(f"{_queries_text(len(tables))} explained", text, (), tables)]
+
+
+def _queries_text(queries: int) -> str:
+    return "One test query" if queries == 1 else f"{queries} test queries"
+
+
+def _explained_query(query: Facts, metric: str) -> PageTable:
+    gain = "" if query["why"] == "random" else f" by {query['gain']:+.3f} {metric_name(metric)}"
+    rows = [
+        [f"{part['feature']}\n{value_text(part)}", stage, contribution_text(part)]
+        for stage, facts in (("first", query["first_stage"]), ("second", query["second_stage"]))
+        if facts is not None
+        for part in facts["contributions"]
+    ]
+    return PageTable(
+        f"{WHY[query['why']]}{gain}: query {query['qid']}",
+        ["feature", "stage", "adds"],
+        rows,
+        " ".join([*_place(query), *_passes(query["passing"])]),
+    )
+
+
+def _place(query: Facts) -> list[str]:
+    moved = f"from place {query['rank_before']} to {query['rank']}"
+    if query["rank_before"] == query["rank"]:
+        moved = f"at place {query['rank']} in both stages"
+    sentences = [f"Candidate {query['candidate'] + 1} of {query['length']}, label {query['label']}, {moved}."]
+    late = [part for part in query.get("incomplete", ()) if part not in query["faults"]]  # earlier reports have none
+    if query["second_stage"] is None and "second_stage" not in {*late, *query["faults"]}:
+        sentences.append("No second stage scored it.")
+    sentences += [f"{part.replace('_', ' ').capitalize()}: not complete, for lack of time." for part in late]
+    sentences += [f"{part.replace('_', ' ').capitalize()}: failed, {fault}." for part, fault in query["faults"].items()]
+    return sentences
+
+
+def _passes(passing: Facts | None) -> list[str]:
+    if passing is None:
+        return []
+    ways = [" and ".join(map(change_text, changes)) for changes in (passing["one"], passing["two"]) if changes]
+    if not ways:
+        return ["No change of one or two features that was tried lets it pass the one above."]
+    return [f"It would pass the one above with {', or with '.join(ways)}."]
+
+
+def value_text(part: Facts) -> str:
+    """Return the value of a feature, and what stands in for it where something does."""
+    if part["reference"] is None and part["standard_error"] is None:
+        return value_as_written(part["value"])
+    return f"{value_as_written(part['value'])}, list: {value_as_written(part['reference'])}"
+
+
+def contribution_text(part: Facts) -> str:
+    """Return a contribution and its standard error, if it was sampled."""
+    text = f"{part['contribution']:+.3g}"
+    return text if part["standard_error"] is None else f"{text}\n\N{PLUS-MINUS SIGN}{part['standard_error']:.1g}"
+
+
+def change_text(change: Facts) -> str:
+    """One change in words."""
+    return f"{change['feature']} {value_as_written(change['to'])} instead of {value_as_written(change['from'])}"
+
+
+def value_as_written(value: float | str | None) -> str:
+    """Return a value as people write it."""
+    if value is None:
+        return "missing"
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line: the page of a ``report.json``, made again."""
+    parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html again from report.json.")
+    parser.add_argument("report", type=Path, metavar="report.json")
+    parser.add_argument("page", type=Path, metavar="PAGE")
+    options = parser.parse_args(arguments)
+    try:
+        page = fit_page(from_json(options.report.read_bytes()))
+    except OSError as error:
+        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
+    except KeyError as error:
+        return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError) as error:
+        return _refused(f"{options.report} is no report.json of a fit: {error}")
+    try:
+        options.page.write_text(page, encoding="utf-8")
+    except OSError as error:
+        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
+    return 0
+
+
+def _refused(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 1

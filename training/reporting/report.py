@@ -228,13 +228,13 @@ def show(report: Report, console: Console) -> None:
 
 
 def _show_choice(report: Report, console: Console) -> None:
-    """What the default was chosen by."""
-    given = brought_along(report.first_stage)
-    sentence = choice_sentence(report.default, report.names, report.budget, given=given)
+    """Print what the default was chosen by."""
+    brought = brought_along(report.first_stage)
+    sentence = choice_sentence(report.default, report.names, report.budget, given=brought)
     if sentence is None:
         return
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared" if given else "Compared on held-out queries"
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared" if brought else "Compared on held-out queries"
     )
     for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
         table.add_column(name)
@@ -244,17 +244,17 @@ def _show_choice(report: Report, console: Console) -> None:
     console.print(f"{sentence[0].upper()}{sentence[1:]}")
 
 
-def _notes(report: Report, found: Verdict) -> Iterator[str]:
-    """What the verdict means for whoever serves the bundle."""
+def _notes(report: Report, result: Verdict) -> Iterator[str]:
+    """Yield what the verdict means for whoever serves the bundle."""
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
         yield f"{changed} A model that --model asked for is no exception."
     elif report.default.get("compared"):
         return
-    elif found == "harm":
+    elif result == "harm":
         yield "the interval lies below 0: serve the first stage."
-    elif found == "no difference shown" and report.routing is None:
+    elif result == "no difference shown" and report.routing is None:
         yield (
             f"no difference shown: the interval holds 0. The bundle answers with {report.names[generalist]} unless a "
             "request says strategy=first_stage; compare on more queries before you choose."
@@ -262,7 +262,7 @@ def _notes(report: Report, found: Verdict) -> Iterator[str]:
 
 
 def verdict(routing: RoutingEvaluation) -> str:
-    """The honest sentence: whether routing pays on these queries."""
+    """Return the honest sentence: whether routing pays on these queries."""
     mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (
@@ -270,8 +270,8 @@ def verdict(routing: RoutingEvaluation) -> str:
             f"{routing.default_is}'s."
         )
     says = {"gain": "Routing pays", "harm": "Routing harms", "no difference shown": "Routing is not shown to pay"}
-    found = verdict_of(low, high)
+    result = verdict_of(low, high)
     return (
-        f"{says[found]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
-        f"over the {routing.default_is} alone.{' Switch it off.' if found == 'harm' else ''}"
+        f"{says[result]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "
+        f"over the {routing.default_is} alone.{' Switch it off.' if result == 'harm' else ''}"
     )

@@ -11,13 +11,13 @@ from listwright.training.reporting.page import PageFigure, PageSection, PageTabl
 
 
 def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iterator[str]:
-    """What the terminal says, line by line."""
+    """Yield what the terminal says, line by line."""
     for row in _rows(details):
         yield f"{_constraint(row)}, {names[row['ranker']]}: {_wrong(row, 'scores')}, {_wrong(row, 'ranks')}."
-    found: Facts = details.get("calibration", {})  # type: ignore[assignment]
-    if found:
-        yield f"{calibration_title(found)}."
-    for one in found.get("rankers", []):
+    facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
+    if facts:
+        yield f"{calibration_title(facts)}."
+    for one in facts.get("rankers", []):
         yield (
             f"{ranker_name(one['ranker'], names)}, temperature {one['temperature']:.3g}: expected calibration error "
             f"{_error(one['before'])} before, {_error(one['after'])} after; {top_sentence(one)}."
@@ -25,19 +25,19 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
 
 
 def score_sections(report: Facts) -> list[PageSection]:
-    """The page's sections; reports of earlier versions have none."""
+    """Return the page's sections; reports of earlier versions have none."""
     return [*_monotone(report), *_calibration(report)]
 
 
 def _calibration(report: Facts) -> list[PageSection]:
-    found = report["details"].get("calibration")
-    if found is None:
+    facts = report["details"].get("calibration")
+    if facts is None:
         return []
-    if not found["rankers"]:
-        return [PageSection(calibration_title(found), [NO_PROBABILITIES])]
+    if not facts["rankers"]:
+        return [PageSection(calibration_title(facts), [NO_PROBABILITIES])]
     names = report["rankers"]
     answers = report.get("default_strategy", {}).get("strategy")
-    shown = next((one for one in found["rankers"] if one["ranker"] == answers), found["rankers"][0])
+    answering = next((one for one in facts["rankers"] if one["ranker"] == answers), facts["rankers"][0])
     cells = [
         [
             ranker_name(one["ranker"], names),
@@ -46,14 +46,14 @@ def _calibration(report: Facts) -> list[PageSection]:
             *(f"{one['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
             f"{one['top']['score']:.3f}\n{one['top']['chosen']:.3f} chosen",
         ]
-        for one in found["rankers"]
+        for one in facts["rankers"]
     ]
     text = [
         "Each list has one candidate that was chosen. The scores of a list are divided by the ranker's temperature; "
         "their softmax is what the service answers. The temperature was fitted on validation lists. It changes no "
         "order.",
-        f"{ranker_name(shown['ranker'], names)}: {top_sentence(shown)}. {gain_sentence(shown)}"
-        f"{chance_sentence(shown['after'])}",
+        f"{ranker_name(answering['ranker'], names)}: {top_sentence(answering)}. {gain_sentence(answering)}"
+        f"{chance_sentence(answering['after'])}",
     ]
     head = ["ranker", "temperature", "error before", "error after", "log P even", "before", "after", "first candidate"]
     note = (
@@ -63,11 +63,11 @@ def _calibration(report: Facts) -> list[PageSection]:
         "with all candidates alike. First candidate: its mean probability, and how often it is chosen."
     )
     caption = (
-        f"{ranker_name(shown['ranker'], names)} on {shown['lists']} test lists. Candidates in bins of about as many "
-        "expected choices; bars: 95 % intervals over lists. On the line, a probability is what it says."
+        f"{ranker_name(answering['ranker'], names)} on {answering['lists']} test lists. Candidates in bins of about as "
+        "many expected choices; bars: 95 % intervals over lists. On the line, a probability is what it says."
     )
-    drawn = [PageFigure(figures.reliability(shown), caption)]
-    return [PageSection(calibration_title(found), text, drawn, [PageTable("", head, cells, note)])]
+    drawn = [PageFigure(figures.reliability(answering), caption)]
+    return [PageSection(calibration_title(facts), text, drawn, [PageTable("", head, cells, note)])]
 
 
 NO_PROBABILITIES = (
@@ -81,29 +81,29 @@ LEVEL = 0.05
 """Of the test whether an error is more than chance."""
 
 
-def calibration_title(found: Facts) -> str:
+def calibration_title(facts: Facts) -> str:
     """Whether scores are probabilities."""
-    lists, without = found["lists"], found["without_choice"]
-    if not found["choices"]:
+    lists, without = facts["lists"], facts["without_choice"]
+    if not facts["choices"]:
         have = f"{without:,} of {lists:,} lists {'has' if without == 1 else 'have'} not"
         return f"Scores are no probabilities here: {have} exactly one relevant candidate"
-    if not found["rankers"]:
+    if not facts["rankers"]:
         return "Scores are not calibrated: too few lists have a choice among scored candidates"
     return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
 
 
 def top_sentence(one: Facts) -> str:
-    """What the best score says, and what came of it."""
-    said, chosen = one["top"]["score"], one["top"]["chosen"]
-    return f"the first candidate has probability {said:.3f} on average and is chosen in {chosen:.3f} of lists"
+    """Return what the best score says, and what came of it."""
+    stated, chosen = one["top"]["score"], one["top"]["chosen"]
+    return f"the first candidate has probability {stated:.3f} on average and is chosen in {chosen:.3f} of lists"
 
 
 def gain_sentence(one: Facts) -> str:
-    """What the temperature does to the likelihood of unseen choices."""
+    """Return what the temperature does to the likelihood of unseen choices."""
     gain = one["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
-    said = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
-    return f"The temperature {said}: {verdict}."
+    text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
+    return f"The temperature {text}: {verdict}."
 
 
 def chance_sentence(facts: Facts) -> str:

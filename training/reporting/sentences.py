@@ -22,13 +22,15 @@ def brought_along(first_stage: Mapping[str, object]) -> bool:
 
 
 def queries_text(first_stage: Mapping[str, object]) -> str:
-    """What is known of the test queries."""
-    known = "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
-    return f"test queries, {known}"
+    """Return what is known of the test queries."""
+    ignorance = (
+        "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
+    )
+    return f"test queries, {ignorance}"
 
 
 def default_sentence(default: Mapping[str, object], second: str) -> str | None:
-    """What was taken away from ``auto``, and why; None if nothing was.
+    """Return what was taken away from ``auto``, and why; None if nothing was.
 
     Args:
         default: ``default_strategy`` of ``report.json``.
@@ -77,7 +79,7 @@ def choice_sentence(
 
 
 def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
-    """What the fit had time for.
+    """Return what the fit had time for.
 
     Args:
         budget: of ``report.json``; None for a fit without a bound.
@@ -86,30 +88,30 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         return []
     unit, planned = budget["lightgbm_fit_seconds"], budget["planned"]
     if budget["seconds"] is None:
-        found = ["This fit repeats what another one had time for."]
+        sentences = ["This fit repeats what another one had time for."]
     else:
-        given = "by default" if budget["minutes"] is None else "by --minutes"
-        found = [f"This fit was given {duration(budget['seconds'])} {given}."]
+        origin = "by default" if budget["minutes"] is None else "by --minutes"
+        sentences = [f"This fit was given {duration(budget['seconds'])} {origin}."]
     if unit is not None and "settings" in planned:
         settings = planned["settings"]
         tried = (
             f"One LightGBM fit takes {duration(unit)}; {settings} {'settings were' if settings > 1 else 'setting was'}"
         )
-        found.append(f"{tried} planned, and {planned['folds']} folds.")
+        sentences.append(f"{tried} planned, and {planned['folds']} folds.")
     cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith("epochs of ")]
     if cut:
-        found.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
+        sentences.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
     if budget["left_out"]:
-        found.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
+        sentences.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
     if budget["left_out"] or budget["undecided"]:
-        found.append("More --minutes try more; 0 tries all.")
-    return [" ".join(found)]
+        sentences.append("More --minutes try more; 0 tries all.")
+    return [" ".join(sentences)]
 
 
 def compared_rows(
     default: Mapping[str, Any], names: Mapping[str, str], budget: Mapping[str, Any] | None = None
 ) -> list[tuple[str, str, str, str]]:
-    """The comparisons: ranker, what it had to beat, the gain, and the verdict."""
+    """Return the comparisons: ranker, what it had to beat, the gain, and the verdict."""
     undecided = () if budget is None else budget["undecided"]
     called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
@@ -134,8 +136,8 @@ def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) 
     if verdict == "gain":
         return f"{second} beats {first} by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
     if verdict == "harm":
-        said = f"{second} is worse than {first} by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
-        return said if taken_away else f"{said} Serve {first}."
+        text = f"{second} is worse than {first} by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return text if taken_away else f"{text} Serve {first}."
     return (
         f"{second} is not shown to beat {first}: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
         "interval holds 0."
@@ -143,33 +145,33 @@ def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) 
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
-    """What the default gains over the LightGBM of an engineer who has no other columns.
+    """Return what the default gains over the LightGBM of an engineer who has no other columns.
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
         names: what people call the rankers.
     """
     who, rival = f"The default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
-    said = {
+    text = {
         "gain": f"{who} beats {rival} by {gain['mean']:.4f}",
         "harm": f"{who} is worse than {rival} by {-gain['mean']:.4f}",
         "no difference shown": f"{who} is not shown to beat {rival}: the difference is {gain['mean']:+.4f}",
     }
     interval = f"95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"
-    return f"{said[gain['verdict']]} {metric_name(gain['metric'])}, {interval}."
+    return f"{text[gain['verdict']]} {metric_name(gain['metric'])}, {interval}."
 
 
 def metrics_sentence(gains: list[Facts], second: str) -> str:
     """In how many metrics the gain or the loss is more than chance."""
     verdicts = [verdict_of(gain["low"], gain["high"]) for gain in gains]
     won, lost = verdicts.count("gain"), verdicts.count("harm")
-    said = f"{second}'s gain has an interval above 0 in {won or 'none'} of {len(gains)} metrics"
-    return f"{said}, and one below 0 in {lost}" if lost else said
+    text = f"{second}'s gain has an interval above 0 in {won or 'none'} of {len(gains)} metrics"
+    return f"{text}, and one below 0 in {lost}" if lost else text
 
 
-def wins_sentence(found: Facts) -> str:
+def wins_sentence(facts: Facts) -> str:
     """How the gain is spread over queries."""
-    won, lost, queries = found["won"], found["lost"], found["queries"]
+    won, lost, queries = facts["won"], facts["lost"], facts["queries"]
     same = queries - won - lost
     shares = [_share(count, queries) for count in (won, lost, same)]
     return "{} of queries gain, {} lose, {} stay as they were".format(*shares)
@@ -180,15 +182,15 @@ def learning_sentence(model: Facts, ndcg_at: int) -> str:
     best, epochs = model["best_epoch"], model["epochs"]
     if best == 0:
         return f"No epoch of {epochs} ranked the validation queries better than the start, the first stage's own order"
-    kept = f"Validation NDCG@{ndcg_at} was best after epoch {best} of {epochs}, at {model['valid_ndcg']:.4f}"
+    text = f"Validation NDCG@{ndcg_at} was best after epoch {best} of {epochs}, at {model['valid_ndcg']:.4f}"
     if best == epochs:
-        return f"{kept}: it was still rising when training ended"
-    return kept
+        return f"{text}: it was still rising when training ended"
+    return text
 
 
-def movement_sentence(found: Facts) -> str:
+def movement_sentence(facts: Facts) -> str:
     """Which way relevant candidates go."""
-    up, down = found["relevant"]["mean"], found["irrelevant"]["mean"]
+    up, down = facts["relevant"]["mean"], facts["irrelevant"]["mean"]
     if up is None or down is None:
         kind = "relevant" if up is None else "irrelevant"
         return f"No {kind} candidate reached the second stage"
@@ -202,9 +204,9 @@ def _moved(ranks: float) -> str:
     return f"move {'up' if ranks > 0 else 'down'} {size:.2f} {'rank' if round(size, 2) == 1.0 else 'ranks'}"
 
 
-def scores_sentence(found: Facts, second: str) -> str:
+def scores_sentence(facts: Facts, second: str) -> str:
     """How often a relevant candidate stands above an irrelevant one."""
-    before, after = (found[stage]["pairs_right"] for stage in ("first_stage", "second_stage"))
+    before, after = (facts[stage]["pairs_right"] for stage in ("first_stage", "second_stage"))
     if before is None:
         return "No list has both relevant and irrelevant candidates, so there are no pairs to put right."
     return (
@@ -213,10 +215,10 @@ def scores_sentence(found: Facts, second: str) -> str:
     ).replace("%", " %")
 
 
-def attention_sentence(found: Facts) -> str:
+def attention_sentence(facts: Facts) -> str:
     """Where the context comes from."""
-    often = 0.2 * found["by_rank"][0][0]  # ranks that few lists reach say little
-    means = [row[1] for row in found["by_rank"] if row[0] >= often]
+    often = 0.2 * facts["by_rank"][0][0]  # ranks that few lists reach say little
+    means = [row[1] for row in facts["by_rank"] if row[0] >= often]
     top, last = means[0], len(means)
     if max(abs(mean - 1.0) for mean in means) < 0.1:
         return "Attention is close to even: the context is nearly the plain mean of the list"
@@ -227,17 +229,17 @@ def attention_sentence(found: Facts) -> str:
     )
 
 
-def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
+def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
     """Whether the gain grows with how strange a query is: heading and text."""
-    if found is None:
+    if facts is None:
         return (
             "No anomaly score: this bundle has none",
             "No feature is numeric, none could be made, or the bundle is older than it. With one, this says whether "
             "the second stage helps more on queries whose top ten have unusual features.",
         )
-    if found["gap"] is None:
+    if facts["gap"] is None:
         return "Too few test queries to compare usual and strange ones", "Each group needs a handful of queries."
-    gap, (usual, strange) = found["gap"], (found["bins"][0], found["bins"][-1])
+    gap, (usual, strange) = facts["gap"], (facts["bins"][0], facts["bins"][-1])
     ends = ("mean", "low", "high")
     text = (
         f"Strangest group: {gain_text(dict(zip(ends, strange[3:], strict=True)))} {metric_name(metric)} over the first "
@@ -251,23 +253,23 @@ def anomaly_sentence(found: Facts | None, metric: str) -> tuple[str, str]:
     return "The gain is not shown to differ between strange and usual queries", text
 
 
-def coverage_sentence(found: Facts) -> str:
+def coverage_sentence(facts: Facts) -> str:
     """Whether the test rows look like the training rows."""
     parts = [
-        (found["missing"], "missing values more often than in training"),
-        (found["clipped_often"], "more than 1 % of values beyond the training quantiles"),
-        (found["unknown"], "unknown categories"),
+        (facts["missing"], "missing values more often than in training"),
+        (facts["clipped_often"], "more than 1 % of values beyond the training quantiles"),
+        (facts["unknown"], "unknown categories"),
     ]
-    told = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
-    if not told:
-        return f"Test rows look like training rows in all {found['features']} features"
-    return f"Of {found['features']} features, {_listed(told)} in the test rows"
+    clauses = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
+    if not clauses:
+        return f"Test rows look like training rows in all {facts['features']} features"
+    return f"Of {facts['features']} features, {_listed(clauses)} in the test rows"
 
 
-def latency_sentence(found: Facts) -> str:
-    """What a long list costs."""
-    length, median, _slow = found["rows"][-1]
-    return f"A list of {length} candidates took {median:.1f} ms here, the median of {found['repeats']}"
+def latency_sentence(facts: Facts) -> str:
+    """Return what a long list costs."""
+    length, median, _slow = facts["rows"][-1]
+    return f"A list of {length} candidates took {median:.1f} ms here, the median of {facts['repeats']}"
 
 
 def _listed(parts: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of files as they are needed: Parquet, CSV and LETOR text, a bounded number at a time."""
+"""Rows of Parquet, CSV and LETOR files: a bounded number at a time in their order, or by their place."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ from listwright.training.data.tables.frames import (
     unreadable,
 )
 from listwright.training.recipe.options import TABLES
-from listwright.training.scoring.ranges import needed, only
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
+
+ARROW = ".arrow"
+"""Ends the names of files in Arrow's own format."""
 
 LETOR_QID, LETOR_LABEL = "qid", "label"
 
@@ -68,7 +70,7 @@ class Batches(NamedTuple):
     Args:
         qid: column of query ids.
         rows: a bounded number at a time.
-        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.ranges.read` reads the rest.
+        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.frames.read` reads the rest.
     """
 
     qid: str
@@ -82,7 +84,7 @@ def is_table(path: Path) -> bool:
 
 
 def files_of(data: Path) -> list[Path]:
-    """The file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
+    """Return the file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
 
     Raises:
         DataError: if there is nothing at the path, or no file in the folder.
@@ -90,10 +92,10 @@ def files_of(data: Path) -> list[Path]:
     check_exists(str(data))
     if not data.is_dir():
         return [data]
-    found = sorted(path for path in data.iterdir() if path.is_file() and path.name[0] not in "._")
-    if not found:
+    files = sorted(path for path in data.iterdir() if path.is_file() and path.name[0] not in "._")
+    if not files:
         raise DataError(data, "has no files: name a folder of Parquet, CSV or LETOR files, or one such file")
-    return found
+    return files
 
 
 def batches(
@@ -104,7 +106,7 @@ def batches(
     *,
     ids_only: bool = False,
 ) -> Batches:
-    """The rows of a file or a folder in their order.
+    """Return the rows of a file or a folder in their order.
 
     Args:
         data: a file, or a folder whose files are read by name; a list may go on in the next file.
@@ -128,7 +130,7 @@ def batches(
 
 
 def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
-    """The batches of all files, which have the columns of the first."""
+    """Yield the batches of all files, which have the columns of the first."""
     first: FileRows | None = None
     for batch in chain.from_iterable(files):
         if batch.rows.height == 0:
@@ -142,10 +144,10 @@ def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
 
 
 def _difference(first: FileRows, batch: FileRows) -> str:
-    before, found = first.schema, batch.schema
-    for name in [*before, *found]:
-        if before.get(name) != found.get(name):
-            has, had = (f"{name} as {kinds[name]}" if name in kinds else f"no {name}" for kinds in (found, before))
+    before, after = first.schema, batch.schema
+    for name in [*before, *after]:
+        if before.get(name) != after.get(name):
+            has, had = (f"{name} as {kinds[name]}" if name in kinds else f"no {name}" for kinds in (after, before))
             return f"has {has}, and {first.path.name} has {had}: the files of a folder need the same columns"
     return f"has its columns in another order than {first.path.name}"
 
@@ -163,11 +165,11 @@ def _opened(
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
-    named = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
+    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
     if not is_parquet(path):
-        return named, _csv(path, rows, schema, named)
-    rows = only(rows, needed(schema, named, columns))
-    return named, _parquet(path, rows, named, ids_only=ids_only)
+        return column, _csv(path, rows, schema, column)
+    rows = only(rows, needed(schema, column, columns))
+    return column, _parquet(path, rows, column, ids_only=ids_only)
 
 
 def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Iterator[FileRows]:
@@ -209,13 +211,13 @@ def _typed(frame: pl.DataFrame, path: Path, schema: FeatureSchema, qid: str, fir
         line = None if row is None else line_of(path, first + row)
         return DataError(path, expected, line=line, column=column.name)
 
-    made = []
+    columns = []
     for feature in schema.features:
         if feature.name not in frame.columns or feature.name == qid:
             continue
         column = frame[feature.name]
-        made.append(names_in(column) if feature.kind == "categorical" else fitted_numbers(column, fault))
-    return frame.with_columns(made)
+        columns.append(names_in(column) if feature.kind == "categorical" else fitted_numbers(column, fault))
+    return frame.with_columns(columns)
 
 
 def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:
@@ -240,3 +242,43 @@ def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
             raise RecipeError(f"the bundle has a feature {name!r}, which LETOR text cannot name: give a table")
         columns[name] = block.features[:, number - 1] if number <= width else np.zeros(rows, dtype=np.float32)
     return pl.DataFrame(columns, schema_overrides={LETOR_QID: pl.String})
+
+
+class RowRange(NamedTuple):
+    """Rows of a Parquet or Arrow file that follow each other: the first of them, counted from 0, and how many."""
+
+    path: Path
+    first: int
+    rows: int
+
+
+def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFrame:
+    """Return the rows of some files, one behind the other.
+
+    Args:
+        ranges: what is read.
+        names: see :func:`only`.
+
+    Raises:
+        DataError: if a file cannot be read.
+    """
+    frames = []
+    for path, first, rows in ranges:
+        try:
+            scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path, glob=False)
+            frames.append(only(scan, names).slice(first, rows).collect())
+        except UNREADABLE as error:
+            raise unreadable(path, error) from error
+    return pl.concat(frames)
+
+
+def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
+    """Names of the columns that are read; None for all."""
+    return None if columns is None else frozenset((qid, *schema.names, *columns))
+
+
+def only(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
+    """Those of the columns that are there, in their order; None for all."""
+    if names is None:
+        return rows
+    return rows.select(by_name([name for name in rows.collect_schema().names() if name in names]))

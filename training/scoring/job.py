@@ -28,7 +28,7 @@ class Job:
         prefix: of the added columns.
         columns: of the data that are written beside them; None for all that are no features.
         with_features: write the features, too; only without ``columns``.
-        part_rows: see :func:`listwright.training.scoring.parts.parts`.
+        part_rows: see :func:`listwright.training.scoring.run.parts`.
     """
 
     bundle: Path

@@ -1,27 +1,45 @@
-"""A worker of offline scoring: it reads a part, ranks it and writes it."""
+"""A worker of offline scoring: it reads a part, ranks it as the service would, and writes it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import polars as pl
+from jaxtyping import Float, Int
 from polars.selectors import by_name
 
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.features import FeatureSchema
-from listwright.training.data.cells import numbers_in
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.errors import ScoringError
+from listwright.ranking.features import FeatureSchema, count_categories
+from listwright.ranking.reranker import Reranker
+from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.leaks.evidence import rounding_of
+from listwright.training.data.memory import asked
+from listwright.training.scoring.frames import ARROW, RowRange, needed, read
 from listwright.training.scoring.job import Job
-from listwright.training.scoring.part_files import FULL, part_file, rows_file, size_file
-from listwright.training.scoring.ranges import RowRange, needed, read
-from listwright.training.scoring.rank import COLUMNS, ranked
-from listwright.training.stored.disk import told_if_full
-from listwright.training.stored.job_folder import write_json
+from listwright.training.stored.writing import told_if_full, write_json
+
+COLUMNS = ("rank", "score", "first_stage_score", "strategy")
+"""Columns that scoring adds, before a prefix."""
+
+BLOCK_ROWS = 20_000
+"""Rows that the first stage scores at a time: a cache still holds them when their lists are ranked."""
+
+FULL = "make some, and run the same command with --resume"
+"""What to do if the disk is full."""
+
+SIZES = "0*.json"
+"""Pattern of the files of :func:`size_file`."""
 
 
 def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, folder: str) -> None:
@@ -40,26 +58,26 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     served = loaded(str(job.bundle))
     rows = read(ranges, needed(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
-    found, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
-    lists = int((found[job.prefix + "rank"] == 1).sum())
+    scored, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
+    lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
-    found = found.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
+    scored = scored.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
     path = part_file(Path(folder), number)
     with told_if_full(path.parent, FULL):
-        found.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
-    write_json(size, [found.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
+        scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
+    write_json(size, [scored.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
     rows_file(Path(folder), number).unlink(missing_ok=True)
 
 
 def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
-    """A sentence on each column of numbers many of which float32 merges."""
+    """Return a sentence on each column of numbers many of which float32 merges."""
     numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
-    return [str(found) for column in numbers if (found := rounding_of(numbers_in(column).values))]
+    return [str(sentence) for column in numbers if (sentence := rounding_of(numbers_in(column).values))]
 
 
 @cache
 def loaded(folder: str) -> Bundle:
-    """The bundle of a folder, which stays in this process."""
+    """Load the bundle of a folder, which stays in this process."""
     _import_lightgbm()
     return bundle.load(Path(folder))
 
@@ -76,3 +94,158 @@ def _import_lightgbm() -> None:
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+def ranked(
+    rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
+) -> tuple[pl.DataFrame, Int[np.ndarray, "2 C"]]:
+    """Rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy`` that ranked.
+
+    Args:
+        rows: whole lists.
+        loaded: the bundle.
+        qid: column with the query id.
+        strategy: as a request says it.
+        prefix: of the added columns.
+
+    Returns:
+        The rows in their order. Scores are those of ``POST /rerank``, to the bit: ``score`` is the candidate's share of
+        its list, null for a candidate that the second stage does not score. And what
+        :func:`listwright.ranking.features.count_categories` counts in them.
+
+    Raises:
+        SchemaMismatchError: if a feature is not there, or text stands where numbers were fitted.
+        UnknownStrategyError: if the bundle has no such strategy.
+        ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
+    """
+    # arrays alone: kept rankings would be garbage to look at
+    orders, scores, first_scores, strategies = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[str]()
+    lists = _lists(rows, loaded.manifest.feature_schema, qid)
+    _, offsets, order, qids = lists
+    for ranking in _rankings(lists, loaded.reranker, strategy):
+        if ranking.degraded:
+            raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
+        orders.append(ranking.order)
+        scores.append(ranking.relevance)
+        first_scores.append(ranking.first_stage_scores)
+        strategies.append(ranking.route.strategy)
+    list_of = np.repeat(np.arange(len(strategies)), np.diff(offsets))
+    begins = offsets[list_of]
+    rank = np.empty(rows.height, dtype=np.uint32)
+    rank[begins + np.concatenate(orders)] = np.arange(rows.height) - begins + 1
+    columns = [
+        pl.Series(rank),
+        pl.Series(np.concatenate(scores), nan_to_null=True),
+        pl.Series(np.concatenate(first_scores), nan_to_null=True),
+        pl.Series(strategies, dtype=pl.String).gather(list_of),
+    ]
+    if order is not None:
+        place = np.argsort(order)
+        columns = [column.gather(place) for column in columns]
+    added = rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, columns, strict=True))
+    return added, count_categories(lists.codes(loaded.manifest.feature_schema))
+
+
+class _Lists(NamedTuple):
+    """Lists of a part.
+
+    Args:
+        features: ``(R, D)`` list by list; float32 columns as they were read, or an array.
+        offsets: ``(N + 1,)`` where each list begins, and where the last one ends.
+        order: ``(R,)`` which row of the part each is; None where they stand in its order.
+        qids: ``(N,)`` of the lists.
+    """
+
+    features: pl.DataFrame | Float[np.ndarray, "R D"]
+    offsets: Int[np.ndarray, " M"]
+    order: Int[np.ndarray, " R"] | None
+    qids: Sequence[object]
+
+    def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R C"]:
+        """Those of the categorical columns."""
+        columns = list(schema.categorical)
+        if not isinstance(self.features, pl.DataFrame):
+            return self.features[:, columns]
+        codes = [self.features[:, column].to_numpy() for column in columns]
+        return np.stack(codes, axis=1) if codes else np.empty((self.features.height, 0), dtype=np.float32)
+
+    def blocks(self) -> Iterator[_Block]:
+        """Yield lists that follow each other, some at a time; the next ones may take their place."""
+        bounds, place = self.offsets.tolist(), 0
+        columns = [column.to_numpy() for column in self.features] if isinstance(self.features, pl.DataFrame) else []
+        room = np.empty((max(BLOCK_ROWS, int(np.diff(self.offsets).max())), len(columns)), dtype=np.float32)
+        while place + 1 < len(bounds):
+            until = max(place + 1, bisect_right(bounds, bounds[place] + BLOCK_ROWS) - 1)
+            first, end = bounds[place], bounds[until]
+            if isinstance(self.features, pl.DataFrame):
+                rows = room[: end - first]  # in the same memory each time: a cache holds it, and no page is new
+                np.stack([column[first:end] for column in columns], axis=1, out=rows)
+            else:
+                rows = self.features[first:end]
+            yield _Block(rows, [bound - first for bound in bounds[place : until + 1]])
+            place = until
+
+
+class _Block(NamedTuple):
+    """Rows of some lists, and where each begins; the last number is the end."""
+
+    rows: Float[np.ndarray, "R D"]
+    bounds: list[int]
+
+
+def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
+    """Each list's ranking. The first stage scores a block at once where it looks at each row alone."""
+    for rows, bounds in lists.blocks():
+        first_scores = reranker.first_stage_scores(rows)
+        for begin, end in pairwise(bounds):
+            scores = None if first_scores is None else first_scores[begin:end]
+            yield reranker.rerank(CandidateList(rows[begin:end]), strategy=strategy, first_stage_scores=scores)
+
+
+def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
+    """As :func:`asked` reads them, faster where all columns are there."""
+    ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
+    if ids.dtype.is_integer() or ids.dtype == pl.String:
+        features = _plain(rows, schema)
+        if features is not None:
+            begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
+            return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
+    columns = rows.select(by_name([name for name in schema.names if name in rows.columns]))
+    data, order = asked(columns, ids, schema, schema.names)
+    assert isinstance(data.features, np.ndarray)
+    return _Lists(data.features, data.offsets, order, data.qids)
+
+
+def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
+    """Columns of features as float32; None if one is not there or of another type, or a number is none or too large."""
+    columns = []
+    for feature in schema.features:
+        if feature.name not in rows.columns:
+            return None
+        column = rows[feature.name]
+        if feature.kind == "categorical":
+            if not is_usable(column):
+                return None
+            columns.append(pl.Series(feature.name, codes_in(column, feature)))
+            continue
+        numbers = numbers_in(column)
+        if len(numbers.wrong):
+            return None
+        values = numbers.values
+        columns.append((values if values.dtype == pl.Float32 else values.cast(pl.Float64)).cast(pl.Float32))
+    return None if any(np.isinf(column.to_numpy()).any() for column in columns) else pl.DataFrame(columns)
+
+
+def rows_file(folder: Path, number: int) -> Path:
+    """Return a part's rows before they are ranked, where a worker cannot read the data itself."""
+    return folder / f"{number:07}{ARROW}"
+
+
+def part_file(folder: Path, number: int) -> Path:
+    """Return a part's rows, ranked."""
+    return folder / f"{number:07}.parquet"
+
+
+def size_file(folder: Path, number: int) -> Path:
+    """How many rows and lists a part has, and what was noticed of them; it is there once the part is whole."""
+    return folder / f"{number:07}.json"

@@ -17,8 +17,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster.group import Group, Workers
-from listwright.training.cluster.origin import packed
+from listwright.training.cluster import Group, Workers, packed
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.second_stage.batching import Lists

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from listwright.training.cluster.group import Workers
+from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search.optuna_search import GoesOn, StepReport
+from listwright.training.search import GoesOn, StepReport
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 

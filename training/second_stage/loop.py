@@ -25,7 +25,7 @@ from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.search.optuna_search import GoesOn, StepReport
+from listwright.training.search import GoesOn, StepReport
 from listwright.training.second_stage.batching import Batch, Lists, lists_for
 from listwright.training.second_stage.checkpoint import Attained, advance, has_ended, restore, save, state_of
 from listwright.training.second_stage.epoch import Epoch

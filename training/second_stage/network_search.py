@@ -11,8 +11,7 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.search.optuna_search import Found, GoesOn, Pruned, Rounds, StepReport, search
-from listwright.training.search.space import Value, own_values, space_of
+from listwright.training.search import Found, GoesOn, Pruned, Rounds, StepReport, Value, own_values, search, space_of
 from listwright.training.second_stage import fit as second_stage
 
 PRUNE_AFTER = 3

@@ -23,10 +23,10 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened_part
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.fit import JudgedLists
-from listwright.training.run_context import RunContext
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
 from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
+from listwright.training.workspace import RunContext
 
 
 def cross_fit(

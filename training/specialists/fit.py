@@ -10,9 +10,9 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.recipe.model import NetworkSpec
 from listwright.training.router.anomaly import FittedAnomaly
 from listwright.training.router.fit import FittedRouter, fit_router
-from listwright.training.run_context import RunContext
 from listwright.training.specialists.cross_fitting import cross_fit
 from listwright.training.specialists.srm import FittedSrm, fit_srm
+from listwright.training.workspace import RunContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Rows(ABC):
 
     @abstractmethod
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """Some rows by their numbers, in the order given, as an array of the caller's own."""
+        """Return some rows by their numbers, in the order given, as an array of the caller's own."""
 
     def __getitem__(self, key: Any) -> Any:
         """As of an array: rows (a number, a slice, or numbers), and after a comma columns."""
@@ -93,21 +93,21 @@ def by_chunk(
     features: Features, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, " M"]]
 ) -> Float[np.ndarray, " R"]:
     """``(R,)`` float64: what a function gives of each row, a chunk of rows at a time."""
-    found = np.empty(len(features), dtype=np.float64)
+    result = np.empty(len(features), dtype=np.float64)
     for rows, chunk in chunks(features):
-        found[rows] = function(chunk)
-    return found
+        result[rows] = function(chunk)
+    return result
 
 
 def taken(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
-    """Some rows by their numbers, in the order given: a copy of an array, a view of :class:`Rows`."""
+    """Return some rows by their numbers, in the order given: a copy of an array, a view of :class:`Rows`."""
     return Taken(features, rows) if isinstance(features, Rows) else features[rows]
 
 
 def mapped(
     features: Features, width: int, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, "M E"]]
 ) -> Features:
-    """What a function makes of each row: at once of an array, while it is read of :class:`Rows`.
+    """Return what a function makes of each row: at once of an array, while it is read of :class:`Rows`.
 
     Args:
         features: ``(R, D)``.
@@ -118,23 +118,23 @@ def mapped(
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """The rows of several matrices of one width, one after the other."""
+    """Return the rows of several matrices of one width, one after the other."""
     if any(isinstance(part, Rows) for part in parts):
         return Joined(parts)
     return np.concatenate([np.asarray(part) for part in parts])
 
 
 def with_column(features: Features, values: Float[np.ndarray, " R"]) -> Features:
-    """The same rows with one more column at the end."""
+    """Return the same rows with one more column at the end."""
     if isinstance(features, Rows):
         return WithColumn(features, values.astype(np.float32))
     return np.column_stack([features, values.astype(np.float32)])
 
 
 def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
-    """The same as an array, for who needs all at once."""
-    found: Float[np.ndarray, "R D"] = features[:]
-    return found
+    """Return the same as an array, for who needs all at once."""
+    rows: Float[np.ndarray, "R D"] = features[:]
+    return rows
 
 
 class Taken(Rows):

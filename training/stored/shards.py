@@ -154,7 +154,7 @@ class ShardWriter:
                 yield from json.loads(arrays["qids"].tobytes())
 
     def add(self, block: QueryBlock, place: Any) -> None:
-        """Some whole queries, which come after all before.
+        """Add some whole queries, which come after all before.
 
         Args:
             block: of them.

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from benchmarks.science.attempts.problem import PLANTED
 from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
 from listwright.training.evaluation.bootstrap import interval, resampled_means
-from listwright.training.experiments.listwise.significance import holm, paired_p
+from listwright.training.suites.listwise.results import holm, paired_p
 
 Figures = dict[str, object]
 

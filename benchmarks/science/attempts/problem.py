@@ -18,7 +18,7 @@ from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.steps.bundle_schema import load
+from listwright.training.steps import load
 from listwright.training.stored.rows import in_memory
 
 CUTOFF = 10

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from listwright.service.settings import Settings
-from listwright.service.ui import files
+from listwright.service.ui import routes
 from support.pages.page_actions import ranked, text_of
 from support.service.asgi import serving
 from support.waiting import NEVER_S, until
@@ -27,7 +27,7 @@ def test_what_is_served_below_it(bundle_folder):
     with serving(bundle_folder, ui=True) as client:
         assert client.get("/ui").headers["location"] == "ui/"
         page = client.get("/ui/")
-        assert page.headers["content-security-policy"] == files.POLICY
+        assert page.headers["content-security-policy"] == routes.POLICY
         again = client.get("/ui/", headers={"If-None-Match": page.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
         for path, media_type in {
@@ -69,7 +69,7 @@ def test_its_requests_are_counted_under_one_path(bundle_folder):
 
 def test_where_keys_are_set_the_code_is_open_and_the_data_are_not(bundle_folder):
     with serving(bundle_folder, ui=True, keys=f"web:{KEY}") as client:
-        for path in ("/ui", "/ui/", *(f"/ui/{name}" for name in files.read())):
+        for path in ("/ui", "/ui/", *(f"/ui/{name}" for name in routes.read_files())):
             assert client.get(path).status_code in (200, 307), path
         for path in ("/ui/bundle", "/ui/report", "/ui/nothing.js", "/ui/bundle/", "/info", "/metrics"):
             assert client.get(path).status_code == 401, path

@@ -12,7 +12,7 @@ import yaml
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.service.telemetry.drift import Drift
+from listwright.service.telemetry.metrics import Drift
 from support.experiments import experiment, written
 from support.service.asgi import asking
 from support.service.bundles import make_bundle

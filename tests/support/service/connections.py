@@ -104,7 +104,7 @@ def connected(app, **options):
     try:
         yield connection
     finally:
-        if connection in connection.connections:  # not lost yet
+        if connection in connection._server_state.connections:  # not lost yet
             connection.connection_lost(None)
 
 

@@ -11,12 +11,12 @@ from rich.progress import TextColumn
 
 from listwright.training import bars as showing
 from listwright.training.bars import CHECK_S, LINE_S, Bars, progress_bars
-from listwright.training.experiments.listwise import workers
-from listwright.training.experiments.listwise.fits import Fit
-from listwright.training.experiments.specialised import suite, units
-from listwright.training.experiments.store import Store
+from listwright.training.progress import Stopwatch
 from listwright.training.recipe import config
-from listwright.training.stopwatch import Stopwatch
+from listwright.training.suites import oracle, specialised
+from listwright.training.suites.listwise import suite
+from listwright.training.suites.listwise.fits import Fit
+from listwright.training.suites.store import Store
 from support.stand_ins import standing_in
 from support.waiting import PATIENCE_S
 
@@ -253,8 +253,8 @@ def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
         yield fit
         assert log.seen.wait(PATIENCE_S)
 
-    monkeypatch.setattr(workers, "_in_order", one_by_one)
-    assert workers.run_all("table2", [fit] * 3, store, 1, Console(file=log)) is found
+    monkeypatch.setattr(suite, "_in_order", one_by_one)
+    assert suite.run_all("table2", [fit] * 3, store, 1, Console(file=log)) is found
 
 
 def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
@@ -266,7 +266,7 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     store = standing_in(Store, has=lambda name: False, state=lambda name: tmp_path)
-    monkeypatch.setattr(units, "oracle", measured)
-    asked = suite.SpecialisedOptions("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
+    monkeypatch.setattr(oracle, "measure", measured)
+    asked = specialised.SpecialisedOptions("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
     with pytest.raises(KeyboardInterrupt):
-        suite._measure_all(asked, store, Console(file=log))
+        specialised._measure_all(asked, store, Console(file=log))

@@ -25,8 +25,8 @@ from listwright.training.data.tables.frames import (
     unreadable,
 )
 from listwright.training.progress import Task
-from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import QueryBlock, ShardWriter
+from listwright.training.stored.writing import told_if_full
 
 
 def open_table(path: Path, scratch: Path) -> Table:

@@ -34,8 +34,8 @@ from listwright.training.data.tables.streamed import check_together, open_table,
 from listwright.training.data.times import Time
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import AnyData, TableData, TableSplit
-from listwright.training.stored.disk import told_if_full
 from listwright.training.stored.shards import ShardWriter
+from listwright.training.stored.writing import told_if_full
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 

@@ -18,7 +18,7 @@ from listwright.training.data.cache import FULL, folder
 from listwright.training.data.container import file_digest, is_archive
 from listwright.training.data.sources import check_exists
 from listwright.training.progress import Progress
-from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.writing import told_if_full
 
 BUILDER_VERSION = 1
 """Raise it whenever the same transactions give another table."""

@@ -59,16 +59,16 @@ class Seen:
 
 
 def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
-    """What the bundle does to some queries of the test split, by their numbers there."""
-    seen = []
+    """Return what the bundle does to some queries of the test split, by their numbers there."""
+    queries = []
     rng = np.random.default_rng(0)
     for n in map(int, picked):
         rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
         features, labels = test.features[rows], test.labels[rows]
         ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
         before = ranks_of(rank_by_score(ranking.first_stage_scores))
-        seen.append(Seen(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
-    return seen
+        queries.append(Seen(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
+    return queries
 
 
 def spread(count: int, most: int) -> Int[np.ndarray, " M"]:
@@ -88,11 +88,11 @@ def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
     }
 
 
-def movement(seen: Sequence[Seen]) -> dict[str, object]:
+def movement(queries: Sequence[Seen]) -> dict[str, object]:
     """Ranks gained by the candidates that the second stage saw, by first-stage rank and relevance."""
-    before = np.concatenate([query.first_ranks[query.kept] for query in seen])
-    gained = before - np.concatenate([query.ranks[query.kept] for query in seen])
-    relevant = np.concatenate([query.labels[query.kept] > 0 for query in seen])
+    before = np.concatenate([query.first_ranks[query.kept] for query in queries])
+    gained = before - np.concatenate([query.ranks[query.kept] for query in queries])
+    relevant = np.concatenate([query.labels[query.kept] > 0 for query in queries])
     ranks = _ranks(int(before.max()))
     curves: dict[str, object] = {}
     for name, chosen in (("relevant", relevant), ("irrelevant", ~relevant)):
@@ -115,13 +115,13 @@ def _ranks(longest: int) -> list[tuple[int, int]]:
     return bins
 
 
-def scores(seen: Sequence[Seen]) -> dict[str, object]:
+def scores(queries: Sequence[Seen]) -> dict[str, object]:
     """Scores of both stages by relevance, in standard deviations of their list, over what the second stage scored."""
     drawn = {}
     for name in ("first_stage", "second_stage"):
         counts = np.zeros((2, len(HISTOGRAM) - 1), dtype=np.int64)
         right = pairs = 0.0
-        for query in seen:
+        for query in queries:
             values = (query.first_scores if name == "first_stage" else query.scores)[query.kept]
             relevant = query.labels[query.kept] > 0
             ordered = np.sign(values[relevant][:, None] - values[~relevant][None, :])
@@ -137,22 +137,22 @@ def scores(seen: Sequence[Seen]) -> dict[str, object]:
     return {"edges": rounded(HISTOGRAM), **drawn}
 
 
-def anomaly(reranker: Reranker, seen: Sequence[Seen], gained: Float[np.ndarray, " M"]) -> dict[str, object] | None:
+def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarray, " M"]) -> dict[str, object] | None:
     """Gain by how unlike the training queries a query is, in bins of equally many; None without an anomaly score.
 
     Args:
         reranker: of the bundle.
-        seen: M queries.
+        queries: M queries.
         gained: ``(M,)`` of each over the first stage.
     """
     if reranker.anomaly is None:
         return None
-    found = np.array([reranker.anomaly.of(query.features, query.first_scores) for query in seen])
-    bins = np.array_split(np.argsort(found, kind="stable"), max(1, min(ANOMALY_BINS, len(seen) // FEWEST_IN_BIN)))
+    unlike = np.array([reranker.anomaly.of(query.features, query.first_scores) for query in queries])
+    bins = np.array_split(np.argsort(unlike, kind="stable"), max(1, min(ANOMALY_BINS, len(queries) // FEWEST_IN_BIN)))
     rows = []
     for chosen in bins:
         low, high = interval(resampled_means(gained[chosen]))
-        ends = (found[chosen].min(), found[chosen].max())
+        ends = (unlike[chosen].min(), unlike[chosen].max())
         rows.append([len(chosen), *rounded([*ends, gained[chosen].mean(), low, high])])
     gap = None
     if len(bins) > 1:

@@ -1,69 +1,79 @@
-"""Everything that the report's page shows beyond the metrics, as plain values for ``report.json``."""
+"""What the report's page shows beyond the metrics, as plain values for ``report.json``.
+
+Among it is where QILCM and QILCM2 look, by the first stage's rank; how far the test rows lie within what training saw;
+and, as a fact of this machine at this moment and not of the run, how long the bundle takes by list length.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import time
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float
 from torch import nn
 
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.ranking.manifest import Manifest
+from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
-from listwright.training.data.dataset import Splits
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.networks.preprocess import Preprocess
+from listwright.training.networks.qilcm import QilcmNetwork
+from listwright.training.networks.qilcm2 import Qilcm2Network
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.attention import attention
-from listwright.training.reporting.measures.coverage import coverage
+from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.stored.rows import columns
 
 MOST_EPOCHS = 200
 
+MOST_RANKS = 40
+"""First-stage ranks shown; from there on a list has little to say about the others."""
 
-@runtime_checkable
-class EpochFigures(Protocol):
-    """What a training loop remembers of an epoch."""
+MOST_FEATURES = 40
+"""Features listed, the most striking first; those of which there is nothing to say are not."""
 
-    @property
-    def number(self) -> int:
-        """Counted from 1."""
+MUCH = 0.01
+"""Share of the rows from which a difference to training is counted."""
 
-    @property
-    def rank_loss(self) -> float:
-        """Mean over batches."""
+LATENCY_LENGTHS = (1, 10, 25, 50, 100, 200)
 
-    @property
-    def confusion_loss(self) -> float:
-        """The same, before weighting; 0 where it is not used."""
+LATENCY_REPEATS = 50
 
-    @property
-    def valid_ndcg(self) -> float:
-        """Of the validation queries after the epoch."""
+LATENCY_WARM_UP = 2
 
 
 def details(
     reranker: Reranker,
     splits: Splits,
     evaluation: Evaluation,
-    module: nn.Module,
-    history: Sequence[EpochFigures],
+    network: FittedNetwork,
     metric: str,
 ) -> dict[str, object]:
-    """What the sealed bundle does to the test split, seen from all sides; the same values at every run.
+    """Return what the sealed bundle does to the test split, seen from all sides; the same values at every run.
 
     Args:
         reranker: of the sealed bundle.
         splits: of the run.
         evaluation: of all test queries.
-        module, history: the fitted second stage, and how it went.
+        network: the second stage, and how its fit went.
         metric: what a query gains is measured by.
     """
     by_ranker, ranker = evaluation.values, evaluation.generalist
     filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
     picked = behaviour.spread(len(splits.test), behaviour.MOST_QUERIES)
-    seen = behaviour.look(reranker, splits.test, picked, ranker)
+    queries = behaviour.look(reranker, splits.test, picked, ranker)
     counted = [evaluation.protocol.apply(by_ranker[name][metric]) for name in (ranker, "first_stage")]
     return {
-        "learning": _learning(history),
+        "learning": _learning(network),
         "gains": [
             {
                 "metric": name,
@@ -72,38 +82,38 @@ def details(
             for name in by_ranker[ranker]
         ],
         "wins": {"metric": metric, **behaviour.wins(counted[0] - counted[1])},
-        "looked_at": len(seen),
-        "movement": behaviour.movement(seen),
-        "scores": behaviour.scores(seen),
-        "attention": _attention(module, reranker, seen),
-        "anomaly": behaviour.anomaly(reranker, seen, (filled[ranker] - filled["first_stage"])[picked]),
+        "looked_at": len(queries),
+        "movement": behaviour.movement(queries),
+        "scores": behaviour.scores(queries),
+        "attention": _attention(network.module, reranker, queries),
+        "anomaly": behaviour.anomaly(reranker, queries, (filled[ranker] - filled["first_stage"])[picked]),
         "features": coverage(splits.train, splits.test),
     }
 
 
-def _attention(module: nn.Module, reranker: Reranker, seen: Sequence[behaviour.Seen]) -> dict[str, object] | None:
+def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[behaviour.Seen]) -> dict[str, object] | None:
     stage = reranker.manifest.second_stage
     if stage is None:
         return None
-    return attention(module, stage.first_stage_score, seen, reranker.relative if stage.relative else None)
+    return attention(module, stage.first_stage_score, queries, reranker.relative if stage.relative else None)
 
 
 def alone(splits: Splits) -> dict[str, object]:
-    """The same of a bundle whose first stage stands alone: there is nothing to compare it with."""
+    """Return the same of a bundle whose first stage stands alone: there is nothing to compare it with."""
     return {"features": coverage(splits.train, splits.test)}
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """What ``auto`` means where no router decides, why, and the comparisons that chose it: none for a forced model."""
-    found: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
+    """Say what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
+    facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
     compared = recipe.get("choice") is not None and recipe.get("router") is None
     chosen = compared or recipe["model"]["kind"] == "first_stage"
-    return found | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
+    return facts | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
 
 
 def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
-    """What was run, and how to run it again."""
+    """Return what was run, and how to run it again."""
     return {
         "bundle": f"{manifest.name}/{manifest.version}",
         "command": command,
@@ -114,16 +124,160 @@ def repeat(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str,
     }
 
 
-def _learning(history: Sequence[EpochFigures]) -> dict[str, object]:
-    """The epochs, thinned out where there are very many; the best one stays."""
+def _learning(network: FittedNetwork) -> dict[str, object]:
+    """Return the epochs, thinned out where there are very many; the best one stays."""
+    history = network.history
     if not history:
         return {"columns": [], "epochs": []}
     best = int(np.argmax([epoch.valid_ndcg for epoch in history]))
-    kept = sorted({*behaviour.spread(len(history), MOST_EPOCHS).tolist(), best})
+    numbers = sorted({*behaviour.spread(len(history), MOST_EPOCHS).tolist(), best})
     columns = ("number", "rank_loss", "confusion_loss", "valid_ndcg")
     return {
         "columns": list(columns),
         "epochs": [
-            [history[n].number, *behaviour.rounded([getattr(history[n], name) for name in columns[1:]])] for n in kept
+            [history[n].number, *behaviour.rounded([getattr(history[n], name) for name in columns[1:]])]
+            for n in numbers
         ],
     }
+
+
+def attention(
+    module: nn.Module, first_stage_score: bool, queries: Sequence[Seen], relative: RelativeColumns | None = None
+) -> dict[str, object] | None:
+    """Attention times list length by first-stage rank: 1 is what every candidate would get of an even split.
+
+    Args:
+        module: the fitted model.
+        first_stage_score: whether that is its last input column.
+        queries: queries; lists of one candidate have no choice and are left out.
+        relative: list-relative columns that stand behind its features; None for none.
+
+    Returns:
+        Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.
+    """
+    preprocess, network = getattr(module, "preprocess", None), getattr(module, "network", None)
+    if not isinstance(network, QilcmNetwork | Qilcm2Network) or not isinstance(preprocess, Preprocess):
+        return None
+    by_rank: list[list[float]] = [[] for _ in range(MOST_RANKS)]
+    for query in queries:
+        if query.kept.sum() < 2:
+            continue
+        weights = _attention_weights(preprocess, network, first_stage_score, relative, query)
+        ranks = query.first_ranks[query.kept]
+        for rank, weight in zip(ranks, weights * len(weights), strict=True):
+            if rank <= MOST_RANKS:
+                by_rank[rank - 1].append(float(weight))
+    rows = [[len(weights_at_rank), *mean_and_half(weights_at_rank)] for weights_at_rank in by_rank if weights_at_rank]
+    return {"columns": ["lists", "mean", "low", "high"], "by_rank": rows} if rows else None
+
+
+def _attention_weights(
+    preprocess: Preprocess,
+    network: QilcmNetwork | Qilcm2Network,
+    first_stage_score: bool,
+    relative: RelativeColumns | None,
+    query: Seen,
+) -> Float[np.ndarray, " C"]:
+    features = query.features if relative is None else relative.widened(query.features)
+    rows = features[query.kept]
+    if first_stage_score:
+        rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
+    with torch.inference_mode():
+        inputs = preprocess(torch.from_numpy(rows))[None]
+        attention = (
+            network.represent(inputs).attention if isinstance(network, QilcmNetwork) else network.attention(inputs)
+        )[0]
+    weights: Float[np.ndarray, " C"] = attention.double().numpy()
+    return weights
+
+
+def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
+    """Shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
+
+    Beyond means below the lowest or above the highest quantile kept in the schema, of the values that are there: the
+    networks clip such a value. A missing category counts as unknown. ``missing`` is the number of features that
+    miss values more often than in training.
+    """
+    schema = train.schema
+    by_column = zip(schema.features, columns(train.features), columns(test.features), strict=True)
+    shares = [_coverage_of(feature, trained, now) for feature, trained, now in by_column]
+    shares.sort(key=lambda row: -row.strangeness)
+    listed = [row for row in shares if any(row[1:])]
+    return {
+        "columns": ["feature", "missing_in_training", "missing", "beyond_training_quantiles", "unknown"],
+        "features": len(shares),
+        "listed": len(listed),
+        "missing": sum((row.missing or 0.0) > (row.missing_in_training or 0.0) + MUCH for row in shares),
+        "clipped_often": sum((row.beyond or 0.0) > MUCH for row in shares),
+        "unknown": sum(bool(row.unknown) for row in shares),
+        "rows": [list(row) for row in listed[:MOST_FEATURES]],
+    }
+
+
+class _FeatureCoverage(NamedTuple):
+    """Shares of rows; None for what the kind of feature does not have."""
+
+    name: str
+    missing_in_training: float | None = None
+    missing: float | None = None
+    beyond: float | None = None
+    unknown: float | None = None
+
+    @property
+    def strangeness(self) -> float:
+        """How much a reader should see the row: what is new in the test rows counts, what training had too does not."""
+        return abs((self.missing or 0.0) - (self.missing_in_training or 0.0)) + (self.beyond or self.unknown or 0.0)
+
+
+def _coverage_of(feature: Feature, trained: Float[np.ndarray, " R"], now: Float[np.ndarray, " S"]) -> _FeatureCoverage:
+    if feature.kind == "categorical":
+        return _FeatureCoverage(feature.name, unknown=_share(now == UNKNOWN_CODE))
+    there = now[~np.isnan(now)]
+    ends = feature.quantiles or (-np.inf, np.inf)
+    beyond = _share((there < np.float32(ends[0])) | (there > np.float32(ends[-1])))
+    return _FeatureCoverage(feature.name, _share(np.isnan(trained)), _share(np.isnan(now)), beyond)
+
+
+def _share(chosen: Bool[np.ndarray, " S"]) -> float:
+    return round(float(chosen.mean()), 6) if len(chosen) else 0.0
+
+
+def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
+    """Return what another run of the same recipe does not repeat: day, machine, latency."""
+    return {
+        "created_at": str(reranker.manifest.created_at),
+        "machine": machine(),
+        "latency": latency(reranker, test, strategy),
+    }
+
+
+def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
+    """Median and 95th percentile of ``Reranker.rerank`` in milliseconds, on lists of rows drawn from the test split."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for length in LATENCY_LENGTHS:
+        milliseconds = []
+        for _ in range(LATENCY_WARM_UP + LATENCY_REPEATS):
+            candidates = CandidateList(test.features[rng.integers(0, test.rows, length)])
+            started = time.perf_counter()
+            reranker.rerank(candidates, strategy=strategy)
+            milliseconds.append((time.perf_counter() - started) * 1000.0)
+        rows.append([length, *(round(float(q), 3) for q in np.quantile(milliseconds[LATENCY_WARM_UP:], (0.5, 0.95)))])
+    return {"columns": ["length", "median_ms", "p95_ms"], "repeats": LATENCY_REPEATS, "rows": rows}
+
+
+def machine() -> str:
+    """One line: processor, usable cores, threads, system, Python."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = os.environ.get("OMP_NUM_THREADS", "not set")
+    return (
+        f"{_processor()}, {cores} usable cores, OMP_NUM_THREADS {threads}, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"

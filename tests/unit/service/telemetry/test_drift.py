@@ -13,7 +13,7 @@ from listwright.ranking.features import MISSING_CODE, QUANTILE_LEVELS, UNKNOWN_C
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import AnomalyStage
-from listwright.service.telemetry.drift import ANOMALY, EVERY_S, KINDS, Drift, unusual
+from listwright.service.telemetry.metrics import ANOMALY, EVERY_S, KINDS, Drift, unusual
 from support.service.bundles import make_bundle
 from support.stand_ins import Clock, Inline, standing_in
 

@@ -11,9 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from listwright.service.telemetry import otel
-from listwright.service.telemetry.open_tracer import ENDPOINTS, PROTOCOLS, open_tracer
 from listwright.service.telemetry.otel import OtelTracer
-from listwright.service.telemetry.tracer import Traced, Tracer
+from listwright.service.telemetry.tracer import ENDPOINTS, PROTOCOLS, Traced, open_tracer
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TIMINGS = {"parse": 1.0, "queue": 4.0, "first_stage": 2.0, "routing": 0.5, "second_stage": 3.0, "total": 12.0}
@@ -105,7 +104,7 @@ def test_a_protocol_that_is_not_spoken_is_named_with_the_remedy(monkeypatch, cap
         monkeypatch.delenv(name, raising=False)
     for name, value in named.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(otel, "exporting", lambda: Mock(spec=Tracer))
+    monkeypatch.setattr(otel, "exporting", lambda: Mock(spec=OtelTracer))
     assert (open_tracer() is not None) == traces
     assert all(word in caplog.text for word in ("grpc" if "grpc" in named.values() else "", "http/protobuf")) or traces
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from prometheus_client import CollectorRegistry
 
-from listwright.service.telemetry.processes import START_TIME, build_info, own_metrics
+from listwright.service.telemetry.merge import START_TIME, build_info, own_metrics
 
 
 def values(registry):

@@ -125,10 +125,10 @@ def test_who_has_begun_to_ask_is_not_idle(telemetry):
 @pytest.mark.parametrize(("patience_s", "given_s"), [(60.0, PATIENCE_S), (0.1, 0.1)])
 def test_who_is_refused_has_less_time(telemetry, patience_s, given_s):
     inside, refused = newcomers(ConnectionLimit(1, telemetry), 2, patience_s)
-    assert [timer.seconds for timer in inside.loop.running] == [75.0 + GRACE_S]
-    assert [timer.seconds for timer in refused.loop.running] == [given_s]
+    assert [timer.seconds for timer in inside._loop.running] == [75.0 + GRACE_S]
+    assert [timer.seconds for timer in refused._loop.running] == [given_s]
     refused.data_received(REQUEST)
-    assert [timer.seconds for timer in refused.loop.running] == [given_s]
+    assert [timer.seconds for timer in refused._loop.running] == [given_s]
 
 
 def test_they_are_logged_now_and_then(telemetry, caplog):

@@ -143,12 +143,11 @@ async def refusing(scope, receive, send):
 
 def timers(connection):
     """Which of its timers run."""
-    running = {name: getattr(connection, f"_{name}") for name in ("arriving", "leaving")}
-    running["idle"] = connection.timeout_keep_alive_task
+    running = {name: getattr(connection, f"_{name}_timer") for name in ("read", "write", "idle")}
     return {name for name, timer in running.items() if timer is not None and not timer.cancelled()}
 
 
-@pytest.mark.parametrize(("unsent", "leaving"), [(0, set()), (1, {"leaving"})])
+@pytest.mark.parametrize(("unsent", "leaving"), [(0, set()), (1, {"write"})])
 def test_a_request_that_is_refused_unread_is_waited_for_and_then_the_connection_is_idle(unsent, leaving):
     async def see():
         with connected(refusing) as connection:
@@ -157,7 +156,7 @@ def test_a_request_that_is_refused_unread_is_waited_for_and_then_the_connection_
             connection.data_received(ASKED + b"{")
             await turns()
             assert connection.transport.written.startswith(b"HTTP/1.1 413 ")
-            assert timers(connection) == {"arriving"} | leaving
+            assert timers(connection) == {"read"} | leaving
             connection.data_received(b"}")
             assert timers(connection) == {"idle"} | leaving
 

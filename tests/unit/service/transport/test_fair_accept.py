@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from listwright.service.transport import fair_accept
-from listwright.service.transport.fair_accept import AT_ONCE_BEYOND, FairAccept
+from listwright.service.transport import server
+from listwright.service.transport.server import AT_ONCE_BEYOND, FairAccept
 from support.waiting import PATIENCE_S, until_async
 
 
@@ -81,7 +81,7 @@ def test_once_closed_it_takes_no_more(port):
         callers = connected(port, 2)
         await until_async(lambda: len(process.taken) == 1, pause_s=0)
         process.fair_accept.close()  # while it lets others go first
-        await asyncio.sleep(5 * fair_accept.PAUSE_S)
+        await asyncio.sleep(5 * server.PAUSE_S)
         end(process, *callers)
         return len(process.taken)
 
@@ -126,7 +126,7 @@ class Exhausted(socket.socket):
 
 
 def test_without_files_it_waits_for_some(port, caplog, monkeypatch):
-    monkeypatch.setattr(fair_accept, "EXHAUSTED_S", 0.001)
+    monkeypatch.setattr(server, "EXHAUSTED_S", 0.001)
 
     async def take():
         process = Process(Exhausted(fileno=port.dup().detach()))
@@ -142,7 +142,7 @@ def test_without_files_it_waits_for_some(port, caplog, monkeypatch):
 @pytest.mark.parametrize("count", [300])
 def test_a_rush_is_taken_in_ever_more_at_once(port, count, monkeypatch):
     """Else a stranger that connects 1,500 times a second fills the queue of the port, and probes wait in it."""
-    monkeypatch.setattr(fair_accept, "CALM_S", 60.0)  # however busy the machine is
+    monkeypatch.setattr(server, "CALM_S", 60.0)  # however busy the machine is
     looks = []
 
     async def rush():
@@ -168,7 +168,7 @@ def test_calm_begins_anew_when_nobody_waits(port):
         for number in range(30):
             callers += connected(port, 1)
             await until_async(lambda number=number: len(process.taken) > number)
-            await asyncio.sleep(fair_accept.CALM_S)
+            await asyncio.sleep(server.CALM_S)
         rush = process.fair_accept._rush
         end(process, *callers)
         return rush

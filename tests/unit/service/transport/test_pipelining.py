@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from listwright.service.transport.connection import LINGER_BYTES
-from listwright.service.transport.request_parser import MAX_PIPELINED
+from listwright.service.transport.connection import LINGER_BYTES, MAX_PIPELINED
 from support.service import connections
 from support.service.connections import turns
 
@@ -149,8 +148,8 @@ def test_who_is_at_work_is_told_of_the_end_and_nobody_else_begins(end):
             connection.connection_lost(ConnectionResetError())
         else:
             connection.pause_writing()
-            connection._leaving.cancel()
-            connection.cut()
+            connection._write_timer.cancel()
+            connection.abort()
         await turns()
         assert app.told == [(1, "http.disconnect")]
         assert (app.began, len(connection.pipeline)) == (1, 0)

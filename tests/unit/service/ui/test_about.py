@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle, golden
 from listwright.ranking.features import QUANTILE_LEVELS
-from listwright.service.ui.about import About, shown
+from listwright.service.ui.routes import About, shown
 from support.service.bundles import make_bundle
 
 DEMO = Path(__file__).resolve().parents[4] / "models" / "demo" / "1"
@@ -110,7 +110,7 @@ def test_no_path_of_the_machine_is_told(altered, tmp_path):
 
 def test_an_answer_is_made_once_and_few_are_kept(shop, monkeypatch):
     made = []
-    monkeypatch.setattr("listwright.service.ui.about.shown", lambda served: made.append(served) or shown(served))
+    monkeypatch.setattr("listwright.service.ui.routes.shown", lambda served: made.append(served) or shown(served))
     found, loaded = About(), bundle.load(shop)
     assert found.of(loaded) == found.of(loaded) == shown(loaded).model_dump_json().encode()
     assert len(made) == 1
@@ -135,14 +135,14 @@ def test_a_file_that_comes_back_is_shown_again(tmp_path, name):
 
 
 def test_long_lists_are_left_out_before_a_browser_has_to_hold_them(shop, monkeypatch):
-    monkeypatch.setattr("listwright.service.ui.about.MOST_VALUES", 30)
+    monkeypatch.setattr("listwright.service.ui.routes.MOST_VALUES", 30)
     assert [len(one.rows) for one in shown(bundle.load(shop)).golden] == [1, 2, 3]
-    monkeypatch.setattr("listwright.service.ui.about.MOST_VALUES", 10**6)
-    monkeypatch.setattr("listwright.service.ui.about.MOST_LISTS", 2)
+    monkeypatch.setattr("listwright.service.ui.routes.MOST_VALUES", 10**6)
+    monkeypatch.setattr("listwright.service.ui.routes.MOST_LISTS", 2)
     assert [len(one.rows) for one in shown(bundle.load(shop)).golden] == [1, 2]
 
 
 def test_many_categories_are_not_all_named(shop, monkeypatch):
-    monkeypatch.setattr("listwright.service.ui.about.MOST_CATEGORIES", 2)
+    monkeypatch.setattr("listwright.service.ui.routes.MOST_CATEGORIES", 2)
     carrier = shown(bundle.load(shop)).features[-1]
     assert (carrier.categories, carrier.known) == (["A5", "B2"], 3)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from fastapi import HTTPException, Request
 
-from listwright.service.ui import files
+from listwright.service.ui import routes
 
 ROOT = Path(__file__).resolve().parents[4]
-OWN = [path for path in files.STATIC.rglob("*") if path.is_file() and path.parent.name != "vendor"]
+OWN = [path for path in routes.STATIC.rglob("*") if path.is_file() and path.parent.name != "vendor"]
 SCRIPTS = [path for path in OWN if path.suffix == ".js"]
 
 
@@ -31,43 +31,43 @@ def asked(**headers):
 
 
 def test_the_page_is_served_with_its_headers():
-    found = files.answer(files.read(), "", asked())
+    found = routes.answer_file(routes.read_files(), "", asked())
     assert found.status_code == 200
     assert found.headers["content-type"] == "text/html; charset=utf-8"
-    assert found.headers["content-security-policy"] == files.POLICY
+    assert found.headers["content-security-policy"] == routes.POLICY
     assert found.headers["cache-control"] == "no-cache"
-    assert found.body == (files.STATIC / "index.html").read_bytes()
+    assert found.body == (routes.STATIC / "index.html").read_bytes()
 
 
 def test_who_has_a_file_is_not_sent_it_again():
-    served = files.read()
+    served = routes.read_files()
     etag = served["main.js"].etag
     for sent in (etag, f"W/{etag}", f'"other", {etag}'):
-        found = files.answer(served, "main.js", asked(if_none_match=sent))
+        found = routes.answer_file(served, "main.js", asked(if_none_match=sent))
         assert (found.status_code, found.body, found.headers["etag"]) == (304, b"", etag)
-    assert files.answer(served, "main.js", asked(if_none_match='"other"')).status_code == 200
+    assert routes.answer_file(served, "main.js", asked(if_none_match='"other"')).status_code == 200
 
 
 def test_two_files_have_two_tags_and_a_change_another(tmp_path):
     (tmp_path / "a.js").write_text("1")
     (tmp_path / "b.js").write_text("2")
-    before = files.read(tmp_path)
+    before = routes.read_files(tmp_path)
     assert before["a.js"].etag != before["b.js"].etag
     (tmp_path / "a.js").write_text("3")
-    assert files.read(tmp_path)["a.js"].etag not in {before["a.js"].etag, before["b.js"].etag}
+    assert routes.read_files(tmp_path)["a.js"].etag not in {before["a.js"].etag, before["b.js"].etag}
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "../__init__.py", "../../settings.py", "/etc/passwd", "styles", "try/"])
 def test_nothing_else_is_served(name):
     with pytest.raises(HTTPException) as raised:
-        files.answer(files.read(), name, asked())
+        routes.answer_file(routes.read_files(), name, asked())
     assert raised.value.status_code == 404
 
 
 def test_only_known_kinds_are_read(tmp_path):
     for name in ("a.js", "b.py", ".env", "c.js.map"):
         (tmp_path / name).write_text("x")
-    assert set(files.read(tmp_path)) == {"a.js"}
+    assert set(routes.read_files(tmp_path)) == {"a.js"}
 
 
 def test_the_libraries_are_the_recorded_ones(libraries):
@@ -98,7 +98,7 @@ def test_each_library_has_its_licence(libraries):
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere():
-    index = (files.STATIC / "index.html").read_text()
+    index = (routes.STATIC / "index.html").read_text()
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\bsrc=)", index)
     for path in OWN:
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "").replace("<//>", "")
@@ -112,5 +112,5 @@ def test_no_text_becomes_markup_or_code_and_imports_are_files_of_the_page():
             r"innerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|dangerouslySet", text
         ), path
         for imported in re.findall(r'(?:\bfrom |\bimport\()"([^"]+)"', text):
-            assert (path.parent / imported).resolve().is_relative_to(files.STATIC)
+            assert (path.parent / imported).resolve().is_relative_to(routes.STATIC)
             assert (path.parent / imported).is_file(), imported

@@ -16,8 +16,8 @@ from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
 from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, MlpSpec, QilcmSpec
-from listwright.training.run_context import RunContext
 from listwright.training.second_stage.loop import fit_network
+from listwright.training.workspace import RunContext
 from support.training.planted import ranking_data
 
 

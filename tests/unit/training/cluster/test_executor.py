@@ -6,8 +6,8 @@ from operator import add, truediv
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster import executor as executors
-from listwright.training.cluster.executor import RayExecutor, side_by_side
+from listwright.training import cluster as executors
+from listwright.training.cluster import RayExecutor, side_by_side
 from support.training.ray_stand_in import RayStandIn
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError, ScoringError
-from listwright.training.cluster.group import Workers
-from listwright.training.cluster.origin import packed
+from listwright.training.cluster import Workers, packed
 from support.training.ray_stand_in import RayStandIn
 
 
@@ -33,7 +32,7 @@ class Adder:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("listwright.training.cluster.time.sleep", lambda _seconds: None)
 
 
 def group(ray, size=3):

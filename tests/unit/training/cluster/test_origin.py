@@ -7,7 +7,7 @@ from operator import add
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster.origin import call, here, packed
+from listwright.training.cluster import call, here, packed
 
 
 def test_work_is_done_in_the_folder_of_the_command_with_one_thread(tmp_path, monkeypatch):

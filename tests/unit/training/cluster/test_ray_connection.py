@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster import connection
-from listwright.training.cluster.connection import OBJECT_STORE_BYTES, STARTS, connected
+from listwright.training import cluster
+from listwright.training.cluster import OBJECT_STORE_BYTES, STARTS, connected
 from support.training.ray_stand_in import RayStandIn
 
 
@@ -106,7 +106,7 @@ def test_a_node_without_listwright_is_told(monkeypatch):
     def call(*_):
         raise ModuleNotFoundError("No module named 'listwright'")
 
-    monkeypatch.setattr(connection, "call", call)
+    monkeypatch.setattr(cluster, "call", call)
     with pytest.raises(RecipeError, match=r"No module named 'listwright'.*install .* on every node"):
         connect(monkeypatch, RayStandIn(), "auto")
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from listwright.training.cluster.processes import KEPT_PAGES, ONE_THREAD, pool
+from listwright.training.cluster import KEPT_PAGES, ONE_THREAD, pool
 
 NAMES = (*ONE_THREAD, *KEPT_PAGES)
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.training import steps
 from listwright.training.data import constant
 from listwright.training.data.constant import dropped_note, without_constant
 from listwright.training.data.dataset import Remedies
@@ -16,7 +17,6 @@ from listwright.training.data.memory import judged
 from listwright.training.data.split import checked
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import TableData
-from listwright.training.steps import bundle_schema
 from support.lists import lists
 
 _, QUERY, _, LABELS, RNG = lists()
@@ -103,7 +103,7 @@ def read(tmp_path):
     def under(first_stage=None, **data):
         spec = TableData(qid="q", label="y", **data)
         recipe = Recipe(name="own", about="x", data=spec, first_stage=first_stage or LambdaMart())
-        return bundle_schema.load(recipe, [str(tmp_path / "rows.parquet")])
+        return steps.load(recipe, [str(tmp_path / "rows.parquet")])
 
     return under
 

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import experiment, fit, tune
+from listwright.training import experiment, fit, steps, tune
 from listwright.training.command import repeatable
 from listwright.training.data.defaults import with_defaults
 from listwright.training.data.load import describe
@@ -16,7 +16,6 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
-from listwright.training.steps import bundle_schema
 from support.lists import lists
 
 SCHEMA = FeatureSchema(
@@ -160,7 +159,7 @@ def synthetic(_folder):
 def test_every_source_brings_them_into_the_schema_and_nowhere_else(tmp_path, source, defaults):
     data, sources = source(tmp_path)
     with_them, without = (
-        bundle_schema.load(Recipe(name="own", about="x", data=spec), sources)
+        steps.load(Recipe(name="own", about="x", data=spec), sources)
         for spec in (data, data.model_copy(update={"defaults": ()}))
     )
     for part in (with_them.train, with_them.valid, with_them.test):
@@ -172,18 +171,18 @@ def test_every_source_brings_them_into_the_schema_and_nowhere_else(tmp_path, sou
     assert describe(with_them.train.schema) == f"{describe(without.train.schema)}, defaults {shown}"
     wrong = data.model_copy(update={"defaults": (("nowhere", 1),)})
     with pytest.raises(RecipeError, match="'nowhere' is no feature"):
-        bundle_schema.load(Recipe(name="own", about="x", data=wrong), sources)
+        steps.load(Recipe(name="own", about="x", data=wrong), sources)
 
 
 def test_other_defaults_find_the_same_table_in_the_cache(tmp_path, monkeypatch):
     data, sources = table(tmp_path)
-    bundle_schema.load(Recipe(name="own", about="x", data=data), sources)
+    steps.load(Recipe(name="own", about="x", data=data), sources)
     monkeypatch.setattr(pl, "read_csv", lambda *_args, **_more: pytest.fail("parsed again"))
     other = data.model_copy(update={"defaults": (("price", 1.5),)})
-    splits = bundle_schema.load(Recipe(name="own", about="x", data=other), sources)
+    splits = steps.load(Recipe(name="own", about="x", data=other), sources)
     assert splits.train.schema.features[0].default == 1.5
     with pytest.raises(DataError):
-        bundle_schema.load(Recipe(name="own", about="x", data=other), ["elsewhere.csv"])
+        steps.load(Recipe(name="own", about="x", data=other), ["elsewhere.csv"])
 
 
 def test_categories_of_a_given_model_may_be_defaults(tmp_path):
@@ -197,5 +196,5 @@ def test_categories_of_a_given_model_may_be_defaults(tmp_path):
     recipe = Recipe(name="own", about="x", data=data, first_stage=first_stage)
     for category in ("B6", "C7"):
         known = recipe.model_copy(update={"data": data.model_copy(update={"defaults": (("carrier", category),)})})
-        feature = bundle_schema.load(known, sources).train.schema.features[1]
+        feature = steps.load(known, sources).train.schema.features[1]
         assert (feature.categories, feature.default) == (("C7", "B6", "A5"), category)

@@ -23,7 +23,7 @@ from listwright.training.recipe.data import TableData
 from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps.bundle_schema import under_bundle_schema
+from listwright.training.steps import under_bundle_schema
 from listwright.training.workspace import digest_of
 
 

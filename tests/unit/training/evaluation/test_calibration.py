@@ -19,8 +19,8 @@ from listwright.training.evaluation.calibration import (
     temperatures,
     without_choice,
 )
-from listwright.training.reporting.measures import reliability as measure
-from listwright.training.reporting.measures.reliability import calibration, reliability
+from listwright.training.reporting.measures import scores as measure
+from listwright.training.reporting.measures.scores import calibration, reliability
 from listwright.training.reporting.score_sections import calibration_title
 
 LENGTH = 5

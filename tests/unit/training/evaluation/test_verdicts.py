@@ -5,12 +5,11 @@ import math
 import pytest
 
 from listwright.training.evaluation.verdicts import verdict_of
-from listwright.training.experiments.listwise import pages as listwise_pages
-from listwright.training.experiments.listwise.findings import Growth
-from listwright.training.experiments.listwise.significance import PairedComparison
 from listwright.training.reporting import sentences
-from listwright.training.reporting.drawing import COLOURS, SOFT
 from listwright.training.reporting.fit_figures import COLOUR_OF
+from listwright.training.reporting.page import COLOURS, SOFT
+from listwright.training.suites.listwise import pages as listwise_pages
+from listwright.training.suites.listwise.results import Growth, PairedComparison
 
 NAN = math.nan
 

@@ -17,8 +17,8 @@ from listwright.training.first_stage import lambdamart, monotone, relative
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.options import recipe_from
-from listwright.training.reporting.measures.violations import violations
-from listwright.training.study.study import _table
+from listwright.training.reporting.measures.scores import violations
+from listwright.training.study import _table
 from support.training.planted import SPEC
 
 SCHEMA = FeatureSchema(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster.group import Workers
+from listwright.training.cluster import Workers
 from listwright.training.first_stage import data_parallel, lambdamart
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.settings_trial import SettingsTrial
@@ -18,7 +18,7 @@ from support.training.ray_stand_in import RayStandIn
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("listwright.training.cluster.time.sleep", lambda _seconds: None)
 
 
 def tuned(planted_data, losses=0):

@@ -15,10 +15,11 @@ from listwright.training.command import repeatable
 from listwright.training.evaluation.verdicts import verdict_of
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.reporting import drawing, sentences
+from listwright.training.reporting import page as page_module
+from listwright.training.reporting import sentences
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.attention import attention
 from listwright.training.reporting.measures.behaviour import Seen
+from listwright.training.reporting.measures.details import attention
 from listwright.training.reporting.page import PageSection, PageTable, render
 from support.stand_ins import standing_in
 
@@ -256,12 +257,12 @@ def test_colours_can_be_read_in_both_schemes(scheme):
 
 def test_figures_draw_in_the_colours_of_the_page():
     light = colours("light")
-    assert tuple(light[f"--c{n}"] for n in range(1, 7)) == drawing.COLOURS
-    assert (light["--ink"], light["--soft"], light["--rule"]) == (drawing.INK, drawing.SOFT, drawing.RULE)
-    with drawing.style():
-        figure, axes = drawing.one()
-        axes.plot([0, 1], [0, 1], color=drawing.COLOURS[0])
-        drawn = [drawing.svg(figure, name, 'says "x" < y') for name in ("a", "a", "b")]
+    assert tuple(light[f"--c{n}"] for n in range(1, 7)) == page_module.COLOURS
+    assert (light["--ink"], light["--soft"], light["--rule"]) == (page_module.INK, page_module.SOFT, page_module.RULE)
+    with page_module.style():
+        figure, axes = page_module.one()
+        axes.plot([0, 1], [0, 1], color=page_module.COLOURS[0])
+        drawn = [page_module.svg(figure, name, 'says "x" < y') for name in ("a", "a", "b")]
     assert drawn[0] == drawn[1]
     assert not set(re.findall(r'id="([^"]+)"', drawn[0])) & set(re.findall(r'id="([^"]+)"', drawn[2]))
     assert "stroke: var(--c1)" in drawn[0]

@@ -14,8 +14,8 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router.fit import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
-from listwright.training.run_context import RunContext
 from listwright.training.specialists import cross_fitting
+from listwright.training.workspace import RunContext
 from support.training.progress import RecordedProgress
 
 SPEC = Router(trees=30)

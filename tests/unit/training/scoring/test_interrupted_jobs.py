@@ -14,11 +14,11 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training import score as command
+from listwright.training.score import score
 from listwright.training.scoring import run as scoring
-from listwright.training.scoring.ranges import RowRange
-from listwright.training.scoring.start import score
+from listwright.training.scoring.frames import RowRange
 from listwright.training.scoring.worker import score_part
-from listwright.training.stored.job_folder import job_folder
+from listwright.training.stored.writing import job_folder
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
 

@@ -9,8 +9,8 @@ from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringE
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import score as command
+from listwright.training.score import score
 from listwright.training.scoring.job import Job
-from listwright.training.scoring.start import score
 from support.service import bundles
 from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import DataError
 from listwright.training.scoring.frames import FileRows
-from listwright.training.scoring.parts import parts
+from listwright.training.scoring.run import parts
 
 PATH = Path("t.csv")
 

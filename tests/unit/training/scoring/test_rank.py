@@ -13,8 +13,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import asked
-from listwright.training.scoring import rank
-from listwright.training.scoring.rank import _lists, _plain, ranked
+from listwright.training.scoring.worker import _lists, _plain, ranked
 from support.training.scored import lists
 
 SCHEMA = FeatureSchema(
@@ -40,7 +39,7 @@ def frame(rows, ids=None, **kinds):
 def in_blocks(found, rows):
     """Features of each list, read in blocks of so many rows."""
     lists = []
-    with patch.object(rank, "BLOCK_ROWS", rows):
+    with patch.object(worker, "BLOCK_ROWS", rows):
         for block in found.blocks():
             assert block.rows.dtype == np.float32
             assert block.rows.flags.c_contiguous

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.scoring.ranges import RowRange, read
+from listwright.training.scoring.frames import RowRange, read
 
 FRAME = pl.DataFrame({"query": range(1000), "price": [0.5 * n for n in range(1000)], "note": ["x"] * 1000})
 

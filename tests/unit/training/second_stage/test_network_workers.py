@@ -6,7 +6,7 @@ import torch
 from torch import distributed
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster.group import Workers
+from listwright.training.cluster import Workers
 from listwright.training.data.synthetic.planted import generate
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.data import SyntheticData
@@ -22,7 +22,7 @@ SPEC = QilcmSpec(encoder_width=8, hidden=(16,), batch_size=16, max_epochs=3, lea
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("listwright.training.cluster.group.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("listwright.training.cluster.time.sleep", lambda _seconds: None)
     yield
     if distributed.is_initialized():
         distributed.destroy_process_group()

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.stored.disk import told_if_full
+from listwright.training.stored.writing import told_if_full
 
 
 def test_a_full_disk_is_told(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, fit_schema
 from listwright.training.reporting import sentences
-from listwright.training.reporting.measures.coverage import MOST_FEATURES, coverage
+from listwright.training.reporting.measures.details import MOST_FEATURES, coverage
 
 
 def dataset(features, schema=None):

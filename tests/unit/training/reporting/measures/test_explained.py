@@ -10,7 +10,7 @@ from listwright.ranking.explaining import stages
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import Evaluation
-from listwright.training.reporting import explained_section
+from listwright.training.reporting import fit_page
 from listwright.training.reporting.measures import explained as measure
 from support.service.computed_by_hand import SCHEMA, Column, reranker
 
@@ -127,7 +127,7 @@ QUERY = {
 
 def section(**other):
     report = {"details": {"explained": {"metric": "ndcg@10", "queries": [QUERY | other]}}}
-    (made,) = explained_section.explained_section(report)
+    (made,) = fit_page.explained_section(report)
     return made
 
 
@@ -164,4 +164,4 @@ def test_a_fault_is_said():
 
 
 def test_a_report_of_an_earlier_version_has_none():
-    assert explained_section.explained_section({"details": {}}) == []
+    assert fit_page.explained_section({"details": {}}) == []

@@ -1,0 +1,581 @@
+"""Several worker processes behind one listening socket, and the supervisor that starts, watches and replaces them.
+
+One socket, and not one per process (SO_REUSEPORT): what a killed worker has not accepted yet, another one does.
+A worker sends heartbeats over a pipe of its own: an event loop that waits for Python's global lock, or for a disk that
+is gone, belongs to a process that lives and answers no request, and nothing else would show that. A scrape reaches one
+worker and gets the sum over all: it asks the supervisor, which asks the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from listwright.ranking.errors import ListwrightError
+from listwright.service import hook
+from listwright.service.app import create_app, server_of
+from listwright.service.bundles import loading
+from listwright.service.bundles.loading import Paths, Served
+from listwright.service.bundles.served import Models
+from listwright.service.child_process import adopt_orphans, reap_orphans
+from listwright.service.settings import Settings
+from listwright.service.telemetry import logs
+from listwright.service.telemetry.merge import (
+    START_TIME,
+    Snapshot,
+    counted,
+    current,
+    merged,
+    own_metrics,
+    packed,
+    snapshot,
+    text,
+    unpacked,
+)
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.transport.server import FINISH_WITHIN_S, announce
+
+LONGEST_PAUSE_S = 30.0
+"""Between the end of a worker and the start of the next, where they keep ending."""
+
+STEADY_AFTER_S = 60.0
+"""A worker that ends this long after the one before is a single case: it is replaced at once."""
+
+MOST_KILLED = 8
+"""Workers that are killed one after the other before any can serve; with the pauses between, about two minutes."""
+
+KILL_AFTER_S = FINISH_WITHIN_S + 3.0
+"""Past the last moment of draining: a worker that has not ended by then never will."""
+
+_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
+_log = logging.getLogger("listwright.workers")
+
+
+def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
+    """Serve with several workers until told to stop; the exit code.
+
+    Passes SIGTERM and SIGINT on, and in front of a folder of bundles SIGHUP, replaces workers that die, and ends by
+    itself only when no worker can serve.
+
+    Args:
+        settings: of the service.
+        ports: bound, not listening yet.
+    """
+    announce(settings, ports)
+    workers = Workers(settings, ports)
+    woken, waker = socket.socketpair()
+    woken.setblocking(False)
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno())
+    stop_or_reload = (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if settings.models is not None else []))
+    for handled in (*stop_or_reload, signal.SIGCHLD):
+        signal.signal(handled, lambda *_: None)  # its number arrives through the socket pair
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
+    adopt_orphans()
+    while not workers.ended:
+        workers.start_missing()
+        for ready in wait([woken, *workers.watched()], timeout=workers.pause_s()):
+            if ready is woken:
+                for number in woken.recv(64):
+                    if number in stop_or_reload:
+                        workers.handle_signal(signal.Signals(number))
+        workers.look()
+        reap_orphans(workers.pids())
+    return workers.code
+
+
+@dataclass
+class Worker:
+    """One worker process, as its supervisor sees it."""
+
+    process: SpawnProcess
+    pipe: Connection
+    outbox: Outbox
+    heartbeat: HeartbeatMonitor
+    ready: bool = False
+    served: Served | None = None
+
+
+class Workers:
+    """All of them.
+
+    Args:
+        settings: of the service.
+        ports: bound, not listening yet.
+    """
+
+    def __init__(self, settings: Settings, ports: Sequence[socket.socket]) -> None:
+        self.code = 0
+        self._settings, self._ports = settings, ports
+        self._workers: list[Worker] = []
+        own = CollectorRegistry()
+        self._restarts, self._rounds = own_metrics(own), ScrapeRounds(own)
+        self._served: Served | None = None
+        self._said: str | None = None
+        self._stop_by: float | None = None
+        self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
+        self._check_at: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to look after."""
+        return self._stop_by is not None and not self._workers
+
+    def watched(self) -> list[Any]:
+        """What shows that a worker has ended, or has something to tell."""
+        return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers if not w.pipe.closed]
+
+    def pids(self) -> set[int]:
+        """Of the worker processes."""
+        return {worker.process.pid for worker in self._workers if worker.process.pid is not None}
+
+    def pause_s(self) -> float | None:
+        """How long nothing needs to be done unless something happens; None for as long as it takes."""
+        start_at = self._start_at if len(self._workers) < self._wanted() else None
+        moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._check_at) if at is not None]
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
+
+    def start_missing(self) -> None:
+        """Start workers until there are enough, unless it is too early after the last death."""
+        while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
+            ours, theirs = _spawn.Pipe()
+            beats_in, beats_out = _spawn.Pipe(duplex=False)
+            process = _spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+            process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+            beats_out.close()
+            self._workers.append(Worker(process, ours, Outbox(ours), HeartbeatMonitor(beats_in)))
+
+    def handle_signal(self, number: signal.Signals) -> None:
+        """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
+        if number != signal.SIGHUP and self._stop_by is None:
+            self._stop(0)
+        for worker in self._workers:
+            self._signal(worker, number)
+
+    def look(self) -> None:
+        """Read what workers report, and find those that have ended."""
+        for worker in list(self._workers):
+            self._receive(worker)
+            if not worker.process.is_alive():
+                self._receive(worker)  # its last words
+                self._workers.remove(worker)
+                self._rounds.remove(worker.process.pid)
+                self._record_end(worker)
+        self._rounds.look(self._serving())
+        self._kill_hung()
+        if self._stop_by is not None and time.monotonic() >= self._stop_by:
+            for worker in self._workers:
+                _log.error("worker %s does not end: killed", worker.process.pid)
+                worker.process.kill()
+                self.code = self.code or 1
+            self._stop_by = time.monotonic() + KILL_AFTER_S
+
+    def _kill_hung(self) -> None:
+        """Kill workers that answer no more; those that load, or end, have limits of their own."""
+        serving = [worker for worker in self._workers if worker.ready and self._stop_by is None]
+        if not serving:
+            self._check_at = None
+        elif self._check_at is None or time.monotonic() >= self._check_at:
+            hang_s = self._settings.hang_s
+            self._check_at = time.monotonic() + hang_s / CHECKS
+            for worker in serving:
+                if worker.heartbeat.stops():
+                    _log.error("the event loop of worker %s has hung for %g s: killed", worker.process.pid, hang_s)
+                    worker.process.kill()
+
+    def _wanted(self) -> int:
+        return self._settings.workers if self._stop_by is None else 0
+
+    def _serving(self) -> dict[Hashable, Outbox]:
+        return {worker.process.pid: worker.outbox for worker in self._workers if worker.ready}
+
+    def _receive(self, worker: Worker) -> None:
+        try:
+            while not worker.pipe.closed and worker.pipe.poll():
+                served: Served | str | ScrapeRequest | Samples = worker.pipe.recv()
+                if isinstance(served, str):
+                    self._log_once(served)
+                    continue
+                if isinstance(served, ScrapeRequest):
+                    self._rounds.begin(worker.outbox, self._serving())
+                    continue
+                if isinstance(served, Samples):
+                    self._rounds.add(worker.process.pid, served.packed[0])
+                    continue
+                worker.ready, self._killed = True, 0
+                self._sync_versions(worker, served)
+        except (EOFError, ConnectionResetError):  # it is about to end
+            worker.pipe.close()
+
+    def _sync_versions(self, worker: Worker, served: Served) -> None:
+        """What a worker serves: the others need not wait until they look for themselves, and all keep the same."""
+        worker.served = served
+        alike = [o.served for o in self._workers if o is not worker and o.served and o.served.current == served.current]
+        if alike:  # who told first of what is served now has said what it was before
+            self._served = alike[0]
+            if served.kept != alike[0].kept:
+                worker.outbox.put(Keep(alike[0].kept))
+            return
+        first = self._served is None
+        self._served = served
+        for other in self._workers:
+            if other is not worker and not first:
+                self._signal(other, signal.SIGHUP)
+
+    def _log_once(self, error: str) -> None:
+        """What is wrong with a bundle all workers find, and it is said once."""
+        if error != self._said:
+            logs.say(f"error: {error}")
+        self._said = error
+
+    def _record_end(self, worker: Worker) -> None:
+        worker.process.join()
+        worker.outbox.close()
+        worker.pipe.close()
+        worker.heartbeat.pipe.close()
+        pid, code = worker.process.pid, worker.process.exitcode or 0
+        if self._stop_by is not None:
+            if code not in (0, -signal.SIGTERM):  # SIGTERM ends one that was still loading
+                self.code = self.code or max(code, 1)
+            return
+        how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+        self._killed += not worker.ready and code == -signal.SIGKILL  # for memory: later there may be enough
+        alone = not worker.ready and not any(other.ready for other in self._workers)
+        if alone and not (code == -signal.SIGKILL and self._killed <= MOST_KILLED):
+            _log.critical("worker %s ended %s before it could serve, and no other serves: stopping", pid, how)
+            self._stop(code if code > 0 else 1)
+            for other in self._workers:
+                self._signal(other, signal.SIGTERM)
+            return
+        now = time.monotonic()
+        self._deaths = 1 if now - self._died_at > STEADY_AFTER_S else self._deaths + 1
+        self._died_at = now
+        pause_s = 0.0 if self._deaths == 1 else min(LONGEST_PAUSE_S, 2.0 ** (self._deaths - 2))
+        self._start_at = now + pause_s
+        self._restarts.inc()
+        _log.error("worker %s ended %s: another is started in %g s", pid, how, pause_s)
+
+    def _stop(self, code: int) -> None:
+        self.code = code
+        self._stop_by = time.monotonic() + self._settings.drain_s + KILL_AFTER_S
+        for port in self._ports:
+            port.close()  # else callers would wait at a port without a process
+
+    @staticmethod
+    def _signal(worker: Worker, number: signal.Signals) -> None:
+        if worker.process.is_alive() and worker.process.pid is not None:
+            os.kill(worker.process.pid, number)
+
+
+HELD = (signal.SIGINT, signal.SIGHUP)
+"""Signals that wait while a worker starts, until it can heed them."""
+
+
+def work(
+    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+) -> None:
+    """Load, serve, end.
+
+    Args:
+        settings: of the service.
+        ports: bound; shared with the other workers.
+        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
+            and what is counted.
+        beats: tells it that the event loop turns.
+        others: what they serve, in case that a bundle is refused, and what they keep for a rollback.
+    """
+    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    logs.configure(settings.log_level)
+    try:
+        _serve(settings, ports, pipe, beats, others)
+    finally:
+        logs.close()
+
+
+def _serve(
+    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+) -> None:
+    def tell(served: Models) -> None:
+        pipe.send(Served.of(served))
+
+    try:
+        app = create_app(settings, loaded=loading.start(settings, others), swapped=tell)
+    except ListwrightError as error:
+        pipe.send(str(error))
+        sys.exit(1)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def orphaned() -> None:  # no supervisor would end this process, and it holds the port
+        asyncio.get_running_loop().remove_reader(sentinel)
+        server.handle_exit(signal.SIGTERM, None)
+
+    relay = MetricsRelay(pipe, app.service.telemetry, app.service.reloader.keep)
+    app.service.scraped.scrape = relay.text
+    heartbeat = HeartbeatSender(beats, settings.hang_s / CHECKS)
+
+    def started() -> None:
+        asyncio.get_running_loop().add_reader(sentinel, orphaned)
+        relay.start()
+        heartbeat.beat()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+        assert app.service.current.models is not None  # they are loaded before the server starts
+        tell(app.service.current.models)
+
+    server = server_of(app, started)
+    server.run(list(ports))
+    if settings.hook is not None or app.service.reloader.hangs:
+        hook.leave(0)
+
+
+WITHIN_S = 1.0
+"""A worker that has not said what it counts after this long goes into the sum as it was last known."""
+
+
+MOST_UNREAD = 16
+"""Questions to a supervisor that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeRequest:
+    """From a worker: collect the metrics of all workers. From the supervisor: send yours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep these for a rollback, as the other workers do (to a worker)."""
+
+    paths: Paths
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a worker counts (to the supervisor), or what each of them does (to whom was scraped)."""
+
+    packed: tuple[bytes, ...]
+
+
+Keeper = Callable[[Paths], Coroutine[Any, Any, None]]
+"""Does what :class:`Keep` asks for."""
+
+
+class MetricsRelay:
+    """The worker's side. For its event loop, but for the first steps.
+
+    Args:
+        pipe: to the supervisor.
+        telemetry: of this process.
+        keep: of this process.
+    """
+
+    def __init__(
+        self, pipe: Connection, telemetry: Telemetry, keep: Callable[[Paths], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._pipe, self._telemetry, self._keep = pipe, telemetry, keep
+        self._answers: list[asyncio.Future[tuple[bytes, ...]]] = []
+        self._unread = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Listen to the supervisor, from the running event loop."""
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._receive)
+
+    async def text(self) -> bytes:
+        """What all workers count, in Prometheus' text format; what this one does if the supervisor does not answer."""
+        answer: asyncio.Future[tuple[bytes, ...]] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        try:
+            self._ask()
+            parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
+        except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
+            parts = (await asyncio.to_thread(self._own_samples),)
+        finally:
+            if answer in self._answers:
+                self._answers.remove(answer)
+        return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
+
+    def _ask(self) -> None:
+        """Ask the supervisor, unless it has not read the last questions: a full pipe would stop this process."""
+        if self._unread < MOST_UNREAD:
+            self._unread += 1
+            self._pipe.send(ScrapeRequest())
+
+    def _own_samples(self) -> bytes:
+        samples = snapshot(self._telemetry.registry)
+        samples.pop(START_TIME, None)  # a worker that is replaced is no restart of the service
+        return packed(samples)
+
+    def _receive(self) -> None:
+        try:
+            while self._pipe.poll():
+                message: ScrapeRequest | Samples | Keep = self._pipe.recv()
+                if isinstance(message, Samples):
+                    self._unread = 0
+                    answers, self._answers = self._answers, []
+                    for answer in answers:
+                        if not answer.done():
+                            answer.set_result(message.packed)
+                else:
+                    task = asyncio.ensure_future(
+                        self._keep(message.paths) if isinstance(message, Keep) else self._send_samples()
+                    )
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        except (EOFError, OSError):  # the supervisor is gone
+            asyncio.get_running_loop().remove_reader(self._pipe.fileno())
+
+    async def _send_samples(self) -> None:
+        samples = await asyncio.to_thread(self._own_samples)
+        with suppress(OSError):
+            self._pipe.send(Samples((samples,)))
+
+
+class Outbox:
+    """The supervisor's way to a worker, by a thread of its own: no other worker waits for one that hangs.
+
+    Args:
+        pipe: to the worker.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._messages: queue.Queue[ScrapeRequest | Samples | Keep | None] = queue.Queue(MOST_UNREAD)
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def put(self, message: ScrapeRequest | Samples | Keep) -> None:
+        """Send a message, or drop it if the worker has not read those before: it will be known as it last was."""
+        with suppress(queue.Full):
+            self._messages.put_nowait(message)
+
+    def close(self) -> None:
+        """The worker has ended."""
+        with suppress(queue.Full):
+            self._messages.put_nowait(None)
+        self._thread.join(WITHIN_S)
+
+    def _send(self) -> None:
+        with suppress(OSError):  # it has ended
+            while (message := self._messages.get()) is not None:
+                self._pipe.send(message)
+
+
+@dataclass
+class ScrapeRounds:
+    """The supervisor's side: one round at a time asks every worker, and answers those that were scraped.
+
+    What workers that ended had counted by the last round stays in the sum, or counters would go down.
+
+    Args:
+        own: what the supervisor counts itself, which goes into the sum.
+    """
+
+    own: CollectorRegistry
+    due: float | None = None
+    _last: dict[Hashable, bytes] = field(default_factory=dict)
+    _past: Snapshot = field(default_factory=dict)
+    _missing: set[Hashable] = field(default_factory=set)
+    _scraped: list[Outbox] = field(default_factory=list)
+    _next: list[Outbox] = field(default_factory=list)
+
+    def begin(self, scraped: Outbox, workers: dict[Hashable, Outbox]) -> None:
+        """Ask every worker, as one was scraped; after the round that is under way, which may be too old."""
+        if self.due is not None:
+            self._next.append(scraped)
+            return
+        self._scraped, self._missing = [scraped], set(workers)
+        self.due = time.monotonic() + WITHIN_S
+        for outbox in workers.values():
+            outbox.put(ScrapeRequest())
+
+    def add(self, worker: Hashable, samples: bytes) -> None:
+        """Take what a worker counts."""
+        self._last[worker] = samples
+        self._missing.discard(worker)
+
+    def remove(self, worker: Hashable) -> None:
+        """Keep the counts of a worker that has ended."""
+        self._missing.discard(worker)
+        if worker in self._last:
+            self._past = merged([self._past, counted(unpacked(self._last.pop(worker)))])
+
+    def look(self, workers: dict[Hashable, Outbox]) -> None:
+        """End the round if all have answered, or it is time; begin the next if there is one to answer."""
+        if self.due is None or (self._missing and time.monotonic() < self.due):
+            return
+        if self._past:
+            self._past = current(self._past, merged(map(unpacked, self._last.values())))
+        answer = Samples((packed(self._past), packed(snapshot(self.own)), *self._last.values()))
+        for outbox in self._scraped:
+            outbox.put(answer)
+        self.due, waiting, self._next = None, self._next, []
+        if waiting:
+            self.begin(waiting[0], workers)
+            self._scraped = waiting
+
+
+CHECKS = 10
+"""Checks in a row that find no heartbeat until a worker counts as hung."""
+
+_PIPE = 2**16
+"""Bytes that a pipe holds at most."""
+
+
+class HeartbeatSender:
+    """The worker's side, for its event loop.
+
+    Args:
+        pipe: to the supervisor, for nothing else.
+        every_s: seconds between two beats.
+    """
+
+    def __init__(self, pipe: Connection, every_s: float) -> None:
+        self._pipe, self._every_s = pipe, every_s
+        os.set_blocking(pipe.fileno(), False)
+
+    def beat(self) -> None:
+        """Say that the running event loop turns, now and from now on."""
+        with suppress(OSError):  # full, where the supervisor is stopped; broken, where it is gone: not our matter
+            os.write(self._pipe.fileno(), b".")
+        asyncio.get_running_loop().call_later(self._every_s, self.beat)
+
+
+class HeartbeatMonitor:
+    """The supervisor's side.
+
+    Checks without a heartbeat are counted, not seconds. After a pause of the supervisor or of the machine, one check
+    finds none, and nothing is killed.
+
+    Args:
+        pipe: from the worker.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
+        self._missed = 0
+
+    def stops(self) -> bool:
+        """Check once; whether this check makes it too many in a row without a heartbeat."""
+        heard = self.pipe.poll() and os.read(self.pipe.fileno(), _PIPE)
+        self._missed = 0 if heard else self._missed + 1
+        return self._missed == CHECKS

@@ -1,1 +1,0 @@
-"""Several serving processes behind one listening socket: supervisor, worker, heartbeat, metrics of all."""

@@ -1,0 +1,408 @@
+"""What a fit is likely to find, in a minute: whether a second stage pays on these data.
+
+The gains are those of the comparison of a fit with a small budget, on a part of the queries. Beside them stands the
+share of each feature's variance that lies between lists: the intraclass correlation of its values, lists as classes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from listwright.ranking.manifest import Comparison
+from listwright.training import steps
+from listwright.training.choice.comparing import compared_queries, first_stage_ndcg, pays, ranks_better
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.load import announce
+from listwright.training.evaluation.verdicts import FEWEST, choice_verdict_of
+from listwright.training.progress import Progress
+from listwright.training.recipe import config
+from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
+from listwright.training.recipe.model import Qilcm2Spec, Rivals
+from listwright.training.steps import load
+from listwright.training.stored.rows import columns
+from listwright.training.workspace import RunContext
+
+MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
+"""Training rows, and values of numeric features in them, that rankers are fitted on in a minute; validation rows: a
+third.
+"""
+
+MOST_COLUMNS = 40
+"""Features that a tree picks from at random; with list-relative columns, the same share of them."""
+
+FOLDS = 3
+"""Parts of the training queries; each is ranked by models that were fitted without it."""
+
+ROWS_SEEN = 160_000
+"""Candidates that the quick second stage is shown in each fold in a minute; a small table gives many epochs."""
+
+EPOCHS = (4, 30)
+"""Fewest and most epochs of the quick second stage."""
+
+NDCG_AT = 10
+"""Cutoff of every NDCG here."""
+
+SHOWN = 10
+"""Features that are printed; all of them are among the numbers."""
+
+MOSTLY, PARTLY = 0.5, 0.1
+"""Intraclass correlation from which on most, or a part, of a feature is the level of its list."""
+
+WORTHWHILE = 0.01
+"""NDCG that is worth a longer look, where an interval does not rule it out."""
+
+_WIDTH, _NAME, _BAR = 80, 28, 10
+
+Key = Literal["second_stage", "relative", "unsure", "plain", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A ranker beside a simpler one on the same queries.
+
+    Args:
+        comparison: the paired difference, with its interval.
+        before, after: mean NDCG of the simpler ranker, and of the other.
+    """
+
+    comparison: Comparison
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found.
+
+    Args:
+        data: one line: which data, split how.
+        queries, rows: queries, and their candidates, that rankers were compared on.
+        of_queries, of_rows: all training queries and candidates.
+        features: the numeric features, over all training queries.
+        categorical: names of the features that are left out of ``features``.
+        relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given,
+            the recipe rules them out, or its trees use none.
+        second: a quick second stage beside the first stage that it stands on. That has list-relative columns if its
+            mean is better by more than 0.002 with them.
+    """
+
+    data: str
+    queries: int
+    rows: int
+    of_queries: int
+    of_rows: int
+    features: tuple[Spread, ...]
+    categorical: tuple[str, ...]
+    relative: Gain | None
+    second: Gain
+
+
+def diagnose(
+    recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress, minutes: float = 1.0
+) -> Diagnosis:
+    """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
+
+    Args:
+        recipe: its data, first stage, fold and seed.
+        sources: as for :func:`listwright.training.data.load.load`.
+        device: torch device.
+        progress: told how far it is.
+        minutes: how long it may take about; 0 for all queries.
+
+    Raises:
+        ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
+    """
+    progress.enter("data")
+    splits = load(recipe, sources, progress=progress)
+    announce(recipe, splits, progress)
+    features = spreads(splits.train)
+    part = sampled(splits, seed=recipe.seed, minutes=minutes) if minutes else splits
+    if len(part.train) < len(splits.train):
+        progress.say(
+            f"Rankers are fitted on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
+        )
+    relative, second = _compare(quick(recipe, part.train, minutes=minutes), part, device, progress)
+    schema = splits.train.schema
+    return Diagnosis(
+        data=splits.how,
+        queries=len(compared_queries(part)),
+        rows=compared_queries(part).rows,
+        of_queries=len(splits.train),
+        of_rows=splits.train.rows,
+        features=features,
+        categorical=tuple(schema.names[place] for place in schema.categorical),
+        relative=relative,
+        second=second,
+    )
+
+
+def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
+    """List-relative columns beside none, and the second stage beside what is better of the two."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunContext(recipe, splits, Path(folder), progress, device)
+        progress.enter("first stage")
+        first, _, comparisons = steps.fit_first_stage(run)
+        progress.enter("second stage")
+        chosen = steps.choose(run, first, comparisons)
+    *columns, network = chosen.comparisons
+    values = first_stage_ndcg(first, splits, NDCG_AT)
+    level = float(np.average(values, weights=compared_queries(splits).query_weights))
+    second = Gain(network, level, level + network.mean)
+    if not columns:
+        return None, second
+    (comparison,) = columns
+    plain = level - comparison.mean if ranks_better(comparison) else level
+    return Gain(comparison, plain, plain + comparison.mean), second
+
+
+def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
+    """Return the recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
+
+    Args:
+        recipe: a first stage that it brings along stays.
+        train: that everything is fitted on.
+        minutes: as of :func:`diagnose`.
+    """
+    few, many = EPOCHS
+    epochs = int(np.clip(minutes * ROWS_SEEN // train.rows, few, many)) if minutes else many
+    # it starts as the first stage and may stay there for some epochs before it gains: it is given all of them
+    network = Qilcm2Spec(encoder_width=32, batch_size=20, max_epochs=epochs, patience=epochs, ndcg_at=NDCG_AT)
+    changes: dict[str, object] = {
+        "first_stage": _quick_first_stage(recipe.first_stage, len(train.schema)),
+        "model": network,
+        "choice": Choice(second_stages=(network.kind,), folds=FOLDS),
+        "specialists": None,
+        "router": None,
+        "rivals": Rivals(),
+    }
+    return config.changed(recipe, changes)
+
+
+def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
+    if not isinstance(spec, LambdaMart):
+        return spec
+    own = spec.settings
+    fast = {
+        "learning_rate": 0.1,
+        "num_leaves": min(own.num_leaves, 20),
+        "feature_fraction": min(own.feature_fraction, MOST_COLUMNS / columns),
+    }
+    budget = {"trials": 1, "members": 1, "max_trees": 150, "patience": 15, "folds": FOLDS, "ndcg_at": NDCG_AT}
+    relative = "none" if spec.relative == "none" else "auto"
+    return spec.model_copy(update={"settings": own.model_copy(update=fast), "relative": relative, **budget})
+
+
+def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
+    """As many random training and validation queries as there is time for; all of them if it is enough for all."""
+    numeric = len(splits.train.schema) - len(splits.train.schema.categorical)
+    rows = int(minutes * min(MOST_ROWS, MOST_VALUES // max(numeric, 1)))
+    rng = np.random.default_rng([seed, rows])
+    train, valid = (
+        part if part.rows <= most else part.select(_drawn(part, most, fewest, rng))
+        for part, most, fewest in ((splits.train, rows, FEWEST), (splits.valid, rows // 3, 2))
+    )
+    return replace(splits, train=train, valid=valid)
+
+
+def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
+    """Draw queries with about so many rows, at least ``fewest``, in the data's order; one has an order to learn."""
+    order = rng.permutation(len(data))
+    mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
+    order = order[np.argsort(np.arange(len(order)) != np.argmax(mixed), kind="stable")]
+    count = int(np.searchsorted(np.cumsum(data.lengths[order]), rows, side="right"))
+    return np.sort(order[: max(count, fewest)])
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What is known of one numeric feature.
+
+    Args:
+        feature: its name.
+        between: the intraclass correlation, in [0, 1]; None where it is not defined.
+        missing: share of the rows without a value.
+    """
+
+    feature: str
+    between: float | None
+    missing: float
+
+
+def spreads(data: Dataset) -> tuple[Spread, ...]:
+    """Return the numeric features, the one with the largest share between lists first; those without a share last."""
+    list_of = np.repeat(np.arange(len(data)), data.lengths)
+    result = []
+    for feature, values in zip(data.schema.features, columns(data.features), strict=True):
+        if feature.kind == "numeric":
+            share = intraclass_correlation(values, list_of)
+            result.append(Spread(feature.name, share, float(np.isnan(values).mean())))
+    return tuple(sorted(result, key=lambda spread: -1.0 if spread.between is None else spread.between, reverse=True))
+
+
+def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndarray, " R"]) -> float | None:
+    """ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
+
+    Definition, over N values in k lists of n_1 .. n_k values; missing values and lists without values are left out:
+        MSB = sum_j n_j (mean_j - mean)^2 / (k - 1)
+        MSW = sum_ij (x_ij - mean_j)^2 / (N - k)
+        n_0 = (N - sum_j n_j^2 / N) / (k - 1)
+        ICC = (MSB - MSW) / (MSB + (n_0 - 1) MSW), clipped to [0, 1]
+
+    Args:
+        values: ``(R,)`` NaN = missing; no value is infinite.
+        list_of: ``(R,)`` number of each value's list.
+
+    Returns:
+        1 for values that are constant within lists only, about 0 for values that do not depend on the list; None if
+        it is not defined: all values equal, fewer than two lists, or no list with two values.
+
+    Convention: an estimate below 0, which chance gives where the list does not matter, counts as 0.
+    """
+    present = ~np.isnan(values)
+    _, places, counts = np.unique(list_of[present], return_inverse=True, return_counts=True)
+    numbers = values[present].astype(np.float64)
+    lists, total = len(counts), len(numbers)
+    if lists < 2 or total == lists or numbers.min() == numbers.max():
+        return None
+    numbers = numbers - numbers.mean()  # a large level would cost the squares their digits
+    numbers /= np.abs(numbers).max()
+    means = np.bincount(places, weights=numbers) / counts
+    between = float(counts @ (means - numbers.mean()) ** 2) / (lists - 1)
+    within = float(((numbers - means[places]) ** 2).sum()) / (total - lists)
+    length = (total - float(counts @ counts) / total) / (lists - 1)
+    return float(np.clip((between - within) / (between + (length - 1.0) * within), 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do.
+
+    Args:
+        key: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled out; a
+            plain LightGBM is enough; the first stage is enough where columns were not compared.
+        text: one sentence, which a command follows.
+        alone: whether that command fits no second stage.
+    """
+
+    key: Key
+    text: str
+    alone: bool
+
+    @property
+    def lines(self) -> str:
+        """The sentence for a terminal."""
+        return textwrap.fill(self.text, _WIDTH)
+
+
+def advice(diagnosis: Diagnosis) -> Advice:
+    """Return what to do, by the intervals."""
+    relative, second = diagnosis.relative, diagnosis.second.comparison
+    if second.n < FEWEST:
+        text = f"{second.n} queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
+        return Advice("unsure", text, alone=False)
+    with_columns = relative is not None and pays(relative.comparison)
+    if pays(second):
+        on = "list-relative columns" if with_columns else "the first stage"
+        return Advice("second_stage", f"A second stage pays on top of {on}; fit and compare all of them:", alone=False)
+    open_ones = [gain for gain in (None if with_columns else relative, diagnosis.second) if gain is not None]
+    highest = max(gain.comparison.high for gain in open_ones)
+    if highest >= WORTHWHILE:
+        claim = "List-relative columns pay" if with_columns else "No gain is shown"
+        rest = "of a second stage " if with_columns or relative is None else ""
+        text = f"{claim}, but a gain {rest}of up to {highest:.3f} is not ruled out; a fit compares at full length:"
+        return Advice("unsure", text, alone=False)
+    if with_columns:
+        return Advice("relative", "List-relative columns pay; a quick second stage adds nothing to them:", alone=True)
+    if relative is None:
+        return Advice("given", "A quick second stage adds nothing to the first stage:", alone=True)
+    return Advice("plain", "A plain LightGBM is enough; nothing quick gains beyond it:", alone=True)
+
+
+def tables(diagnosis: Diagnosis) -> str:
+    """How much of each feature lies between lists, and what rankers gain; at most 80 columns wide."""
+    return "\n".join([*_features(diagnosis), "", *_gains(diagnosis)])
+
+
+def numbers(diagnosis: Diagnosis) -> dict[str, object]:
+    """Everything that was measured, as JSON has it."""
+    sizes = {name: getattr(diagnosis, name) for name in ("queries", "rows", "of_queries", "of_rows")}
+    return {
+        "data": diagnosis.data,
+        **sizes,
+        "features": [asdict(spread) for spread in diagnosis.features],
+        "categorical": list(diagnosis.categorical),
+        "relative_columns": None if diagnosis.relative is None else _gain(diagnosis.relative),
+        "second_stage": _gain(diagnosis.second),
+    }
+
+
+def _gain(gain: Gain) -> dict[str, object]:
+    one = gain.comparison
+    return {
+        "before": gain.before,
+        "after": gain.after,
+        **one.model_dump(include={"metric", "mean", "low", "high", "n"}),
+        "verdict": choice_verdict_of(one.low, one.high, one.n),
+    }
+
+
+def _features(diagnosis: Diagnosis) -> Iterator[str]:
+    yield "Share of each feature's variance between lists (intraclass correlation),"
+    yield f"{diagnosis.of_queries:,} training queries; list-relative columns take that share away"
+    yield ""
+    for spread in diagnosis.features[:SHOWN]:
+        yield _feature(spread)
+    if rest := diagnosis.features[SHOWN:]:
+        shares = [spread.between for spread in rest if spread.between is not None]
+        yield f"  and {len(rest)} more" + (f", {min(shares):.2f} to {max(shares):.2f}" if shares else "")
+    if diagnosis.categorical:
+        count = len(diagnosis.categorical)
+        yield _cut(f"  left out: {count} categorical ({', '.join(diagnosis.categorical)})", _WIDTH)
+
+
+def _feature(spread: Spread) -> str:
+    name = f"  {_cut(spread.feature, _NAME):{_NAME}}"
+    if spread.between is None:
+        return f"{name}     -  {'':{_BAR}}  not defined"
+    bar = "█" * round(spread.between * _BAR)
+    return f"{name}  {spread.between:.2f}  {bar:{_BAR}}  {_hint(spread.between)}"
+
+
+def _hint(share: float) -> str:
+    if share > 1.0 - 1e-6:
+        return "one value per list"
+    if share >= MOSTLY:
+        return "mostly the list's level"
+    return "partly the list's level" if share >= PARTLY else "compares across lists"
+
+
+def _gains(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"What quick rankers gain: NDCG@{NDCG_AT} on {diagnosis.queries:,} queries, each ranked by models"
+    yield "that were not trained on it; paired, with 95 % intervals over queries"
+    yield ""
+    if diagnosis.relative is None:
+        yield "  relative columns  not compared: the first stage is given, or uses none"
+    else:
+        yield _row("relative columns", diagnosis.relative)
+    yield _row("a second stage", diagnosis.second)
+    yield ""
+
+
+def _row(name: str, gain: Gain) -> str:
+    one = gain.comparison
+    interval = f"{one.mean:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
+    return (
+        f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {choice_verdict_of(one.low, one.high, one.n)}"
+    )
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

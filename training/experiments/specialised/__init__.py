@@ -1,1 +1,0 @@
-"""Suites ``oracle`` and ``routing``: what specialists and their router are worth."""

@@ -1,1 +1,0 @@
-"""What ``training.Qilcm`` needs beside a run: its parameters as a recipe, words that it refuses, and saving."""

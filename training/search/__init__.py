@@ -1,1 +1,0 @@
-"""Searches for hyperparameters: what may be tried, and how trials are proposed, pruned and remembered."""

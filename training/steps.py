@@ -1,0 +1,370 @@
+"""The steps of a run that its bundle depends on: the schema, and the fits.
+
+The schema has a given model's categories, the recipe's defaults, and no constant columns. The fits are first stage,
+choice, networks, anomaly score and specialists, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from listwright.ranking.errors import DataError, RecipeError, ScoringError
+from listwright.ranking.manifest import Comparison
+from listwright.ranking.relative import KINDS
+from listwright.training.budget import boosting_plan
+from listwright.training.choice import comparing
+from listwright.training.choice.comparing import (
+    Chosen,
+    Strategy,
+    better_first_stage,
+    compare,
+    compare_fitted,
+    compared_networks,
+    epoch_of,
+    first_stage_ndcg,
+    on_validation,
+    time_for,
+)
+from listwright.training.data import load as reading
+from listwright.training.data.constant import without_constant
+from listwright.training.data.dataset import Splits
+from listwright.training.data.defaults import with_defaults
+from listwright.training.data.split import informative
+from listwright.training.first_stage import bring_your_own, lambdamart, monotone
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage.boosting import Grower, LocalGrower
+from listwright.training.first_stage.data_parallel import ParallelGrower
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.relative import candidates, widened
+from listwright.training.progress import SILENT, Progress, Stopwatch
+from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.router.anomaly import FittedAnomaly, fit_anomaly
+from listwright.training.second_stage import fit as second_stage
+from listwright.training.second_stage.loop import FittedNetwork
+from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
+from listwright.training.workspace import RunContext
+
+MOST_ROWS = 10_000
+"""Of a query that LightGBM fits a ranker to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a run has fitted.
+
+    Args:
+        first: the first stage.
+        plain: the one without list-relative columns, where ``first`` has some and was compared with it.
+        anomaly: how unusual a query is; None where that cannot be judged.
+        chosen: what ``auto`` means; None for the first network, or the first stage.
+        networks: second stages, the recipe's own or the chosen one first.
+        specialists: None if the recipe has none.
+    """
+
+    first: FittedFirstStage
+    plain: FittedFirstStage | None = None
+    anomaly: FittedAnomaly | None = None
+    chosen: Chosen | None = None
+    networks: Sequence[FittedNetwork] = ()
+    specialists: FittedSpecialists | None = None
+
+    @property
+    def generalist(self) -> FittedNetwork | None:
+        """The second stage for all queries."""
+        return self.networks[0] if self.networks else None
+
+
+def fit(run: RunContext, watch: Stopwatch) -> Fitted:
+    """Every fit of a run, one after the other.
+
+    Args:
+        run: what to fit.
+        watch: times the steps.
+    """
+    with watch.step("first stage"):
+        first, plain, comparisons = fit_first_stage(run)
+    with watch.step("anomaly score"):
+        anomaly = fit_anomaly_score(run, first)
+    with watch.step("choice"):
+        chosen = choose(run, first, comparisons)
+    with watch.step("second stage"):
+        networks = fit_networks(run, first, chosen)
+    fitted = Fitted(first, plain, anomaly, chosen, networks)
+    if run.recipe.specialists is None:
+        return fitted
+    with watch.step("specialists"):
+        return replace(fitted, specialists=fit_mixture(run, first, anomaly, fitted.generalist))
+
+
+def fit_first_stage(
+    run: RunContext,
+) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+    """Fit the first stage of a recipe.
+
+    Returns:
+        The first stage; the one without list-relative columns where it has some and was compared with that; and the
+        comparison.
+    """
+    recipe, splits, state, progress = run.recipe, run.splits, run.state, run.progress
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        run.budget.skip_lightgbm()
+        progress.remark(bring_your_own.WARNING)
+        fitted = first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+        for note in fitted.notes:
+            progress.remark(note)
+        return fitted, None, ()
+    grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
+    spec = _plan_first_stage(run, spec, grower)
+    more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
+    if run.budget.bounded:
+        unit = run.budget.unit or 0.0
+        more["goes_on"] = lambda name, done, pace: run.budget.goes_on(name, done, max(pace, unit))
+    if spec.relative != "auto":
+        return first_stage.fit(spec, splits, **more), None, ()
+    plain, relative = first_stage.with_and_without(spec, splits, **more)
+    return better_first_stage(plain, relative, splits, spec.ndcg_at)
+
+
+def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
+    """As much of the recipe's first stage as there is time for, once one LightGBM fit is timed."""
+    budget, splits = run.budget, run.splits
+    if not budget.bounded:
+        return spec
+    by_folds = spec.select_on == "folds"
+    if budget.unit is None and not budget.replayed:
+        task = run.progress.begin("One LightGBM fit", 1)
+        kinds = first_stage.kinds_of(spec)
+        wide = widened(splits, candidates(splits.train.schema, kinds))
+        search = lambdamart.search_settings(
+            wide.train,
+            wide.valid,
+            spec.model_copy(update={"trials": 1, "select_on": "valid"}),
+            seed=run.recipe.seed,
+            journal=None if by_folds else run.state / first_stage.trials_file(kinds),  # the first trial, if it is one
+            prune=True,
+            grower=grower,
+            watch=budget.check_first_fit,
+        )
+        budget.set_unit(search.first_seconds)
+        task.end(1)
+    numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
+    width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
+    blind = not informative(splits.valid)
+    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds, blind=blind)
+    changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
+    if by_folds and not plan.by_folds:
+        budget.leave_out("settings chosen by folds")
+        changes["select_on"] = "valid"
+    if spec.relative == "auto" and not plan.columns:
+        budget.leave_out("list-relative columns")
+        changes["relative"] = "none"
+    for line in budget.plan_text(spec.trials):
+        run.progress.say(line)
+    return spec.model_copy(update=changes)
+
+
+def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
+    """Choose what ``auto`` will mean, by queries that are not test queries.
+
+    Args:
+        run: the recipe says what is compared.
+        first: that the second stages stand on.
+        comparisons: of first stages, which only the reason tells.
+    """
+    recipe, splits, validation = run.recipe, run.splits, on_validation(run.splits)
+    specs = compared_networks(recipe)
+    if not specs:  # a network that is not compared is the default for no reason
+        alone = isinstance(recipe.model, FirstStageAlone) and comparisons
+        return Chosen(
+            recipe.model.kind, comparing.reason(comparisons, {}, validation=validation) if alone else None, comparisons
+        )
+    current: Strategy = "first_stage"
+    values: dict[str, Float[np.ndarray, " N"]] = {current: first_stage_ndcg(first, splits, specs[0].ndcg_at)}
+    all_comparisons, undecided, networks = list(comparisons), [], {}
+    for spec in specs:
+        if validation:
+            network = _fit_in_time(run, spec, first)
+            if network is not None:
+                networks[spec.kind] = network
+            compared = None if network is None else compare_fitted(run, spec, network, (current, values[current]))
+        else:
+            compared = compare(run, spec, first, (current, values[current]))
+        if compared is None:
+            run.budget.leave_out(spec.title)
+            continue
+        values[spec.kind] = compared.values
+        all_comparisons.append(compared.comparison)
+        if comparing.pays(compared.comparison):
+            current, run.budget.reserved = spec.kind, compared.seconds
+        elif not compared.in_time:
+            undecided.append(spec.kind)
+    titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
+    run.budget.undecided = tuple(undecided)
+    reason = comparing.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
+    return Chosen(current, reason, tuple(all_comparisons), networks)
+
+
+def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
+    """Fit a network on all training queries in its share of the time that is left; None if that is too little."""
+    if run.budget.bounded and time_for(run, spec, first)[0] == 0:
+        return None
+    return _fit_network(run, spec, first)
+
+
+def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
+    """Fit the second stages of the bundle, but for those that there is no time for.
+
+    They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
+    """
+    recipe = run.recipe
+    if isinstance(recipe.model, FirstStageAlone):
+        return []
+    specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
+    kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
+    chosen_networks = [specs[kind] for kind in kinds if kind != "first_stage"]
+    run.budget.reserved = 0.0  # it begins now
+    return [
+        chosen.networks.get(spec.kind) or _fit_network(run, spec, first)
+        for spec in chosen_networks
+        if spec.title not in run.budget.left_out
+    ]
+
+
+def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
+    most = run.budget.plan(
+        f"epochs for {spec.title}", spec.max_epochs, lambda: max(1.0, run.budget.left() / epoch_of(run, spec, first))
+    )
+    task = run.progress.begin(f"Training {spec.title}", most)
+    fitted = second_stage.fit(
+        spec.model_copy(update={"max_epochs": most}),
+        run.splits,
+        first,
+        seed=run.recipe.seed,
+        checkpoint=run.state / f"{spec.kind}.pt",
+        device=run.device,
+        task=task,
+        workers=run.workers,
+        goes_on=partial(run.budget.goes_on, f"epochs of {spec.title}"),
+    )
+    assert fitted is not None
+    epochs = len(fitted.history)
+    task.end(epochs, f"best epoch {fitted.best_epoch} of {epochs}")
+    return fitted
+
+
+def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
+    """Fit the anomaly score; a ranking depends on it only through a router, and a bundle can do without."""
+    try:
+        return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
+    except ScoringError as error:
+        if run.recipe.router is not None:
+            raise
+        run.progress.remark(f"no anomaly score could be made of these features: {error}")
+        return None
+
+
+def fit_mixture(
+    run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: FittedNetwork | None
+) -> FittedSpecialists | None:
+    """Fit the specialists of a recipe, and their router."""
+    fitted = fit_specialists(run, first, anomaly, None if generalist is None else generalist.spec)
+    assert fitted is not None
+    idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
+    if idle:
+        run.progress.remark(
+            f"no training query is most likely specialist {', '.join(map(str, idle))}'s: lower specialists in the "
+            "recipe"
+        )
+    if not fitted.srm.converged:
+        run.progress.remark(f"EM had not converged after {len(fitted.srm.steps)} iterations (max_iterations)")
+    return fitted
+
+
+def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
+    """Read the data of a recipe as everything that is fitted to them sees them.
+
+    Args:
+        recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
+
+    Raises:
+        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`under_bundle_schema`.
+    """
+    return under_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
+
+
+def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
+    """Return splits under the schema that the bundle will have.
+
+    Args:
+        recipe: its first stage, and what it says of the features.
+        splits: under the schema that the training queries fix.
+
+    Raises:
+        RecipeError: if a default or a monotone constraint does not fit; see
+            :func:`listwright.training.data.defaults.with_defaults` and
+            :func:`listwright.training.first_stage.monotone.check`. If there are weights that a part of the recipe
+            cannot honour. If an ONNX graph that was brought along does not fit the data.
+        SchemaMismatchError: if a model that was brought along does not fit the data.
+        DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
+            more rows than LambdaMART takes.
+    """
+    needed: frozenset[str] = frozenset()
+    splits = splits.worth(recipe.data.gains).weighed()
+    _check_weights(recipe, splits)
+    match recipe.first_stage:
+        case GivenModel(path=path):
+            model = bring_your_own.read_model(Path(path), splits.train.schema)
+            if isinstance(model, str):
+                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+            needed = bring_your_own.columns_of(model, splits.train.schema)
+        case GivenColumn(column=column):
+            needed = frozenset([column])
+        case LambdaMart(monotone=directions):
+            monotone.check(directions, splits.train.schema)
+            _check_lengths(splits)
+    splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
+    return without_constant(splits, needed) if recipe.data.drop_constant else splits
+
+
+def _check_lengths(splits: Splits) -> None:
+    """Raise DataError for queries that LightGBM would refuse: of those that it fits to, and that it stops early by."""
+    for name, part in (("training", splits.train), ("validation", splits.valid)):
+        longest, more = int(np.argmax(part.lengths)), int((part.lengths > MOST_ROWS).sum()) - 1
+        if more >= 0:
+            others = f", and {more} more {name} queries have more than {MOST_ROWS:,}" if more else ""
+            raise DataError(
+                f"query {part.qids[longest]}",
+                f"{part.lengths[longest]:,} rows{others}: LightGBM's LambdaMART takes {MOST_ROWS:,} a query at most. "
+                "Keep the best of each query by a simple rule, or give listwright fit a first stage: --first-stage and "
+                "--first-stage-column have no such limit",
+            )
+
+
+def _check_weights(recipe: Recipe, splits: Splits) -> None:
+    """Raise RecipeError for a part of the recipe that cannot honour the weights of these rows."""
+    train, weights = splits.train, splits.train.weights
+    if weights is None:
+        return
+    if recipe.router is not None:
+        raise RecipeError("a [router] counts every query the same: leave it out, or leave out the weights")
+    by_query = "[specialists]" if recipe.specialists is not None else None
+    networks = [spec for spec in (recipe.model, *compared_networks(recipe)) if not isinstance(spec, FirstStageAlone)]
+    if any(spec.rank_loss == "plackett_luce" for spec in networks):
+        by_query = 'rank_loss = "plackett_luce"'
+    for n in range(len(train) if by_query else 0):
+        low, high = (end(weights[train.slice(n)]) for end in (np.min, np.max))
+        if low < high:
+            ratio = "inf" if low == 0.0 else f"{high / low:.3g}"
+            raise RecipeError(
+                f"{by_query} weighs whole queries, and rows of query {train.qids[n]!r} have different weights (largest "
+                f"over smallest: {ratio}): give the rows of a query one weight, or fit by another loss"
+            )

@@ -1,1 +1,0 @@
-"""The steps of :mod:`listwright.training.run`, in its order: schema, fits, bundle, measurement."""

@@ -1,0 +1,109 @@
+"""Writing that can be interrupted, or run out of disk.
+
+A job that takes long has a hidden folder: its finished parts stay in it until all of them are published.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from filelock import FileLock, Timeout
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.plain_file import read_object
+
+
+@contextmanager
+def told_if_full(folder: Path, remedy: str) -> Iterator[None]:
+    """Raise DataError where a write below a folder finds no room.
+
+    Args:
+        folder: that is named where no room is left.
+        remedy: what to do then.
+
+    Raises:
+        DataError: if the disk is full.
+    """
+    try:
+        yield
+    except (OSError, pl.exceptions.ComputeError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or f"os error {errno.ENOSPC}" in str(error):
+            raise DataError(folder, f"no room is left on this disk: {remedy}") from error
+        raise
+
+
+_JOB, _LOCK = "job.json", "lock"
+
+
+class WorkerStoppedError(RecipeError):
+    """A worker process was ended from outside: the job's folder stays, whatever is in it."""
+
+
+def folder_of(out: Path) -> Path:
+    """Where the parts of a job stay until it publishes ``out``; there is one while the job runs or can go on."""
+    return out.with_name(f".{out.name}.partial")
+
+
+@contextmanager
+def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
+    """Hold the hidden folder beside ``out`` against other jobs.
+
+    Args:
+        out: the file or folder that will be published.
+        facts: what the parts depend on, as JSON has it; a job is resumed under the same only.
+        resume: whether an interrupted job goes on.
+        kept: pattern of file names; after an error the folder stays if it has such a file.
+
+    Raises:
+        RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
+            another process writes ``out``.
+    """
+    folder = folder_of(out)
+    begun = folder.exists()
+    if resume and not begun:
+        raise RecipeError(f"nothing to resume for {out}: there is no {folder}; run without --resume")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / _LOCK, timeout=0):
+            if begun and not resume:
+                message = "holds an interrupted job: continue it with --resume, or delete that folder"
+                raise RecipeError(f"{folder} {message}")
+            _check_same(folder / _JOB, facts)
+            try:
+                yield folder
+            except WorkerStoppedError:
+                raise
+            except Exception:
+                if not any(folder.glob(kept)):
+                    shutil.rmtree(folder)
+                raise
+    except Timeout:
+        raise RecipeError(f"{folder} is in use: another process writes {out}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value))
+    partial.replace(path)
+
+
+def _check_same(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write down what the parts depend on, or compare it with what is there."""
+    if not path.exists():
+        write_json(path, dict(facts))
+        return
+    before = read_object(path)
+    changed = [name for name, value in facts.items() if before.get(name) != value]
+    if changed:
+        raise RecipeError(
+            f"{changed[0]} was {before.get(changed[0])!r} when the job was interrupted, and is {facts[changed[0]]!r}: "
+            f"resume with what it was, or delete {path.parent}"
+        )

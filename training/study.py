@@ -1,0 +1,336 @@
+"""A study: the search for a recipe's best hyperparameters, in a folder that survives a kill.
+
+The folder holds the search's journal, the first stage that all trials of a network share, the checkpoint of the trial
+under way, and in the end ``winner.toml``. Trials run in this process, or in those of an executor.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.plain_file import read_object
+from listwright.ranking.relative import KINDS
+from listwright.training.budget import Budget
+from listwright.training.choice.comparing import better_first_stage
+from listwright.training.data.dataset import Splits
+from listwright.training.first_stage import fit as first_stage
+from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.settings_trial import SettingsTrial
+from listwright.training.progress import Progress
+from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart, Recipe
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
+from listwright.training.search import Found, Rounds, Value
+from listwright.training.second_stage.network_search import NetworkTrial, search_network, with_values
+from listwright.training.steps import load
+from listwright.training.workspace import digest_of
+
+WINNER = "winner.toml"
+
+MOMENT_S = 1e-3
+"""Seconds for a first stage where none are left: in these, only its first setting is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What a study found.
+
+    Args:
+        recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
+        searched: the winning values.
+        title: what was searched: ``LightGBM``, or the network's.
+        ndcg_at: cutoff of the validation NDCG.
+        found: trials and values, as the search counts them.
+        first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
+    """
+
+    recipe: Recipe
+    searched: dict[str, Value]
+    title: str
+    ndcg_at: int
+    found: Found
+    first_stage_trials: int | None
+
+
+@contextmanager
+def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
+    """Hold the folder of a study against others; ``state/`` in it is for :func:`tune`.
+
+    Raises:
+        RecipeError: if it cannot be made, is in use, or holds the study of another recipe or other data.
+    """
+    try:
+        (folder / "state").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"--study {folder} cannot be made: {error.strerror or error}; choose another") from error
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
+    try:
+        _check(folder / "study.json", {"recipe": recipe.model_dump(mode="json"), "data": digest_of(splits)})
+        yield folder / "state"
+    finally:
+        lock.release()
+        _tidy(folder)
+
+
+def _tidy(folder: Path) -> None:
+    """Leave nothing of a mistake that was noticed at once, and take nothing away that was there before."""
+    if any((folder / "state").iterdir()):
+        return
+    (folder / "state").rmdir()
+    for name in ("study.json", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _check(file: Path, settings: dict[str, object]) -> None:
+    if not file.exists():
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(settings), encoding="utf-8")
+        temporary.replace(file)
+        return
+    earlier = read_object(file)
+    other = " and ".join(name for name in settings if earlier.get(name) != settings[name])
+    if other:
+        raise RecipeError(f"{file.parent} holds a study with other {other}: choose another --study, or delete it")
+
+
+def tune(
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    *,
+    trials: int,
+    device: str,
+    progress: Progress,
+    workers: TrialWorkers | None = None,
+    budget: Budget | None = None,
+) -> Winner:
+    """Search for the values that rank the validation queries best; test queries are never looked at.
+
+    A recipe whose model is the first stage alone has LightGBM searched; any other its network, on the scores of one
+    first stage that was itself tuned with as many trials.
+
+    Args:
+        recipe: whose own values are the first trial.
+        splits: under the schema that the bundle would have.
+        state: folder; what is finished there is not done again.
+        trials: in all, those that stand in the folder included.
+        device: torch device of the network.
+        progress: told how far it is.
+        workers: where the fits run; None for this process.
+        budget: the time that there is, half of it for a first stage below a network; None for no bound.
+
+    Raises:
+        RecipeError: if the recipe has nothing to tune, or no trial got to its end.
+    """
+    budget = budget or Budget()
+    if isinstance(recipe.model, FirstStageAlone):
+        return _tune_lightgbm(recipe, splits, state, trials, progress, workers, budget)
+    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, workers, budget)
+
+
+def _tune_lightgbm(
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    progress: Progress,
+    workers: TrialWorkers | None,
+    budget: Budget,
+) -> Winner:
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        raise RecipeError(
+            f"recipe {recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has no second "
+            "one; name a network with --model qilcm"
+        )
+    task = progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", trials)
+    search_spec, rounds = spec.model_copy(update={"trials": trials}), None
+    if workers is not None:
+        rounds = Rounds(workers.executor, workers.jobs, SettingsTrial(workers.read, search_spec, recipe.seed))
+    search = lambdamart.search_settings(
+        splits.train,
+        splits.valid,
+        search_spec,
+        seed=recipe.seed,
+        journal=state / "lightgbm.journal",
+        prune=True,
+        task=task,
+        rounds=rounds,
+        goes_on=partial(budget.goes_on, "trials"),
+    )
+    task.end(search.trials, f"best {search.value:.4f}")
+    pinned = _pinned(spec, search.values)
+    return Winner(
+        config.changed(recipe, {"first_stage": pinned}), search.values, "LightGBM", spec.ndcg_at, search, None
+    )
+
+
+def _tune_network(
+    recipe: Recipe,
+    model: NetworkSpec,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    device: str,
+    progress: Progress,
+    workers: TrialWorkers | None,
+    budget: Budget,
+) -> Winner:
+    first = _first_stage(recipe, splits, state, trials, progress, workers, budget)
+    rounds = None
+    if workers is not None:
+        trial = NetworkTrial(model, workers.read, first, recipe.seed, state, device, workers.jobs)
+        rounds = Rounds(workers.executor, workers.jobs, trial)
+    task = progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", trials)
+    search = search_network(
+        model,
+        splits,
+        first,
+        trials=trials,
+        seed=recipe.seed,
+        journal=state / f"{model.kind}.journal",
+        state=state,
+        device=device,
+        task=task,
+        rounds=rounds,
+        goes_on=partial(budget.goes_on, "trials"),
+    )
+    task.end(search.trials, f"best {search.value:.4f}")
+    changes: dict[str, object] = {"model": with_values(model, search.values)}
+    tuned = None
+    if isinstance(recipe.first_stage, LambdaMart):
+        relative = KINDS if first.relative else "none"
+        changes["first_stage"] = _pinned(recipe.first_stage, first.facts["params"], relative=relative)
+        tuned = int(str(first.facts["trials"]))
+    winner = config.changed(recipe, changes)
+    return Winner(winner, search.values, model.title, model.ndcg_at, search, tuned)
+
+
+def _first_stage(
+    recipe: Recipe,
+    splits: Splits,
+    state: Path,
+    trials: int,
+    progress: Progress,
+    workers: TrialWorkers | None,
+    budget: Budget,
+) -> FittedFirstStage:
+    """Fitted once for all trials, with as many trials of its own."""
+    spec = recipe.first_stage
+    if not isinstance(spec, LambdaMart):
+        return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
+    spec = spec.model_copy(update={"trials": trials})
+    kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
+    specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
+    if workers is None:
+        more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress}
+        if budget.bounded:
+            more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
+        fitted = [first_stage.fit(one, splits, **more) for one in specs]
+    else:
+        task = progress.begin("First stages", len(specs))
+        turns = math.ceil(len(specs) / workers.jobs)
+        minutes = max(MOMENT_S, budget.left() / 2 / turns) / 60 if budget.bounded else 0.0
+        running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
+        fitted = [future.result() for future in running]
+        task.end(len(specs))
+    if len(fitted) == 1:
+        return fitted[0]
+    return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
+
+
+def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path, minutes: float) -> FittedFirstStage:
+    """Fit in another process, and try settings as long as there is time; what is finished in ``state`` stays."""
+    goes_on = Budget(minutes).goes_on if minutes else None
+    return first_stage.fit(spec, read(), seed=seed, state=state, goes_on=goes_on)
+
+
+def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:
+    """LightGBM as it was found, not to be searched again."""
+    return LambdaMart.model_validate({**spec.model_dump(), "settings": settings, "trials": 1, **more})
+
+
+def fragment(winner: Winner, command: str) -> str:
+    """Return the winning values as TOML, to stand in a recipe instead of its ``[first_stage]`` and ``[model]``.
+
+    Numbers that are the same as Listwright's defaults are left out, but for those that were searched.
+    """
+    search = winner.found
+    own = "failed" if search.first_value is None else f"{search.first_value:.4f}"
+    lines = [
+        f"# {command}",
+        f"# {winner.title}: validation NDCG@{winner.ndcg_at} {search.value:.4f}, the recipe's own values {own};",
+        f"# {search.trials} trials, {search.pruned} of them ended early",
+    ]
+    if winner.first_stage_trials is not None:
+        lines.append(f"# first stage: LightGBM, {winner.first_stage_trials} trials")
+    recipe = winner.recipe
+    if isinstance(recipe.first_stage, LambdaMart):
+        values = recipe.first_stage.model_dump(exclude_defaults=True, exclude={"settings"})
+        lines += _table("first_stage", {"kind": "lambdamart", **values})
+        lines += _table("first_stage.settings", recipe.first_stage.settings.model_dump())
+    if not isinstance(recipe.model, FirstStageAlone):
+        values = recipe.model.model_dump(exclude_defaults=True, exclude_none=True)
+        lines += _table("model", {"kind": recipe.model.kind, **values, **winner.searched})
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: dict[str, object]) -> list[str]:
+    """Strings, numbers, booleans and lists of numbers are written by TOML as by JSON."""
+    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {json.dumps(inner)}' for key, inner in value.items())} }}"
+    return json.dumps(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsReader:
+    """Gives the splits of a recipe in any process, which reads them once."""
+
+    recipe: Recipe
+    sources: tuple[str, ...]
+
+    def __call__(self) -> Splits:
+        """Under the schema that the bundle would have."""
+        return _read_splits(self)
+
+
+@lru_cache(maxsize=1)
+def _read_splits(reader: SplitsReader) -> Splits:
+    return load(reader.recipe, reader.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialWorkers:
+    """Other processes for the fits of a study.
+
+    Args:
+        executor: runs them.
+        jobs: trials at a time; what is proposed depends on it.
+        read: gives them the splits.
+    """
+
+    executor: Executor
+    jobs: int
+    read: SplitsReader

@@ -1,0 +1,135 @@
+"""Where a suite keeps what it has measured: one Parquet file per unit of work, joined into one at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from filelock import FileLock, Timeout
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.plain_file import read_object
+
+RESULTS = "results.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Folders that a unit works with.
+
+    Args:
+        state: its checkpoints, and those of units that share some with it.
+        tuned: settings that searches found; they stay, for seeds that are asked for later.
+        parts: results of the units that are done.
+    """
+
+    state: Path
+    tuned: Path
+    parts: Path
+
+
+def settings_file(tuned: Path, search: str) -> Path:
+    """Where a search leaves the settings that it found."""
+    return tuned / f"{search}.json"
+
+
+def part_file(parts: Path, unit: str) -> Path:
+    """Where the results of a unit are."""
+    return parts / f"{unit}.parquet"
+
+
+class Store:
+    """The folder of one suite. A unit is written whole or not at all, so that a killed run loses at most one.
+
+    Args:
+        folder: made if it is not there.
+        settings: what the results depend on; those of an earlier run in the folder must be the same.
+
+    Raises:
+        RecipeError: if the folder holds another experiment, or is in use.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+        self.folder = folder
+        self._parts, self._state, self._tuned = (folder / name for name in ("parts", "state", "tuned"))
+        try:
+            self._parts.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecipeError(f"--out {folder} cannot be made: {error.strerror or error}") from error
+        self._lock = FileLock(folder / "lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RecipeError(f"an experiment in {folder} is going on: wait for it, or choose another --out") from error
+        self._tuned.mkdir(exist_ok=True)
+        try:
+            self._belongs_to(json.loads(json.dumps(settings)))
+        except (DataError, RecipeError):
+            self._lock.release()
+            raise
+
+    def _belongs_to(self, settings: dict[str, Any]) -> None:
+        """Methods may come in one after the other; one that is there must be the same, and so must all else."""
+        file = self.folder / "settings.json"
+        if file.exists():
+            earlier = read_object(file)
+            there, methods = earlier.get("methods", {}), settings.get("methods", {})
+            other = [f"method {name}" for name in methods if name in there and there[name] != methods[name]]
+            other = [name for name in settings if name != "methods" and earlier.get(name) != settings[name]] + other
+            if other:
+                names = ", ".join(other)
+                raise RecipeError(f"{self.folder} holds results with other {names}: choose another --out, or delete it")
+            if methods:
+                settings = {**settings, "methods": {**there, **methods}}
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(file)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def state(self, unit: str) -> Path:
+        """Return a folder for the checkpoints of a unit, or of units that share some."""
+        folder = self._state / unit
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def place(self, unit: str) -> Place:
+        """Return that folder, and those where units find what others left."""
+        return Place(self.state(unit), self._tuned, self._parts)
+
+    def leave(self, unit: str) -> None:
+        """Drop a folder of checkpoints, if it is there."""
+        if (folder := self._state / unit).exists():
+            shutil.rmtree(folder)
+
+    def tuned(self, search: str) -> bool:
+        """Whether a search is done."""
+        return settings_file(self._tuned, search).exists()
+
+    def has(self, unit: str) -> bool:
+        """Whether a unit is done."""
+        return self._part(unit).exists()
+
+    def add(self, unit: str, results: pl.DataFrame) -> None:
+        """Keep the results of a unit."""
+        temporary = self._part(unit).with_suffix(".tmp")
+        results.write_parquet(temporary)
+        temporary.replace(self._part(unit))
+
+    def join(self, units: list[str]) -> pl.DataFrame:
+        """All results of these units as one frame, and as ``results.parquet``."""
+        together = pl.concat([pl.read_parquet(self._part(unit)) for unit in units])
+        together.write_parquet(self.folder / RESULTS)
+        return together
+
+    def _part(self, unit: str) -> Path:
+        return part_file(self._parts, unit)

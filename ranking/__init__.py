@@ -6,8 +6,8 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     verify                               listwright verify DIR
     bundle                               reads a bundle and checks all of it
     golden                               lists that a bundle must rank as it did when it was made
-    reranker                             candidates in, a ranking out
     explaining/                          why a candidate stands where it stands; loaded when somebody asks
+    reranker                             candidates in, a ranking out
     anomaly, router                      how unlike the training queries a list is; which specialist ranks it
     second_pass                          networks, specialists and their mixture, by the route
     aggregates, first_pass               what the router sees of a list; the first stage's part of a request

@@ -33,7 +33,7 @@ from listwright.ranking.scorers import Scorer
 from listwright.ranking.second_pass import SecondPass
 
 if TYPE_CHECKING:
-    from listwright.ranking.explaining.explanation import Explanation
+    from listwright.ranking.explaining.explanation import CandidateExplanation
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
@@ -198,7 +198,7 @@ class Reranker:
         timings["second_stage"] = self._took(stage, length, started)
         return answer(order, scores, "second_stage")
 
-    def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> Explanation:
+    def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:
         """Say why a candidate stands where it stands.
 
         Args:

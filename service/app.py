@@ -26,18 +26,16 @@ from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.early_refusal import EarlyRefusal
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import DegradedRun
+from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
-from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.service import EventSink, Explains, Service
+from listwright.service.api.service import EventSink, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.child_process import Background
-from listwright.service.experiments.opening import open_experiments
 from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
@@ -50,6 +48,8 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
 if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
+    from listwright.service.explaining.explainer import ExplanationService
     from listwright.service.telemetry.otel import OtelTracer
 
 HOOK_THREADS = 2
@@ -193,9 +193,9 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
         open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
-    pacing = Pacing(keyring, service.admin_key)
+    throttle = RequestThrottle(keyring, service.admin_key)
     unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
-    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=pacing.wait, unpaced=unpaced)
+    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=throttle.wait, unpaced=unpaced)
 
 
 def _head_of(route: APIRoute) -> APIRoute:
@@ -211,14 +211,14 @@ def _head_of(route: APIRoute) -> APIRoute:
 def _composed(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
-    current, slots, background = Current(), max(1, settings.threads), Background()
+    current, slots = Current(), max(1, settings.threads)
     deciders, json_bounds = Deciders(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     return Service(
         settings=settings,
         telemetry=telemetry,
-        scraped=Scraped(telemetry.text),
+        scraped=CachedMetrics(telemetry.text),
         current=current,
         reloader=Reloader(current, settings, telemetry, swapped),
         deciders=deciders,
@@ -235,9 +235,8 @@ def _composed(
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
         served_log=open_log(settings, telemetry),
-        experiments=open_experiments(settings, telemetry, current, background),
-        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds, background),
-        background=background if settings.explain or settings.experiments is not None else None,
+        experiments=_opened_experiments(settings, telemetry, current),
+        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
     )
 
 
@@ -249,14 +248,22 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None
     return opened(settings, telemetry)
 
 
+def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
+    if settings.experiments is None:
+        return None
+    from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
+
+    return LiveExperiments(settings, telemetry, current)
+
+
 def _opened_explainer(
-    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds, background: Background
-) -> Explains | None:
+    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
+) -> ExplanationService | None:
     if not settings.explain:
         return None
-    from listwright.service.explaining.explainer import Explainer  # noqa: PLC0415 - as above
+    from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
 
-    return Explainer(settings, telemetry, deciders, json_bounds, background)
+    return ExplanationService(settings, telemetry, deciders, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

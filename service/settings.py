@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from listwright.ranking.stages import NetworkKind
-from listwright.service.explain_settings import ExplainSettings
 from listwright.service.loop_settings import EventSettings, LoopSettings, strip_secret
 
 PREFIX = "LISTWRIGHT_"
@@ -24,6 +23,9 @@ SECRETS = frozenset(("admin_key", "keys", "unit_salt", "served_stream"))
 """Settings whose values no message repeats."""
 
 STRATEGIES = (*get_args(NetworkKind), "srm", "first_stage")
+
+MOST_EVALUATIONS = 1_000_000
+"""What the budget of one explanation may be at most."""
 
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -50,6 +52,30 @@ def _parsed(value: str) -> dict[str, str]:
             raise ValueError(f"says two strategies for {'all' if name == ALL_MODELS else name}")
         found[name] = strategy
     return found
+
+
+class ExplainSettings(BaseSettings):
+    """What an operator can choose of explanations; part of :class:`Settings`."""
+
+    explain: Annotated[
+        bool, Field(description="true: POST /explain says why a candidate stands where it stands; false: 404")
+    ] = False
+    explain_timeout_ms: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=600_000,
+            description="milliseconds from first byte to explanation, its wait included; a request may ask for less",
+        ),
+    ] = 10_000.0
+    explain_max_budget: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MOST_EVALUATIONS,
+            description="most changed candidates that a stage scores for one explanation; a request may ask for less",
+        ),
+    ] = 20_000
 
 
 class Settings(LoopSettings, ExplainSettings, EventSettings):

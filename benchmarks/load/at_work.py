@@ -18,7 +18,7 @@ LOOK_S = 0.002
 """Between two looks at a process."""
 
 PAUSE_S = 0.02
-"""A process that is held while a request is ranked is still at work."""
+"""A process that waits so long for its core, as requests want it, is still at work."""
 
 QUANTILE = 99
 

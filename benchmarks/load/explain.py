@@ -126,6 +126,13 @@ def outcomes(metrics: str) -> dict[str, float]:
     return {name: float(count) for name, count in re.findall(pattern, metrics, flags=re.MULTILINE)}
 
 
+def earlier_runs() -> list[dict[str, object]]:
+    """Runs of other commits, which the result keeps."""
+    text = (machine.RESULTS / "explain_load.json").read_text(encoding="utf-8")
+    runs: list[dict[str, object]] = json.loads(text)["earlier"]
+    return runs
+
+
 def main() -> int:
     """Command line; writes ``benchmarks/results/explain_load.json``; 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.explain", description=__doc__)
@@ -151,6 +158,7 @@ def main() -> int:
         "peak_per_second": peak,
         "loads": loads,
         "outcomes": counted,
+        "earlier": earlier_runs(),
     }
     print(json.dumps(result, indent=1))
     if options.quick or options.thread:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import sys
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.child_process import Background
 from listwright.service.command_line import main
 from listwright.service.explaining import explainer
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, TaskExplainer
@@ -18,10 +17,9 @@ class InThread:
 
     Args:
         hook: ``module:callable`` of the operator, or None.
-        background: of processes; not asked.
     """
 
-    def __init__(self, hook: str | None, background: Background) -> None:  # noqa: ARG002 - as of the process
+    def __init__(self, hook: str | None) -> None:
         self._tasks = TaskExplainer(hook, lambda: False)
 
     def ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:  # noqa: ARG002 - as of the process

@@ -26,11 +26,10 @@ from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.explaining import sampling
-from listwright.ranking.explaining.clock import clock
+from listwright.ranking.explaining import stages
 from listwright.ranking.explaining.explain import DEFAULT_BUDGET
-from listwright.ranking.explaining.explanation import StageExplanation
-from listwright.ranking.explaining.stages import second_stage
+from listwright.ranking.explaining.explanation import StageContributions
+from listwright.ranking.explaining.stages import Clock, explain_second_stage
 from listwright.ranking.reranker import Reranker
 
 CANDIDATES, SPECIALISTS = 100, 4
@@ -69,7 +68,7 @@ def main() -> int:
         "specialists": SPECIALISTS,
         "places": list(PLACES),
         "default_budget": DEFAULT_BUDGET,
-        "tolerance": sampling.TOLERANCE,
+        "tolerance": stages.TOLERANCE,
         "goal_s": GOAL_S,
         "times": times,
         "long": LONG,
@@ -161,7 +160,7 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
 @contextmanager
 def sampled(exhaustive: int) -> Iterator[None]:
     """Every budget is spent; coalitions are all tried where there are no more than so many."""
-    with patch.object(sampling, "TOLERANCE", -1.0), patch.object(sampling, "EXHAUSTIVE", exhaustive):
+    with patch.object(stages, "TOLERANCE", -1.0), patch.object(stages, "EXHAUSTIVE", exhaustive):
         yield
 
 
@@ -169,14 +168,16 @@ def contributions(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
     """Of the second stage, in the order of the schema, and their standard errors."""
-    (stage,) = second_stage(reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=clock()).found
+    (stage,) = explain_second_stage(
+        reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until()
+    ).explanations
     assert stage is not None
     by_name = {one.feature: (one.contribution, one.standard_error or 0.0) for one in stage.contributions}
     values, errors = np.array([by_name[name] for name in reranker.schema.names]).T
     return values, errors
 
 
-def claimed(stage: StageExplanation) -> float:
+def claimed(stage: StageContributions) -> float:
     """The largest standard error, in shares of the largest contribution."""
     largest = max(one.standard_error or 0.0 for one in stage.contributions)
     return largest / max(abs(stage.contributions[0].contribution), 1e-12)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from listwright_client.answers import Ranking, SentList, ranking_of
 from listwright_client.exchange import Reply
@@ -214,7 +216,7 @@ def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Expla
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
     explained = Explained(
         ranking=ranking_of(body["ranking"], question.sent, request_id, attempts),
-        explanations=tuple(map(_explanation, body["explanations"])),
+        explanations=_read(tuple[Explanation, ...], body["explanations"]),
         timings_ms=dict(meta["timings_ms"]),
         incomplete=tuple(meta["incomplete"]),
         request_id=request_id,
@@ -224,85 +226,25 @@ def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Expla
     return explained
 
 
-def _explanation(body: dict[str, Any]) -> Explanation:
-    return Explanation(
-        candidate=_place(body["candidate"]),
-        first_stage=_stage(body["first_stage"]),
-        second_stage=_stage(body["second_stage"]),
-        passing=_passing(body["passing"]),
-        moves=tuple(Move(move["index"], move["id"], move["rank"], move["rank_without"]) for move in body["moves"]),
-        anomaly=_anomaly(body["anomaly"]),
-        router=_router(body["router"]),
-        against=_against(body["against"]),
-        incomplete=tuple(body["incomplete"]),
-        faults=dict(body["faults"]),
-    )
+_JSON_NAMES = {"value_from": "from", "value_to": "to"}
 
 
-def _place(body: dict[str, Any]) -> Place:
-    return Place(body["index"], body["id"], body["rank"])
+def _read(kind: Any, body: Any) -> Any:
+    """Build a value of an annotated type from its JSON: a class of this module, a tuple of them, or what JSON has."""
+    if get_origin(kind) is UnionType:
+        if body is None:
+            return None
+        return _read(get_args(kind)[0], body)
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], one) for one in body)
+    if get_origin(kind) is Mapping:
+        return dict(body)
+    if isinstance(kind, type) and is_dataclass(kind):
+        fields = _types_of(kind).items()
+        return kind(**{name: _read(type_, body[_JSON_NAMES.get(name, name)]) for name, type_ in fields})
+    return body
 
 
-def _stage(body: dict[str, Any] | None) -> StageExplanation | None:
-    if body is None:
-        return None
-    return StageExplanation(
-        ranker=body["ranker"],
-        score=body["score"],
-        reference_score=body["reference_score"],
-        contributions=_contributions(body["contributions"]),
-        exact=body["exact"],
-        evaluations=body["evaluations"],
-        budget_spent=body["budget_spent"],
-    )
-
-
-def _contributions(bodies: Iterable[dict[str, Any]]) -> tuple[Contribution, ...]:
-    return tuple(
-        Contribution(
-            feature=one["feature"],
-            value=one["value"],
-            reference=one["reference"],
-            contribution=one["contribution"],
-            standard_error=one["standard_error"],
-        )
-        for one in bodies
-    )
-
-
-def _passing(body: dict[str, Any] | None) -> Passing | None:
-    if body is None:
-        return None
-    return Passing(
-        above=_place(body["above"]),
-        one=_changes(body["one"]),
-        two=_changes(body["two"]),
-        tried=body["tried"],
-        untried=body["untried"],
-    )
-
-
-def _changes(bodies: Iterable[dict[str, Any]] | None) -> tuple[Change, ...] | None:
-    if bodies is None:
-        return None
-    return tuple(Change(one["feature"], one["from"], one["to"]) for one in bodies)
-
-
-def _anomaly(body: dict[str, Any] | None) -> Anomaly | None:
-    if body is None:
-        return None
-    features = tuple(UnusualFeature(one["feature"], one["value"], one["anomaly_without"]) for one in body["features"])
-    return Anomaly(body["score"], dict(body["training_quantiles"]), features)
-
-
-def _router(body: dict[str, Any] | None) -> RouterEstimate | None:
-    if body is None:
-        return None
-    return RouterEstimate(tuple(body["probabilities"]), tuple(body["gains"]), body["margin"])
-
-
-def _against(body: dict[str, Any] | None) -> Against | None:
-    if body is None:
-        return None
-    first, second = _contributions(body["first_stage"]), _contributions(body["second_stage"])
-    return Against(body["index"], body["id"], first, second)
+@cache
+def _types_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 from math import hypot
 from time import perf_counter
 from typing import Any, TypeVar
@@ -10,31 +12,40 @@ from typing import Any, TypeVar
 import numpy as np
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
-from listwright.ranking.deadline import NO_DEADLINE, Deadline
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
 from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
-from listwright.ranking.explaining import stages, surroundings
-from listwright.ranking.explaining.again import as_answered
-from listwright.ranking.explaining.clock import Clock, clock
 from listwright.ranking.explaining.explanation import (
-    Against,
-    Contribution,
-    Explanation,
+    AnomalyReasons,
+    CandidateExplanation,
+    Comparison,
+    FeatureContribution,
+    MovedCandidate,
     Part,
-    RouterEstimate,
-    StageExplanation,
+    RouterReasons,
+    StageContributions,
+    UnusualValue,
+    id_of,
+    place_of,
 )
-from listwright.ranking.explaining.passing import passing
-from listwright.ranking.explaining.protocol import ExplainedReranker
-from listwright.ranking.router import Hook
+from listwright.ranking.explaining.passing import Rerank, find_passing_changes
+from listwright.ranking.explaining.stages import Clock, by_size, explain_first_stage, explain_second_stage
+from listwright.ranking.features import QUANTILE_LEVELS
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.router import Choice, Hook, Query
 
 DEFAULT_BUDGET = 4000
 """Changed candidates that a stage scores at most for each explained one; two pairs of permutations are always drawn."""
+
+MOST_FEATURES = 5
+"""Unusual features that are named."""
+
+_MEDIAN = QUANTILE_LEVELS.index(0.5)
 
 _Found = TypeVar("_Found")
 
 
 def explain(
-    reranker: ExplainedReranker,
+    reranker: Reranker,
     candidates: CandidateList,
     candidate: int,
     *,
@@ -47,8 +58,8 @@ def explain(
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     ranking: Ranking | None = None,
-) -> Explanation:
-    """Say why a candidate stands where it stands.
+) -> CandidateExplanation:
+    """Explain why a candidate stands where it stands.
 
     Everything is computed by the served rankers through the serving path. What is sampled has a standard error. The
     same call gives the same explanation, as long as no deadline cuts it short. A hook is asked once, for the answer;
@@ -74,53 +85,169 @@ def explain(
         ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
         SchemaMismatchError, UnknownStrategyError, AbandonedError: as ``rerank``.
     """
-    explained = _explained(len(candidates), candidate, against)
-    parts = _Parts(clock(deadline))
-    asked: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
+    explained = _check_named(len(candidates), candidate, against)
+    parts = _Parts(Clock.until(deadline))
+    options: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
     if ranking is None:
-        ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **asked))
-    answered = _checked(ranking, len(candidates))
-    rerank = as_answered(reranker, answered, deadline, **asked)
-    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answered}
+        ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **options))
+    answer = _check_ranked(ranking, len(candidates))
+    rerank = as_answered(reranker, answer, deadline, **options)
+    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answer}
     sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
 
-    first = parts.timed("first_stage", lambda: stages.first_stage(**one_list, explained=explained, **sampling))
-    if first.found[0] is None:
+    first = parts.timed("first_stage", lambda: explain_first_stage(**one_list, explained=explained, **sampling))
+    if first.explanations[0] is None:
         raise ExplanationError("the deadline had passed before the first stage was explained")
     parts.cut_short("first_stage", first.cut_short)
-    moves = parts.run("moves", lambda: surroundings.moves(rerank, candidates, candidate, answered))
-    anomaly = parts.run("anomaly", lambda: surroundings.anomaly(**one_list))
-    second: list[StageExplanation | None] = [None, None]
-    if answered.stage_reached == "second_stage" and not np.isnan(answered.scores[candidate]):
-        scored = [one for one in explained if not np.isnan(answered.scores[one])]
-        found = parts.run("second_stage", lambda: stages.second_stage(**one_list, explained=scored, **sampling))
-        if found is not None:
-            second = [*found.found, None]
-            parts.cut_short("second_stage", found.cut_short)
+    moves = parts.run("moves", lambda: find_moves(rerank, candidates, candidate, answer))
+    anomaly = parts.run("anomaly", lambda: explain_anomaly(**one_list))
+    second: list[StageContributions | None] = [None, None]
+    if answer.stage_reached == "second_stage" and not np.isnan(answer.scores[candidate]):
+        scored = [one for one in explained if not np.isnan(answer.scores[one])]
+        reached = parts.run("second_stage", lambda: explain_second_stage(**one_list, explained=scored, **sampling))
+        if reached is not None:
+            second = [*reached.explanations, None]
+            parts.cut_short("second_stage", reached.cut_short)
     passes = None
-    if answered.order[0] != candidate:
+    if answer.order[0] != candidate:
         schema = reranker.manifest.feature_schema
-        searched = parts.run("passing", lambda: passing(rerank, candidates, candidate, answered, schema, parts.clock))
-        if searched is not None:
-            passes = searched.found
-            parts.cut_short("passing", not searched.to_the_end, searched.fault)
+        search = parts.run(
+            "passing", lambda: find_passing_changes(rerank, candidates, candidate, answer, schema, parts.clock)
+        )
+        if search is not None:
+            passes = search.changes
+            parts.cut_short("passing", not search.to_the_end, search.fault)
     beside = None
     if against is not None:
-        beside = Against(against, _less(first.found[0], first.found[1]), _less(second[0], second[1]))
-    return Explanation(
-        candidate=candidate,
-        ranking=answered,
-        first_stage=first.found[0],
+        beside = Comparison(
+            against,
+            id_of(candidates, against),
+            _less(first.explanations[0], first.explanations[1]),
+            _less(second[0], second[1]),
+        )
+    return CandidateExplanation(
+        candidate=place_of(candidates, answer, candidate),
+        first_stage=first.explanations[0],
         second_stage=second[0],
         passing=passes,
         moves=moves or (),
         anomaly=anomaly,
+        router=_estimate(reranker, answer.route),
         against=beside,
-        seconds=parts.seconds,
         incomplete=tuple(parts.incomplete),
         faults=parts.faults,
-        router=_estimate(reranker, answered.route),
+        ranking=answer,
+        seconds=parts.seconds,
     )
+
+
+def as_answered(
+    reranker: Reranker,
+    ranking: Ranking,
+    deadline: Deadline,
+    *,
+    strategy: str,
+    specialist: int | None,
+    routing: bool,
+) -> Rerank:
+    """Return what ranks a changed list so that its places compare with those of the answer.
+
+    A degraded answer stands in first-stage order, so the first stage ranks its changed lists. Where there was no time
+    to ask for a route, nobody is asked now. Where the hook chose, its choice stays, and it is not asked again. A router
+    is asked for each changed list, as it would be in serving.
+
+    Args:
+        reranker: serves the bundle. Its pace is left alone: many runs one after another say nothing of single ones.
+        ranking: the answer.
+        deadline: of the explanation; only whether somebody waits is taken from it, as single runs are short.
+        strategy, specialist, routing: that the answer was asked for.
+    """
+    own_pace = copy(reranker)
+    own_pace.pace = Pace()
+    rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned))
+    if ranking.degraded:
+        return partial(rerank, strategy="first_stage", routing=False)
+    route = ranking.route
+    chosen = Choice(route.specialist, route.confidence)
+
+    def chosen_before(_query: Query) -> Choice:
+        return chosen
+
+    return partial(
+        rerank,
+        strategy=strategy,
+        specialist=specialist,
+        hook=chosen_before if route.decided_by == "hook" else None,
+        routing=routing and all(fault.kind != "routing_late" for fault in route.faults),
+    )
+
+
+def find_moves(
+    rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking
+) -> tuple[MovedCandidate, ...]:
+    """Return who stands elsewhere among the others once the candidate has left, best first.
+
+    Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
+
+    Args:
+        rerank: what ranked the answer, see :func:`as_answered`.
+        candidates: all of the list.
+        candidate: index of the one that leaves.
+        ranking: the answer.
+
+    Raises:
+        ScoringError: if a stage fails on the list without the candidate, as an earlier one would then answer.
+    """
+    if len(candidates) == 1:
+        return ()
+    others = np.delete(np.arange(len(candidates)), candidate)
+    left = rerank(CandidateList(candidates.features[others], context=candidates.context))
+    if left.degraded:
+        raise ScoringError(f"without the candidate, {left.reason}")
+    ranks, without = ranking.ranks, left.ranks
+    changed = [
+        MovedCandidate(other, id_of(candidates, other), int(ranks[other]), int(rank))
+        for other, rank in zip(others.tolist(), without, strict=True)
+        if rank != ranks[other] - (ranks[other] > ranks[candidate])
+    ]
+    return tuple(sorted(changed, key=lambda move: move.rank))
+
+
+def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Ranking) -> AnomalyReasons | None:
+    """Return the anomaly score, and the features whose training median would lower it most.
+
+    The score looks at the mean of each numeric feature over the first stage's top. One mean at a time is replaced.
+
+    Args:
+        reranker: serves the bundle.
+        candidates: all of the list.
+        ranking: the answer, with first-stage scores.
+
+    Returns:
+        None if the bundle has no anomaly score.
+
+    Raises:
+        ScoringError: if the forest's graph fails.
+    """
+    stage = reranker.manifest.anomaly
+    if reranker.anomaly is None or stage is None:
+        return None
+    schema = reranker.manifest.feature_schema
+    means = reranker.anomaly.means(candidates.features, ranking.first_stage_scores)
+    features = [schema.features[d] for d in schema.numeric]
+    rows = np.tile(means, (len(features) + 1, 1))
+    for place, feature in enumerate(features):
+        if feature.quantiles is not None:
+            rows[place + 1, place] = feature.quantiles[_MEDIAN]
+    score, *without = reranker.anomaly.of_means(rows).tolist()
+    unusual = [
+        UnusualValue(feature.name, None if np.isnan(mean) else float(mean), left)
+        for feature, mean, left in zip(features, means, without, strict=True)
+        if left < score
+    ]
+    unusual.sort(key=lambda one: one.anomaly_without)
+    quantiles = dict(zip(map(str, QUANTILE_LEVELS), stage.quantiles, strict=False))
+    return AnomalyReasons(score, quantiles, tuple(unusual[:MOST_FEATURES]))
 
 
 class _Parts:
@@ -128,10 +255,10 @@ class _Parts:
 
     def __init__(self, until: Clock) -> None:
         self.clock, self.seconds = until, dict[str, float]()
-        self.incomplete, self.faults = list[Part](), dict[Part, str]()
+        self.incomplete, self.faults = list[Part](), dict[str, str]()
 
     def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
-        """What a part finds; None if the time is up, or if a stage fails on what the part shows it."""
+        """Return what a part finds; None if the time is up, or if a stage fails on what the part shows it."""
         if self.clock.over():
             self.incomplete.append(part)
             return None
@@ -150,7 +277,7 @@ class _Parts:
             self.faults[part] = fault
 
     def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
-        """What a part finds."""
+        """Return what a part finds, and note its time."""
         started = perf_counter()
         try:
             return work()
@@ -158,7 +285,7 @@ class _Parts:
             self.seconds[part] = perf_counter() - started
 
 
-def _explained(length: int, candidate: int, against: int | None) -> list[int]:
+def _check_named(length: int, candidate: int, against: int | None) -> list[int]:
     for name, index in (("candidate", candidate), ("against", against)):
         if index is not None and not 0 <= index < length:
             raise CandidateError(f"there is no candidate {index}: use 0 to {length - 1}", (name,))
@@ -167,8 +294,8 @@ def _explained(length: int, candidate: int, against: int | None) -> list[int]:
     return [candidate] if against is None else [candidate, against]
 
 
-def _checked(ranking: Ranking, length: int) -> Ranking:
-    """A ranking that can be explained."""
+def _check_ranked(ranking: Ranking, length: int) -> Ranking:
+    """Return a ranking that can be explained; raise for others."""
     if len(ranking.order) != length:
         raise CandidateError(f"the ranking is one of {len(ranking.order)} candidates, the list has {length}")
     if ranking.stage_reached == "input_order":
@@ -176,21 +303,21 @@ def _checked(ranking: Ranking, length: int) -> Ranking:
     return ranking
 
 
-def _estimate(reranker: ExplainedReranker, route: Route) -> RouterEstimate | None:
+def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
     """What the bundle's router made of the list, if it was asked."""
     stage = reranker.manifest.router
     if stage is None or route.probabilities is None or route.gains is None:
         return None
-    return RouterEstimate(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
+    return RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
-def _less(one: StageExplanation | None, other: StageExplanation | None) -> tuple[Contribution, ...]:
+def _less(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
     """Contributions to one candidate less those to another; samples of both are independent."""
     if one is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
-    return stages.by_size(
-        Contribution(
+    return by_size(
+        FeatureContribution(
             part.feature,
             part.value,
             others[part.feature].value,

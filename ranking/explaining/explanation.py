@@ -1,209 +1,215 @@
-"""What an explanation says: frozen values.
+"""What an explanation says: frozen values, and their JSON form.
 
-A contribution is a share of a score difference. Those of a stage add up to ``score - reference_score``.
+The service answers with this JSON, its document has the schema of these classes, and a fit's report takes its figures
+from it. A contribution is a share of a score difference. Those of a stage add up to ``score - reference_score``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from listwright.ranking.candidates import Ranking
+import numpy as np
+from pydantic import Field, InstanceOf, TypeAdapter
 
-Value = float | str | None
-"""Of a feature: a number, a category, or None where it is missing or a category that training never saw."""
-
-ExplainedStage = Literal["first_stage", "second_stage"]
+from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.features import UNKNOWN_CODE, Feature
 
 Part = Literal["first_stage", "second_stage", "moves", "anomaly", "passing"]
 """What a deadline or a fault can cut short or leave out."""
 
+Value = Annotated[float | str | None, Field(description="of the feature; null: missing, or an unknown category")]
+
 
 @dataclass(frozen=True, slots=True)
-class Contribution:
-    """What one feature adds to a score.
+class CandidateName:
+    """A candidate of the list."""
 
-    Args:
-        feature: name of the feature, or of the list-relative column.
-        value: of the candidate.
-        reference: what stands in for the value where it is left out: the list's median or most frequent category. None
-            as well where nothing stands in: the contribution is a difference to the list's mean, or to ``against``.
-        contribution: in units of the score.
-        standard_error: of the contribution, from sampling; None where it is exact.
-    """
+    index: Annotated[int, Field(description="position in the request, from 0")]
+    id: str | None
 
-    feature: str
+
+@dataclass(frozen=True, slots=True)
+class PlacedCandidate(CandidateName):
+    """A candidate and its place."""
+
+    rank: Annotated[int, Field(description="from 1")]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureContribution:
+    """What one feature adds to a score."""
+
+    feature: Annotated[str, Field(description="name of the feature, or of the list-relative column")]
     value: Value
-    reference: Value
-    contribution: float
-    standard_error: float | None = None
+    reference: Annotated[
+        float | str | None,
+        Field(
+            description="what stands in for the value where it is left out; null as well where nothing stands in: then "
+            "the contribution is a difference to the list's mean. Below against: the other candidate's value"
+        ),
+    ]
+    contribution: Annotated[float, Field(description="in units of the score")]
+    standard_error: Annotated[float | None, Field(description="from sampling; null: exact")]
 
 
 @dataclass(frozen=True, slots=True)
-class StageExplanation:
-    """Why a stage gave a candidate its score.
+class StageContributions:
+    """Why a stage gave the candidate its score."""
 
-    Args:
-        stage: which one.
-        ranker: what scored: ``lightgbm``, ``column`` or ``onnx`` for a first stage, else the strategy, such as
-            ``qilcm``; ``srm`` is the mixture, ``srm 2`` its specialist number 2.
-        score: of the candidate.
-        reference_score: the mean over the list where the contributions are differences to it; or else the score of
-            the candidate with every feature at its reference.
-        contributions: of every feature, the largest in size first; they sum to ``score - reference_score``.
-        exact: whether nothing was sampled.
-        evaluations: how many times the ranker scored a changed candidate; 0 where none was needed.
-        budget_spent: whether sampling ended before the largest standard error was small enough, because the budget
-            or the deadline had been reached.
-    """
-
-    stage: ExplainedStage
-    ranker: str
+    ranker: Annotated[str, Field(description="lightgbm, column or onnx for a first stage; else the strategy")]
     score: float
-    reference_score: float
-    contributions: tuple[Contribution, ...]
-    exact: bool
-    evaluations: int = 0
-    budget_spent: bool = False
+    reference_score: Annotated[
+        float, Field(description="the list's mean score, or that of the candidate with every feature at its reference")
+    ]
+    exact: Annotated[bool, Field(description="whether nothing was sampled")]
+    evaluations: Annotated[int, Field(description="changed candidates that the ranker scored")]
+    budget_spent: Annotated[
+        bool, Field(description="whether sampling ended before the standard errors were small enough")
+    ]
+    contributions: Annotated[
+        tuple[FeatureContribution, ...],
+        Field(description="of every feature, the largest in size first; they sum to score - reference_score"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ValueChange:
     """Another value of one feature."""
 
     feature: str
-    value_from: Value
-    value_to: Value
+    value_from: Annotated[float | str | None, Field(alias="from")]
+    value_to: Annotated[Value, Field(alias="to")]
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
-    """The smallest changes found that let the candidate pass the one above it, each ranked for real.
+class WhatItTakes:
+    """The smallest changes found that let the candidate pass the one above it, each ranked for real."""
 
-    Args:
-        above: index of the candidate one place higher.
-        one: the change of one feature; None if no value within the training range passes.
-        two: the changes of two features that pass together, not alone, and are smaller in sum than ``one``; None if
-            no such pair was found.
-        tried: how many changed lists were ranked.
-        untried: how many changes of one feature were left out, as there are more than
-            :data:`listwright.ranking.explaining.steps.MOST_CATEGORIES` of a feature or
-            :data:`listwright.ranking.explaining.steps.MOST_STEPS` of all.
-    """
-
-    above: int
-    one: tuple[Change] | None
-    two: tuple[Change, Change] | None
-    tried: int
-    untried: int = 0
+    above: Annotated[PlacedCandidate, Field(description="the candidate one place higher")]
+    one: Annotated[
+        tuple[ValueChange, ...] | None,
+        Field(description="the change of one feature; null: no value within the training range passes"),
+    ]
+    two: Annotated[
+        tuple[ValueChange, ...] | None,
+        Field(description="changes of two features that pass together only, and are smaller; null: none were found"),
+    ]
+    tried: Annotated[int, Field(description="changed lists that were ranked")]
+    untried: Annotated[
+        int,
+        Field(description="changes of one feature that were left out, beyond the limits on their number"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """Another candidate whose place among the others is not the same without the explained one.
+class MovedCandidate(PlacedCandidate):
+    """Another candidate, whose place among the others is not the same without the explained one."""
 
-    Args:
-        candidate: its index.
-        rank: 1-based, in the answer.
-        rank_without: 1-based, in the list that lacks the explained candidate.
-    """
-
-    candidate: int
-    rank: int
-    rank_without: int
+    rank_without: Annotated[int, Field(description="from 1, in the list without the explained candidate")]
 
 
 @dataclass(frozen=True, slots=True)
-class UnusualFeature:
-    """A feature that makes the query unlike the training queries.
-
-    Args:
-        feature: its name.
-        value: mean over the first stage's top, which the anomaly score looks at; None where all of them are missing.
-        anomaly_without: the anomaly score if that mean were the training median.
-    """
+class UnusualValue:
+    """A feature that makes the query unlike the training queries."""
 
     feature: str
-    value: float | None
-    anomaly_without: float
+    value: Annotated[float | None, Field(description="mean over the first stage's top; null: missing in all of it")]
+    anomaly_without: Annotated[float, Field(description="the anomaly score if that mean were the training median")]
 
 
 @dataclass(frozen=True, slots=True)
-class Anomaly:
-    """How unlike the training queries the query is.
-
-    Args:
-        score: higher is stranger.
-        training_quantiles: of the training queries' scores, by level, such as ``"0.99"``; empty in older bundles.
-        features: those whose training median would lower the score, the strongest first.
-    """
+class AnomalyReasons:
+    """How unlike the training queries the query is."""
 
     score: float
-    training_quantiles: Mapping[str, float]
-    features: tuple[UnusualFeature, ...]
+    training_quantiles: Annotated[Mapping[str, float], Field(description="of the training queries' scores, by level")]
+    features: tuple[UnusualValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RouterEstimate:
-    """What the bundle's router made of the list.
+class RouterReasons:
+    """What the bundle's router made of the list."""
 
-    Args:
-        probabilities: of each specialist, that it is the best one; they sum to 1.
-        gains: of each specialist, estimated NDCG over the generalist's.
-        margin: the most probable specialist is taken if its gain is above this; None: none ever is.
-    """
-
-    probabilities: tuple[float, ...]
-    gains: tuple[float, ...]
-    margin: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Against:
-    """The candidate beside another one: differences of their contributions, the largest in size first.
-
-    Args:
-        candidate: index of the other one.
-        first_stage: contribution to the candidate less that to the other; ``value`` is the candidate's, ``reference``
-            the other's; empty where there was no time to sample the other's.
-        second_stage: the same; empty where the second stage did not score both.
-    """
-
-    candidate: int
-    first_stage: tuple[Contribution, ...]
-    second_stage: tuple[Contribution, ...]
+    probabilities: Annotated[
+        tuple[float, ...], Field(description="of each specialist, that it is the best one; they sum to 1")
+    ]
+    gains: Annotated[tuple[float, ...], Field(description="of each specialist, estimated NDCG over the generalist's")]
+    margin: Annotated[
+        float | None,
+        Field(description="the most probable specialist is taken if its gain is above this; null: none ever is"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a candidate stands where it stands.
+class Comparison(CandidateName):
+    """Differences of the candidate's contributions to another one's, the largest in size first."""
 
-    Args:
-        candidate: its index in the list, from 0.
-        ranking: the answer that is explained; its route says which ranker, and who chose it.
-        first_stage: why the first stage gave the candidate its score.
-        second_stage: None where no second stage scored the candidate, or where it is named in ``incomplete``.
-        passing: None for the first candidate, and where ``incomplete`` names it before any change had passed. By the
-            stage that answered: the first stage, where the answer is degraded.
-        moves: empty where nobody moves; by the same stage.
-        anomaly: None where the bundle has no anomaly score.
-        against: None where it was not asked for.
-        seconds: wall-clock time of each part, by name.
-        incomplete: parts that the deadline cut short or left out, or that failed.
-        faults: why a part failed, or left changed lists out: a stage gave no finite scores for them.
-        router: None where the bundle's router was not asked.
+    first_stage: Annotated[
+        tuple[FeatureContribution, ...],
+        Field(description="empty where there was no time to sample the other's"),
+    ]
+    second_stage: Annotated[
+        tuple[FeatureContribution, ...],
+        Field(description="empty where the second stage did not score both"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateExplanation:
+    """Why one candidate stands where it stands."""
+
+    candidate: PlacedCandidate
+    first_stage: Annotated[StageContributions | None, Field(description="null where no first stage scored the list")]
+    second_stage: Annotated[
+        StageContributions | None, Field(description="null where none scored the candidate, or where it is incomplete")
+    ]
+    passing: Annotated[
+        WhatItTakes | None,
+        Field(
+            description="null for the first place, or where it is incomplete; in a degraded answer, by the first stage"
+        ),
+    ]
+    moves: Annotated[tuple[MovedCandidate, ...], Field(description="in a degraded answer, by the first stage")]
+    anomaly: Annotated[AnomalyReasons | None, Field(description="null where the bundle has no anomaly score")]
+    router: Annotated[RouterReasons | None, Field(description="null where the bundle's router was not asked")]
+    against: Annotated[Comparison | None, Field(description="null where it was not asked for")]
+    incomplete: Annotated[
+        tuple[str, ...], Field(description="parts that the deadline cut short or left out, or that failed")
+    ]
+    faults: Annotated[Mapping[str, str], Field(description="by part, why it failed, or left changed lists out")]
+    ranking: Annotated[InstanceOf[Ranking], Field(exclude=True)]
+    """The answer that is explained; its route says which ranker, and who chose it."""
+    seconds: Annotated[Mapping[str, float], Field(exclude=True)] = field(default_factory=dict)
+    """Wall-clock time of each part, by name."""
+
+
+_EXPLANATIONS = TypeAdapter(Sequence[CandidateExplanation])
+
+
+def to_json(explanations: Sequence[CandidateExplanation]) -> bytes:
+    """Return the JSON array of explanations, without their rankings and times; NaN becomes null."""
+    return _EXPLANATIONS.dump_json(explanations, by_alias=True)
+
+
+def id_of(candidates: CandidateList, index: int) -> str | None:
+    """Return the id of a candidate; None where the candidates have none."""
+    return None if candidates.ids is None else candidates.ids[index]
+
+
+def place_of(candidates: CandidateList, ranking: Ranking, index: int) -> PlacedCandidate:
+    """Return a candidate with its rank in the answer."""
+    return PlacedCandidate(index, id_of(candidates, index), int(ranking.ranks[index]))
+
+
+def value_of(feature: Feature, number: float) -> Value:
+    """Return a number of the feature matrix as the value that a request would send; None for a missing or unknown one.
+
+    Convention: the shortest decimal that is the same float32, 1.6 and not 1.600000023841858.
     """
-
-    candidate: int
-    ranking: Ranking
-    first_stage: StageExplanation | None
-    second_stage: StageExplanation | None
-    passing: Passing | None
-    moves: tuple[Move, ...]
-    anomaly: Anomaly | None
-    against: Against | None
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    incomplete: tuple[Part, ...] = ()
-    faults: Mapping[Part, str] = field(default_factory=dict)
-    router: RouterEstimate | None = None
+    if feature.kind == "numeric":
+        return None if math.isnan(number) else float(str(np.float32(number)))
+    code = UNKNOWN_CODE if math.isnan(number) else int(number)
+    return feature.categories[code - 1] if 0 < code <= len(feature.categories) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.explaining.again import Rerank
-from listwright.ranking.explaining.clock import Clock
-from listwright.ranking.explaining.explanation import Change, Passing
-from listwright.ranking.explaining.steps import HALVINGS, Step, distance, steps, whole
-from listwright.ranking.explaining.values import shown
-from listwright.ranking.features import FeatureSchema
+from listwright.ranking.explaining.explanation import ValueChange, WhatItTakes, place_of, value_of
+from listwright.ranking.explaining.stages import Clock
+from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
+
+Rerank = Callable[[CandidateList], Ranking]
+"""Ranks a changed list by what ranked the answer, with all that was asked but the features."""
 
 MOST_PAIRS = 150
 """Pairs of changes that are ranked; those that come closest by their single changes are the first."""
@@ -25,47 +25,60 @@ MOST_PAIRS = 150
 _PAIRED = 120
 """Single changes that pairs are made of."""
 
+OTHER_KIND = 0.5
+"""Size of a change that has no distance: of a category, or of a missing value to one that is there."""
 
-class OutOfTime(Exception):  # noqa: N818 - no error: it ends a search, and nobody else sees it
+MOST_CATEGORIES = 100
+"""Other categories of a feature that are tried: those of most candidates of the list, then the first of the schema."""
+
+MOST_STEPS = 5000
+"""Steps of all features that are tried, the smallest ones."""
+
+HALVINGS = 5
+"""Of the way between the last value that does not pass and the first that does."""
+
+
+class _OutOfTimeError(Exception):
     """The clock is over."""
 
 
-class Searched(NamedTuple):
+class Search(NamedTuple):
     """What a search found.
 
     Args:
-        found: None if it was cut short, or a stage failed in it, before any change passed: that none does is not known.
+        changes: None if it was cut short, or a stage failed in it, before any change passed: that none does is not
+            known.
         to_the_end: whether every change was tried that the limits allow.
         fault: why a changed list could not be ranked by the stage that answered; None if all could.
     """
 
-    found: Passing | None
+    changes: WhatItTakes | None
     to_the_end: bool
     fault: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Failure:
     """A single change that does not pass, and how far the candidate is behind with it."""
 
     step: Step
     margin: float
 
 
-def passing(
+def find_passing_changes(
     rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking, schema: FeatureSchema, clock: Clock
-) -> Searched:
-    """The smallest change of one feature, and of two, after which the candidate stands above the one before it.
+) -> Search:
+    """Find the smallest change of one feature, and of two, after which the candidate stands above the one before it.
 
     Values are the feature's training quantiles and its categories; the way to the first value that passes is then
     halved a few times, in whole numbers where the feature counts. Size of a change: the share of training rows between
-    both values, see :mod:`listwright.ranking.explaining.steps`. Each change is tried through the serving path, by which
-    more than the candidate's own score may change. Whatever is answered has passed. That nothing smaller would is
-    known of the tried values alone; pairs are :data:`MOST_PAIRS` at most. A change that makes a stage fail does not
-    pass: an earlier stage would rank its list, and the places of two stages do not compare.
+    both values, see :class:`Step`. Each change is tried through the serving path, by which more than the candidate's
+    own score may change. Whatever is answered has passed. That nothing smaller would is known of the tried values
+    alone; pairs are :data:`MOST_PAIRS` at most. A change that makes a stage fail does not pass: an earlier stage would
+    rank its list, and the places of two stages do not compare.
 
     Args:
-        rerank: what ranked the answer, see :mod:`listwright.ranking.explaining.again`.
+        rerank: what ranked the answer, see :func:`listwright.ranking.explaining.explain.as_answered`.
         candidates: all of the list.
         candidate: index, not of the first one.
         ranking: the answer.
@@ -77,28 +90,32 @@ def passing(
     """
     order = ranking.order.tolist()
     above = order[order.index(candidate) - 1]
-    search = _Search(rerank, candidates, candidate, above, schema, clock)
+    search = _Searcher(rerank, candidates, candidate, above, schema, clock)
     to_the_end = True
     try:
         search.single()
         search.pair()
-    except OutOfTime:
+    except _OutOfTimeError:
         to_the_end = False
     one, two, fault = search.one, search.two, search.fault()
     if one is None and two is None and (fault is not None or not to_the_end):
-        return Searched(None, to_the_end, fault)
+        return Search(None, to_the_end, fault)
     row = candidates.features[candidate]
     alone = None if one is None else (_change(one, row, schema),)
     together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
-    return Searched(Passing(above, alone, together, search.tried, search.untried), to_the_end, fault)
+    return Search(
+        WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried),
+        to_the_end,
+        fault,
+    )
 
 
-def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> Change:
+def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> ValueChange:
     feature = schema.features[step.column]
-    return Change(feature.name, shown(feature, float(row[step.column])), shown(feature, step.value))
+    return ValueChange(feature.name, value_of(feature, float(row[step.column])), value_of(feature, step.value))
 
 
-class _Search:
+class _Searcher:
     """Ranks changed lists, and counts them."""
 
     def __init__(
@@ -113,11 +130,11 @@ class _Search:
         self._rerank, self._candidate, self._above, self._schema = rerank, candidate, above, schema
         self._features, self._clock = candidates.features.copy(), clock
         self._context, self._own = candidates.context, candidates.features[candidate].copy()
-        self._steps, self.untried = steps(candidates.features, candidate, schema)
+        self._steps, self.untried = list_steps(candidates.features, candidate, schema)
         self.tried = 0
         self.one: Step | None = None
         self.two: tuple[Step, Step] | None = None
-        self._failed: list[_Tried] = []
+        self._failed: list[_Failure] = []
         self._reasons: list[str] = []
         self._margin = self._of(())[1]
         if self._reasons:
@@ -136,7 +153,7 @@ class _Search:
                 continue
             passes, margin = self._try(step)
             if not passes:
-                self._failed.append(_Tried(step, margin))
+                self._failed.append(_Failure(step, margin))
                 continue
             self._keep(step)
             self._refine(step)
@@ -149,12 +166,12 @@ class _Search:
     def pair(self) -> None:
         """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
         below = math.inf if self.one is None else self.one.size
-        gained = sorted((tried for tried in self._failed if tried.margin > self._margin), key=self._worth, reverse=True)
-        tried = gained[:_PAIRED]
+        promising = sorted((one for one in self._failed if one.margin > self._margin), key=self._worth, reverse=True)
+        singles = promising[:_PAIRED]
         pairs = [
             (one, other)
-            for place, one in enumerate(tried)
-            for other in tried[place + 1 :]
+            for place, one in enumerate(singles)
+            for other in singles[place + 1 :]
             if one.step.column != other.step.column and one.step.size + other.step.size < below
         ]
         pairs.sort(key=self._promise)
@@ -163,10 +180,10 @@ class _Search:
             if size < below and self._try(one.step, other.step)[0]:
                 self.two, below = (one.step, other.step), size
 
-    def _worth(self, tried: _Tried) -> float:
-        return (tried.margin - self._margin) / max(tried.step.size, 1e-9)
+    def _worth(self, one: _Failure) -> float:
+        return (one.margin - self._margin) / max(one.step.size, 1e-9)
 
-    def _promise(self, pair: tuple[_Tried, _Tried]) -> tuple[bool, float]:
+    def _promise(self, pair: tuple[_Failure, _Failure]) -> tuple[bool, float]:
         """Pairs that would pass if what they gain added up, the smallest first; then those that miss it least."""
         one, other = pair
         margin = one.margin + other.margin - self._margin
@@ -178,23 +195,23 @@ class _Search:
         own = float(self._own[step.column])
         if feature.kind == "categorical" or math.isnan(own):
             return
-        fails, best, counts = step.near_value, step, whole(feature, own)
+        fails, best, counts = step.near_value, step, is_whole(feature, own)
         for _ in range(HALVINGS):
             middle = float(np.float32((fails + best.value) / 2))
             if counts:
                 middle = float(np.floor(middle) if best.value > fails else np.ceil(middle))
             if middle in (fails, best.value):
                 break
-            tried = Step(step.column, middle, distance(feature, own, middle), step.near, step.near_value)
-            if self._try(tried)[0]:
-                self._keep(tried, instead_of=best)
-                best = tried
+            smaller = Step(step.column, middle, distance(feature, own, middle), step.near, step.near_value)
+            if self._try(smaller)[0]:
+                self._keep(smaller, instead_of=best)
+                best = smaller
             else:
                 fails = middle
 
     def _try(self, *changed: Step) -> tuple[bool, float]:
         if self._clock.over():
-            raise OutOfTime
+            raise _OutOfTimeError
         self.tried += 1
         return self._of(changed)
 
@@ -211,3 +228,116 @@ class _Search:
         mine, its = self._candidate, self._above
         scores = ranking.scores if not np.isnan(ranking.scores[[mine, its]]).any() else ranking.first_stage_scores
         return bool(ranking.ranks[mine] < ranking.ranks[its]), float(scores[mine] - scores[its])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A feature's value in another place.
+
+    Args:
+        column: of the schema.
+        value: the number or the code.
+        size: share of the training rows between the value that the candidate has and this one; see :data:`OTHER_KIND`.
+        near, near_value: the same of the value before it on the way, which is the candidate's own for the first.
+    """
+
+    column: int
+    value: float
+    size: float
+    near: float
+    near_value: float
+
+
+class Steps(NamedTuple):
+    """What there is to try.
+
+    Args:
+        steps: the smallest first.
+        left_out: how many more there are, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
+    """
+
+    steps: list[Step]
+    left_out: int
+
+
+def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: FeatureSchema) -> Steps:
+    """Return the steps to training quantiles and other categories.
+
+    Args:
+        features: ``(L, D)`` of the list.
+        candidate: index of the one that takes them.
+        schema: with quantiles; a numeric feature without them is left as it is.
+    """
+    steps, left_out = list[Step](), 0
+    for column, feature in enumerate(schema.features):
+        own = float(features[candidate, column])
+        if feature.kind == "numeric":
+            steps += _of_number(column, feature, own)
+            continue
+        codes = _other_categories(feature, features[:, column], own)
+        left_out += max(0, len(codes) - MOST_CATEGORIES)
+        steps += (Step(column, code, OTHER_KIND, OTHER_KIND, own) for code in codes[:MOST_CATEGORIES])
+    steps.sort(key=lambda step: step.size)
+    return Steps(steps[:MOST_STEPS], left_out + max(0, len(steps) - MOST_STEPS))
+
+
+def _other_categories(feature: Feature, column: Float[np.ndarray, " L"], own: float) -> list[float]:
+    """Codes of the categories that a candidate does not have, the most frequent in its list first."""
+    codes = [float(code) for code in range(UNKNOWN_CODE + 1, len(feature.categories) + 1) if code != own]
+    kinds, counts = np.unique(column, return_counts=True)
+    frequency = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+    return sorted(codes, key=lambda code: -frequency.get(code, 0))
+
+
+def _of_number(column: int, feature: Feature, own: float) -> Iterator[Step]:
+    if feature.quantiles is None:
+        return
+    places = [float(np.float32(quantile)) for quantile in feature.quantiles]
+    if math.isnan(own):
+        for value in dict.fromkeys(places):
+            yield Step(column, value, OTHER_KIND, OTHER_KIND, own)
+        return
+    for way in (1.0, -1.0):
+        near, near_value = 0.0, own
+        for value in sorted({place for place in places if way * place > way * own}, key=lambda place: way * place):
+            far = distance(feature, own, value)
+            yield Step(column, value, far, near, near_value)
+            near, near_value = far, value
+
+
+def distance(feature: Feature, one: float, other: float) -> float:
+    """Return the share of the training rows between two values of a numeric feature, by its quantiles."""
+    low, high = min(one, other), max(one, other)
+    return max(0.0, _share_below(feature, high) - _share_up_to(feature, low))
+
+
+def _share_up_to(feature: Feature, value: float) -> float:
+    """The level of a value; of several that quantiles give it, the highest."""
+    assert feature.quantiles is not None
+    below = np.searchsorted(feature.quantiles, value, side="right")
+    return _between(feature, value, int(below))
+
+
+def _share_below(feature: Feature, value: float) -> float:
+    """The same, the lowest."""
+    assert feature.quantiles is not None
+    below = np.searchsorted(feature.quantiles, value, side="left")
+    return _between(feature, value, int(below))
+
+
+def _between(feature: Feature, value: float, place: int) -> float:
+    """The level at a value that has ``place`` quantiles before it."""
+    assert feature.quantiles is not None
+    if place == 0:
+        return 0.0 if value < feature.quantiles[0] else QUANTILE_LEVELS[0]
+    if place == len(QUANTILE_LEVELS):
+        return 1.0 if value > feature.quantiles[-1] else QUANTILE_LEVELS[-1]
+    low, high = feature.quantiles[place - 1], feature.quantiles[place]
+    part = (value - low) / (high - low) if high > low else 0.0
+    return QUANTILE_LEVELS[place - 1] + part * (QUANTILE_LEVELS[place] - QUANTILE_LEVELS[place - 1])
+
+
+def is_whole(feature: Feature, own: float) -> bool:
+    """Return whether a feature counts: its quantiles and the value that it has are whole numbers."""
+    assert feature.quantiles is not None
+    return all(float(value).is_integer() for value in (*feature.quantiles, own))

@@ -1,48 +1,102 @@
-"""Contributions of features to the score of each stage."""
+"""Contributions of features to the score of each stage: tree SHAP, a column itself, or sampled Shapley values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import factorial
+from time import perf_counter
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.deadline import NO_DEADLINE, Deadline
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.explaining.clock import Clock
-from listwright.ranking.explaining.explanation import Contribution, ExplainedStage, StageExplanation
-from listwright.ranking.explaining.protocol import ExplainedReranker
-from listwright.ranking.explaining.sampling import shapley_values
-from listwright.ranking.explaining.serving_path import FinalVersions, FirstStageVersions, VersionScorer, check_same
-from listwright.ranking.explaining.trees import tree_contributions
-from listwright.ranking.explaining.values import differing, references, shown
-from listwright.ranking.features import FeatureSchema
+from listwright.ranking.explaining.explanation import FeatureContribution, StageContributions, value_of
+from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.ranking.first_pass import FirstPass
+from listwright.ranking.first_stage import lightgbm_input, model_columns, read_booster
+from listwright.ranking.reranker import Reranker
 
 SAME_SUM = 1e-6
 """Largest difference of a sum of tree contributions from its score (absolute, and relative above 1)."""
 
+SAME_SCORE = 1e-4
+"""Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""
+
 SAMPLING_SHARE = 0.6
 """Of the time left that sampling may take where there is a deadline: what comes after it is short."""
 
-_About = tuple[ExplainedStage, str, float]
-"""Stage, ranker, and the score of the answer."""
+EXHAUSTIVE = 1024
+"""Coalitions that are all tried; with more of them, permutations are drawn."""
+
+TOLERANCE = 0.02
+"""Of the largest value: sampling ends when the largest standard error is below it."""
+
+FEWEST_PAIRS = 8
+"""Of permutations, before their spread is trusted to say how well the mean is known; a smaller budget ends earlier."""
+
+Worth = Callable[[Bool[np.ndarray, "M N"]], Float[np.ndarray, " M"]]
+"""What coalitions are worth: one row each, True for the players that take part."""
+
+_LINEAR = b"\nis_linear=1\n"
+
+_CANDIDATES_A_LOOK, _COALITIONS_A_LOOK = 50, 64
+"""Between two looks at the clock."""
+
+_About = tuple[str, str, float]
+"""Stage in words, ranker, and the score of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A deadline that is asked between pieces of work, and whether anybody still waits.
+
+    Args:
+        deadline: of the explanation.
+        at: when this part of it must end, on the clock of ``time.perf_counter``.
+    """
+
+    deadline: Deadline
+    at: float
+
+    @classmethod
+    def until(cls, deadline: Deadline = NO_DEADLINE) -> Clock:
+        """Return a clock that ends with the deadline."""
+        return cls(deadline, deadline.at)
+
+    def over(self) -> bool:
+        """Return whether the time is up.
+
+        Raises:
+            AbandonedError: if nobody waits for the answer any more.
+        """
+        self.deadline.check_awaited()
+        return perf_counter() >= self.at
+
+    def share(self, part: float) -> Clock:
+        """Return a clock for a part of what is left."""
+        now = perf_counter()
+        return Clock(self.deadline, now + part * (self.at - now))
 
 
 class Stages(NamedTuple):
     """Why a stage gave its scores.
 
     Args:
-        found: one for each candidate; None where the clock left too few samples.
+        explanations: one for each candidate; None where the clock left too few samples.
         cut_short: whether the clock ended any sampling before its standard errors were small enough.
     """
 
-    found: list[StageExplanation | None]
+    explanations: list[StageContributions | None]
     cut_short: bool = False
 
 
-def first_stage(
-    reranker: ExplainedReranker,
+def explain_first_stage(
+    reranker: Reranker,
     candidates: CandidateList,
     ranking: Ranking,
     explained: Sequence[int],
@@ -51,11 +105,11 @@ def first_stage(
     seed: int,
     clock: Clock,
 ) -> Stages:
-    """Why the first stage gave its scores, for each of some candidates.
+    """Explain why the first stage gave its scores, for each of some candidates.
 
     A forest: exact tree SHAP of every column that it sees, as difference to the mean over the list. A column: itself,
-    likewise. Anything else, an ONNX graph or linear trees: Shapley values over the features, as :func:`second_stage`
-    has them.
+    likewise. Anything else, an ONNX graph or linear trees: Shapley values over the features, as
+    :func:`explain_second_stage` has them.
 
     Args:
         reranker: serves the bundle.
@@ -77,28 +131,28 @@ def first_stage(
         return Stages([*parts])
     trees = tree_contributions(reranker)
     if trees is not None:
-        seen = candidates.features
-        if len(trees.schema) > seen.shape[1]:
+        features = candidates.features
+        if len(trees.schema) > features.shape[1]:
             assert reranker.relative is not None
-            seen = reranker.relative.widened(seen)
-        found = trees.of(seen, clock)
-        if found is None:
+            features = reranker.relative.widened(features)
+        shares = trees.of(features, clock)
+        if shares is None:
             return Stages([None] * len(explained), cut_short=True)
-        _check_sums(found, scores)
-        return Stages([_relative_to_mean("lightgbm", found, seen, trees.schema, scores, one) for one in explained])
+        _check_sums(shares, scores)
+        return Stages([_relative_to_mean("lightgbm", shares, features, trees.schema, scores, one) for one in explained])
 
-    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+    def sample(stream: int, share: Clock) -> StageContributions | None:
         one = explained[stream]
         versions, rng = FirstStageVersions(reranker, candidates, one), np.random.default_rng((seed, 1, stream))
-        about: _About = "first_stage", entry.kind, float(scores[one])
+        about: _About = "first stage", entry.kind, float(scores[one])
         schema = reranker.manifest.feature_schema
-        return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
-    return _each(sampled, len(explained), clock)
+    return _each(sample, len(explained), clock)
 
 
-def second_stage(
-    reranker: ExplainedReranker,
+def explain_second_stage(
+    reranker: Reranker,
     candidates: CandidateList,
     ranking: Ranking,
     explained: Sequence[int],
@@ -107,7 +161,7 @@ def second_stage(
     seed: int,
     clock: Clock,
 ) -> Stages:
-    """Why the second stage gave its scores: Shapley values over the features of the schema.
+    """Explain why the second stage gave its scores: Shapley values over the features of the schema.
 
     A feature that is left out has the list's median or most frequent category. The whole serving path is run for each
     coalition: list-relative columns, first stage, second stage. So a feature's contribution holds what it does through
@@ -126,25 +180,25 @@ def second_stage(
         ScoringError: if a stage fails, or its score cannot be computed again.
     """
 
-    def sampled(stream: int, share: Clock) -> StageExplanation | None:
+    def sample(stream: int, share: Clock) -> StageContributions | None:
         one = explained[stream]
         versions, rng = FinalVersions(reranker, candidates, one, ranking), np.random.default_rng((seed, 2, stream))
-        about: _About = "second_stage", _ranker(ranking.route), float(ranking.scores[one])
+        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[one])
         schema = reranker.manifest.feature_schema
-        return _sampled(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
-    return _each(sampled, len(explained), clock)
+    return _each(sample, len(explained), clock)
 
 
-def _each(sampled: Callable[[int, Clock], StageExplanation | None], count: int, clock: Clock) -> Stages:
+def _each(sample: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
     """Sample one after another, each in its part of the time for sampling that is left."""
-    until, found, cut_short = clock.share(SAMPLING_SHARE), list[StageExplanation | None](), False
+    until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
     for stream in range(count):
         share = until.share(1.0 / (count - stream))
-        one = sampled(stream, share)
-        found.append(one)
+        one = sample(stream, share)
+        explanations.append(one)
         cut_short |= one is None or (one.budget_spent and share.over())
-    return Stages(found, cut_short)
+    return Stages(explanations, cut_short)
 
 
 def _ranker(route: Route) -> str:
@@ -161,23 +215,25 @@ def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarra
 def _relative_to_mean(
     ranker: str,
     contributions: Float[np.ndarray, "L W"],
-    seen: Float[np.ndarray, "L W"],
+    features: Float[np.ndarray, "L W"],
     schema: FeatureSchema,
     scores: Float[np.ndarray, " L"],
     candidate: int,
-) -> StageExplanation:
+) -> StageContributions:
     differences = contributions[candidate] - contributions.mean(axis=0)
     parts = (
-        Contribution(feature.name, shown(feature, float(value)), None, float(difference))
-        for feature, value, difference in zip(schema.features, seen[candidate], differences, strict=True)
+        FeatureContribution(feature.name, value_of(feature, float(value)), None, float(difference), None)
+        for feature, value, difference in zip(schema.features, features[candidate], differences, strict=True)
     )
     score, mean = float(scores[candidate]), float(scores.mean())
-    return StageExplanation("first_stage", ranker, score, mean, by_size(parts), exact=True)
+    return StageContributions(
+        ranker, score, mean, exact=True, evaluations=0, budget_spent=False, contributions=by_size(parts)
+    )
 
 
-def _sampled(
+def _sample(
     about: _About,
-    versions: VersionScorer,
+    versions: FirstStageVersions | FinalVersions,
     candidates: CandidateList,
     candidate: int,
     schema: FeatureSchema,
@@ -185,7 +241,7 @@ def _sampled(
     budget: int,
     rng: np.random.Generator,
     clock: Clock,
-) -> StageExplanation | None:
+) -> StageContributions | None:
     stage, ranker, score = about
     row, absent = candidates.features[candidate], references(candidates.features, schema)
     players = np.flatnonzero(differing(row, absent))
@@ -195,31 +251,351 @@ def _sampled(
         rows[:, players] = np.where(present, row[players], absent[players])
         return versions.score(rows)
 
-    found = shapley_values(worth, len(players), budget=budget, rng=rng, clock=clock)
-    if found is None:
+    shares = shapley_values(worth, len(players), budget=budget, rng=rng, clock=clock)
+    if shares is None:
         return None
-    check_same(found.full, score, stage.replace("_", " "))
+    _check_same(shares.full, score, stage)
     values = np.zeros(len(row))
-    values[players] = found.values
+    values[players] = shares.values
     errors = None
-    if found.standard_errors is not None:
+    if shares.standard_errors is not None:
         errors = np.zeros(len(row))
-        errors[players] = found.standard_errors
+        errors[players] = shares.standard_errors
     parts = (
-        Contribution(
+        FeatureContribution(
             feature.name,
-            shown(feature, float(row[d])),
-            shown(feature, float(absent[d])),
+            value_of(feature, float(row[d])),
+            value_of(feature, float(absent[d])),
             float(values[d]),
             None if errors is None else float(errors[d]),
         )
         for d, feature in enumerate(schema.features)
     )
-    return StageExplanation(
-        stage, ranker, found.full, found.empty, by_size(parts), errors is None, found.evaluations, found.budget_spent
+    return StageContributions(
+        ranker, shares.full, shares.empty, errors is None, shares.evaluations, shares.budget_spent, by_size(parts)
     )
 
 
-def by_size(contributions: Iterable[Contribution]) -> tuple[Contribution, ...]:
-    """The largest in size first; those of equal size in the order of the schema."""
+def by_size(contributions: Iterable[FeatureContribution]) -> tuple[FeatureContribution, ...]:
+    """Sort contributions: the largest in size first, those of equal size in the order of the schema."""
     return tuple(sorted(contributions, key=lambda one: -abs(one.contribution)))
+
+
+def references(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, " D"]:
+    """Return ``(D,)`` the list's median of every numeric feature, and its most frequent category.
+
+    Convention: of two middle values the lower one, so that it is a value that occurs; missing values do not count, and
+    where all are missing the reference is. Of categories that are equally frequent, the first in the schema.
+    """
+    length, width = features.shape
+    ordered = np.sort(features, axis=0)  # NaN last
+    present = length - np.isnan(features).sum(axis=0)
+    typical: Float[np.ndarray, " D"] = ordered[np.maximum(present - 1, 0) // 2, np.arange(width)]
+    for d in schema.categorical:
+        codes = np.nan_to_num(features[:, d], nan=UNKNOWN_CODE)
+        kinds, counts = np.unique(codes, return_counts=True)
+        typical[d] = kinds[np.argmax(counts)]
+    return typical
+
+
+def differing(row: Float[np.ndarray, " D"], other: Float[np.ndarray, " D"]) -> Bool[np.ndarray, " D"]:
+    """Return which features have another value; two missing ones are the same."""
+    differ: Bool[np.ndarray, " D"] = (row != other) & ~(np.isnan(row) & np.isnan(other))
+    return differ
+
+
+class TreeContributions:
+    """Shapley values of a forest's score, path-dependent: a feature that is absent goes both ways at a node, in the
+    proportion of the training rows that did (Lundberg et al., 2018; LightGBM's ``pred_contrib``).
+
+    Args:
+        model: LightGBM's text format.
+        schema: of the matrices that are explained, list-relative columns included where the model sees them.
+
+    Raises:
+        SchemaMismatchError, ScoringError: as :class:`listwright.ranking.first_stage.LightGbmFirstStage`.
+    """
+
+    def __init__(self, model: str, schema: FeatureSchema) -> None:
+        from lightgbm.basic import LightGBMError  # noqa: PLC0415 - as in read_booster
+
+        self._booster, self._error = read_booster(model), LightGBMError
+        self.schema = schema
+        columns = model_columns(self._booster, schema)
+        self._columns = np.arange(len(schema)) if columns is None else np.array(columns)
+
+    def of(self, features: Float[np.ndarray, "L W"], clock: Clock) -> Float[np.ndarray, "L W"] | None:
+        """Return ``(L, W)`` what each column adds to each candidate's score, beside the forest's expected score.
+
+        Returns:
+            None if the time was up before the last candidate.
+
+        Raises:
+            ScoringError: if LightGBM fails.
+        """
+        matrix = lightgbm_input(features, self.schema)[:, self._columns]
+        contributions = np.zeros(features.shape)
+        for begin in range(0, len(matrix), _CANDIDATES_A_LOOK):
+            if clock.over():
+                return None
+            rows = slice(begin, begin + _CANDIDATES_A_LOOK)
+            try:
+                shares = self._booster.predict(matrix[rows], pred_contrib=True, num_threads=1)
+            except self._error as error:
+                raise ScoringError(f"the first stage could not be explained: {error}") from error
+            np.add.at(contributions[rows].T, self._columns, np.asarray(shares, dtype=np.float64)[:, :-1].T)
+        return contributions
+
+
+_opened: WeakKeyDictionary[Reranker, TreeContributions] = WeakKeyDictionary()
+"""Models that were explained once, as long as their bundle serves."""
+
+
+def tree_contributions(reranker: Reranker) -> TreeContributions | None:
+    """Return those of the first stage; None if it is no forest, or one of linear trees.
+
+    They are read from the bundle at the first use.
+
+    Raises:
+        BundleError: if the bundle's file is gone, or another one.
+    """
+    entry = reranker.manifest.first_stage
+    if entry.kind != "lightgbm" or reranker.first_stage_model is None:
+        return None
+    if reranker not in _opened:
+        model = reranker.first_stage_model()
+        if _LINEAR in model:
+            return None
+        relative = reranker.relative
+        schema = relative.schema if relative is not None and entry.relative else reranker.manifest.feature_schema
+        _opened[reranker] = TreeContributions(model.decode(), schema)
+    return _opened[reranker]
+
+
+class FirstStageVersions:
+    """Scores of the first stage, which computes the list-relative columns anew for each version.
+
+    Args:
+        reranker: serves the bundle.
+        candidates: all of the list.
+        candidate: index of the one that has versions.
+    """
+
+    def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int) -> None:
+        self._reranker, self._candidate = reranker, candidate
+        self._features = candidates.features.copy()
+        entry = reranker.manifest.first_stage
+        self.sees_relative = entry.kind == "lightgbm" and entry.relative
+        self.one_by_one = entry.kind != "onnx" and not self.sees_relative
+        """Whether a candidate's score depends on no other candidate."""
+
+    def score(self, versions: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
+        """Return ``(M,)`` the candidate's score with each row in its place; raise ScoringError if a stage fails."""
+        if self.one_by_one:
+            return self._reranker.first_stage.score(versions)
+        return np.array([self.whole(version)[1][self._candidate] for version in versions])
+
+    def whole(
+        self, version: Float[np.ndarray, " D"]
+    ) -> tuple[CandidateList, Float[np.ndarray, " L"], Float[np.ndarray, "L W"]]:
+        """Return the list with a version in it, its first-stage scores, and its widened features."""
+        self._features[self._candidate] = version
+        candidates = CandidateList(self._features)
+        relative = self._reranker.relative
+        widened = candidates.features if relative is None else relative.widened(candidates.features)
+        scores = self._reranker.first_stage.score(widened if self.sees_relative else candidates.features)
+        return candidates, scores, widened
+
+
+class FinalVersions:
+    """Final scores: list-relative columns, first stage and second stage are computed anew for each version.
+
+    The candidates that reach the second stage, and the route, stay those of the answer.
+
+    Args:
+        reranker: serves the bundle.
+        candidates: all of the list.
+        candidate: index of the one that has versions; the second stage scored it.
+        ranking: the answer.
+    """
+
+    def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int, ranking: Ranking) -> None:
+        self._first = FirstStageVersions(reranker, candidates, candidate)
+        self._reranker, self._ranking, self._candidate = reranker, ranking, candidate
+        self._second = reranker.second_pass
+        self._stage = self._second.stage(ranking.route.strategy)
+        self._kept: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
+        self._place = int(np.searchsorted(self._kept, candidate))
+        self._inputs = self._inputs_of(candidates.features[candidate])
+        self._width = candidates.features.shape[1]
+        self._specialists = None if ranking.route.strategy != "srm" else self._specialist_scores(self._inputs).copy()
+
+    def score(self, versions: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
+        """Return ``(M,)`` the candidate's score with each row in its place; raise ScoringError if a stage fails."""
+        if not self._first.one_by_one or self._stage.relative:
+            return np.array([self._scored(self._inputs_of(version)) for version in versions], dtype=np.float64)
+        inputs = np.tile(self._inputs[self._place], (len(versions), 1))
+        inputs[:, : self._width] = versions
+        if self._stage.first_stage_score:
+            inputs[:, -1] = self._first.score(versions)
+        if self._specialists is not None:  # they look at each candidate alone
+            return np.array([self._mixed(row) for row in self._specialist_scores(inputs)])
+        return np.array([self._scored(self._with(row)) for row in inputs], dtype=np.float64)
+
+    def _with(self, row: Float[np.ndarray, " E"]) -> Float[np.ndarray, "C E"]:
+        self._inputs[self._place] = row
+        return self._inputs
+
+    def _inputs_of(self, version: Float[np.ndarray, " D"]) -> Float[np.ndarray, "C E"]:
+        """What the second stage sees of the list with a version in it."""
+        candidates, scores, widened = self._first.whole(version)
+        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._kept, self._stage).copy()
+
+    def _scored(self, inputs: Float[np.ndarray, "C E"]) -> float:
+        route = self._ranking.route
+        if route.strategy == "srm":
+            return float(self._second.routed(self._specialist_scores(inputs), route)[self._place])
+        return float(self._second.networks[route.strategy].score(inputs)[self._place])
+
+    def _specialist_scores(self, inputs: Float[np.ndarray, "C E"]) -> Float[np.ndarray, "C K"]:
+        assert self._second.specialists is not None
+        return self._second.specialists.score(inputs)
+
+    def _mixed(self, of_candidate: Float[np.ndarray, " K"]) -> float:
+        assert self._specialists is not None
+        self._specialists[self._place] = of_candidate
+        return float(self._second.routed(self._specialists, self._ranking.route)[self._place])
+
+
+def _check_same(again: float, answered: float, what: str) -> None:
+    """Raise ScoringError where a score could not be computed again: an explanation would be one of something else."""
+    if not abs(again - answered) <= SAME_SCORE * max(1.0, abs(answered)):
+        raise ScoringError(f"the {what} gave {answered:.6g} in the answer and {again:.6g} when it was explained")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapleyValues:
+    """Shares of ``full - empty``, which they sum to.
+
+    Args:
+        values: ``(N,)``.
+        standard_errors: ``(N,)``; None where the values are exact.
+        full, empty: what all players are worth together, and none.
+        evaluations: coalitions that were tried.
+        budget_spent: whether the budget or the clock ended the sampling.
+    """
+
+    values: Float[np.ndarray, " N"]
+    standard_errors: Float[np.ndarray, " N"] | None
+    full: float
+    empty: float
+    evaluations: int
+    budget_spent: bool = False
+
+
+def shapley_values(
+    worth: Worth, players: int, *, budget: int, rng: np.random.Generator, clock: Clock
+) -> ShapleyValues | None:
+    """Return every player's mean contribution over all orders in which players can join (Shapley, 1953).
+
+    Up to :data:`EXHAUSTIVE` coalitions are all tried. Else permutations are drawn in antithetic pairs, each followed by
+    its reverse (Mitchell et al., 2022), and a pair's mean is one sample. Sampling ends when the largest standard error
+    is below :data:`TOLERANCE` of the largest value, or with the budget.
+
+    Args:
+        worth: of coalitions.
+        players: N.
+        budget: evaluations; two pairs of permutations are drawn even if they cost more.
+        rng: draws the permutations.
+        clock: asked between evaluations.
+
+    Returns:
+        The values; None where the clock ended before two pairs.
+
+    Convention: without players, everything is worth what nothing is.
+    """
+    if players == 0:
+        (alone,) = worth(np.zeros((1, 0), dtype=bool)).tolist()
+        return ShapleyValues(np.zeros(0), None, alone, alone, 1)
+    if 2**players <= max(4, min(budget, EXHAUSTIVE)):
+        return _exhaustive(worth, players, clock)
+    return _by_permutations(worth, players, budget, rng, clock)
+
+
+def _exhaustive(worth: Worth, players: int, clock: Clock) -> ShapleyValues | None:
+    numbers = np.arange(2**players)
+    present = (numbers[:, None] >> np.arange(players) & 1).astype(bool)
+    worths = _worths_of(worth, present, clock)
+    if worths is None:
+        return None
+    sizes = present.sum(axis=1)
+    weights = np.array([factorial(s) * factorial(players - s - 1) / factorial(players) for s in range(players)])
+    values = np.empty(players)
+    for player in range(players):
+        without = numbers[~present[:, player]]
+        gained = worths[without | 1 << player] - worths[without]
+        values[player] = weights[sizes[without]] @ gained
+    return ShapleyValues(values, None, float(worths[-1]), float(worths[0]), len(worths))
+
+
+def _by_permutations(
+    worth: Worth, players: int, budget: int, rng: np.random.Generator, clock: Clock
+) -> ShapleyValues | None:
+    ends = _worths_of(worth, np.array([[False] * players, [True] * players]), clock)
+    if ends is None:
+        return None
+    empty, full = ends.tolist()
+    evaluations, pairs = 2, 0
+    mean, squares = np.zeros(players), np.zeros(players)  # Welford's
+    cost = 2 * (players - 1)
+    precise = False
+    while not precise:
+        if pairs >= 2 and evaluations + cost > budget:
+            break
+        order = rng.permutation(players)
+        worths = _worths_of(worth, _pair(order), clock)
+        if worths is None:
+            break
+        evaluations, pairs = evaluations + cost, pairs + 1
+        forth = _joined(order, worths[: players - 1], empty, full)
+        back = _joined(order[::-1], worths[players - 1 :], empty, full)
+        sample = (forth + back) / 2
+        before = sample - mean
+        mean += before / pairs
+        squares += before * (sample - mean)
+        precise = pairs >= FEWEST_PAIRS and bool(_errors(squares, pairs).max() <= TOLERANCE * np.abs(mean).max())
+    if pairs < 2:
+        return None
+    return ShapleyValues(mean, _errors(squares, pairs), full, empty, evaluations, not precise)
+
+
+def _errors(squares: Float[np.ndarray, " N"], pairs: int) -> Float[np.ndarray, " N"]:
+    """Standard errors of a mean over pairs."""
+    errors: Float[np.ndarray, " N"] = np.sqrt(squares / (pairs - 1) / pairs)
+    return errors
+
+
+def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
+    """Coalitions of one permutation and of its reverse, without the empty and the full one."""
+    count = len(order)
+    place = np.empty(count, dtype=np.int64)
+    place[order] = np.arange(count)
+    sizes = np.arange(1, count)[:, None]
+    return np.concatenate([place < sizes, place >= count - sizes])
+
+
+def _joined(order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
+    """What each player added when it joined."""
+    added = np.empty(len(order))
+    added[order] = np.diff(worths, prepend=empty, append=full)
+    return added
+
+
+def _worths_of(worth: Worth, present: Bool[np.ndarray, "M N"], clock: Clock) -> Float[np.ndarray, " M"] | None:
+    """What coalitions are worth; None if the time is up before all are tried."""
+    parts = []
+    for begin in range(0, len(present), _COALITIONS_A_LOOK):
+        if clock.over():
+            return None
+        parts.append(worth(present[begin : begin + _COALITIONS_A_LOOK]))
+    return np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -16,11 +16,13 @@ from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
-from listwright.service.experiments.protocol import Experiments
 from listwright.service.participation import Kind
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from listwright.service.wire.schemas import Name
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -293,7 +295,7 @@ class ExperimentsInfo(BaseModel):
     killed: Annotated[str | None, Field(description="why no experiment may run; null if they may")]
 
 
-def experiments_info(experiments: Experiments | None) -> ExperimentsInfo | None:
+def experiments_info(experiments: LiveExperiments | None) -> ExperimentsInfo | None:
     """What runs at this moment; None where the settings name no file."""
     if experiments is None:
         return None

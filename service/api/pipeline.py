@@ -7,10 +7,9 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fastapi import Request, Response
 
@@ -23,10 +22,12 @@ from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
-from listwright.service.experiments.protocol import Experiments, Shown
 from listwright.service.served_log.taken import ServedLog, Taken
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
 
 T = TypeVar("T")
 
@@ -68,8 +69,7 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
     async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
         work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
-        with nullcontext() if service.background is None else service.background.held():
-            done = await in_turn(service.gate, pool, work, deadline, request.receive)
+        done = await in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
     if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
@@ -196,11 +196,11 @@ def _work(
 
 
 def shown(
-    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: Experiments | None, deadline: Deadline
-) -> Shown:
+    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
+) -> tuple[RankingRequest, Ranking]:
     """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
     if experiments is None:
-        return Shown(asked, rank(asked, deciders, deadline))
+        return asked, rank(asked, deciders, deadline)
     return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -16,14 +16,12 @@ from listwright.service import paths
 from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import RUN, DegradedRun
-from listwright.service.api.pacing import Scraped
+from listwright.service.admission.throttle import CachedMetrics
 from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
-from listwright.service.child_process import Background
 from listwright.service.errors import NotReadyError
-from listwright.service.experiments.protocol import Experiments
 from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -31,6 +29,10 @@ from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
+    from listwright.service.explaining.explainer import ExplanationService
 
 
 @runtime_checkable
@@ -44,17 +46,6 @@ class EventSink(Protocol):
 
     def close(self) -> None:
         """Write what waits, and end."""
-
-
-@runtime_checkable
-class Explains(Protocol):
-    """What explains: :class:`listwright.service.explaining.explainer.Explainer`, imported only where it is wanted."""
-
-    async def answer(self, request: Request, models: Models) -> Response:
-        """Explain the list of a request."""
-
-    def close(self) -> None:
-        """End."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +72,11 @@ class Service:
         served_log: takes what is answered; None where nothing is logged.
         experiments: on traffic; None where the settings name none.
         explainer: explains rankings; None where that is off.
-        background: holds child processes while a request is ranked; None where there are none.
     """
 
     settings: Settings
     telemetry: Telemetry
-    scraped: Scraped
+    scraped: CachedMetrics
     current: Current
     reloader: Reloader
     deciders: Deciders
@@ -101,9 +91,8 @@ class Service:
     json_bounds: JsonBounds
     events: EventSink | None = None
     served_log: ServedLog | None = None
-    experiments: Experiments | None = None
-    explainer: Explains | None = None
-    background: Background | None = None
+    experiments: LiveExperiments | None = None
+    explainer: ExplanationService | None = None
 
     def serving(self) -> Models:
         """The bundles that are served now.

@@ -2,19 +2,13 @@
 
 From top to bottom, each knows only what stands below it:
 
-================== ====================================================================
-``opening``        whether there are experiments at all
-``live``           all of one worker: chooses for each request, and says what runs
-``trial``          one request in one experiment: who ranks it, the shown order
-``shadow``         the thread that has lists ranked in the background
-``shadow_process`` the process that ranks them, while its core is idle
-``failures``       challengers that fail again and again
-``roster``         experiments with the bundles that they name
-``watch``          the file and the kill switch, looked at every so often
-``definition``     what the file says
-``metrics``        counts
-``protocol``       what the request path knows
-================== ====================================================================
+=================== ====================================================================
+``live``            all of one worker: the choice, who ranks, the shown order, what runs
+``shadow``          the thread that has lists ranked in the background
+``shadow_process``  the process that ranks them, while its core is idle
+``roster``          experiments with the bundles that they name, and what is counted
+``experiment_file`` the file and the kill switch, looked at every so often
+=================== ====================================================================
 
-``opening`` and ``protocol`` alone are imported where there are none.
+Nothing of it is imported where there are none.
 """

@@ -1,41 +1,91 @@
-"""All experiments of one worker."""
+"""All experiments of one worker: the choice for each request, who ranks it, the order that is shown, and what runs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
-from listwright.ranking.served.record import ShadowRanking
+from listwright.ranking.errors import AbandonedError
+from listwright.ranking.experiments.assignment import arm_of
+from listwright.ranking.experiments.interleaving import team_draft
+from listwright.ranking.experiments.swap import adjacent_swap
+from listwright.ranking.served.record import Intervention, ShadowRanking
 from listwright.service.bundles.served import Current, Models
-from listwright.service.child_process import Background
-from listwright.service.experiments.definition import Definition
-from listwright.service.experiments.failures import Failures
-from listwright.service.experiments.metrics import ExperimentMetrics
-from listwright.service.experiments.protocol import RankBy, Report, Shown, Status
-from listwright.service.experiments.roster import Entry, Roster, made
+from listwright.service.experiments.experiment_file import Definition, FileContent, Watch
+from listwright.service.experiments.roster import Entry, ExperimentMetrics, Failures, Roster, make_roster
 from listwright.service.experiments.shadow import Shadow, ShadowTask
 from listwright.service.experiments.shadow_process import Question
-from listwright.service.experiments.trial import RequestTrial
-from listwright.service.experiments.watch import Seen, Watch
+from listwright.service.participation import Kind
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.codec import RankingRequest
+
+RankBy = Callable[[RankingRequest, Deadline], Ranking]
+"""Ranks a request's list by its bundle."""
 
 SHOWS_ORDER = frozenset(("interleave", "explore"))
 """Kinds that show another order than the scores say."""
 
 NOT_YET = "no bundle is loaded yet"
 
+INTERLEAVED = "two bundles made this order: no single ranker scored it"
+
 _log = logging.getLogger("listwright.experiments")
 
 
-class _State(NamedTuple):
-    """What the file says, for what is served; replaced whole, in one assignment."""
+class ExperimentOutcome(NamedTuple):
+    """What is answered.
 
-    seen: Seen
+    Args:
+        request: with the bundle that answers and its part in an experiment.
+        ranking: whose order is shown.
+    """
+
+    request: RankingRequest
+    ranking: Ranking
+
+
+class Status(NamedTuple):
+    """One experiment of the file.
+
+    Args:
+        name, kind, control, challenger, share: as the file says.
+        reason: why it does not run; None if it does.
+    """
+
+    name: str
+    kind: Kind
+    control: str
+    challenger: str | None
+    share: float
+    reason: str | None
+
+
+class Report(NamedTuple):
+    """All experiments of a worker.
+
+    Args:
+        experiments: of the last file that was right.
+        refused: why the file as it is now is not used; None if it is.
+        killed: why none runs; None if they may.
+    """
+
+    experiments: tuple[Status, ...]
+    refused: str | None
+    killed: str | None
+
+
+class _State(NamedTuple):
+    """The roster of a file, for what is served; replaced whole, in one assignment."""
+
+    content: FileContent
     models: Models | None
     roster: Roster
 
@@ -47,21 +97,20 @@ class LiveExperiments:
         settings: name the file and the kill switch.
         telemetry: of the process.
         current: bundles that are served.
-        background: holds the challenger's process while a request is ranked.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, current: Current, background: Background) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, current: Current) -> None:
         self._current = current
         self._metrics = ExperimentMetrics(telemetry.registry)
         self._failures = Failures(self._metrics)
-        self._shadow = Shadow(self._failures, self._metrics, background)
-        self._watch = Watch(settings, self._looked)
-        self._state = _State(self._watch.seen, None, Roster("", (), {}))
-        self._said: dict[str, str | None] = {}
-        self._known: Seen | None = None
+        self._shadow = Shadow(self._failures, self._metrics)
+        self._watch = Watch(settings, self._log_changes)
+        self._state = _State(self._watch.content, None, Roster("", (), {}))
+        self._reasons: dict[str, str | None] = {}
+        self._counted: FileContent | None = None
 
     def start(self) -> None:
-        """Begin to look at the file."""
+        """Begin to look at the file; bundles are loaded by then. From the event loop's thread."""
         self._watch.start()
 
     def close(self) -> None:
@@ -69,35 +118,51 @@ class LiveExperiments:
         self._watch.stop()
         self._shadow.close()
 
-    def show(self, asked: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> Shown:
-        """Rank as the one experiment wants it that a request takes part in."""
-        entry = self._entry(asked, query_id)
+    def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+        """Rank as the one experiment wants it that a request takes part in, if any. In the thread that ranks.
+
+        Args:
+            request: to rank.
+            query_id: of the request.
+            rank: ranks by a request's bundle.
+            deadline: of the whole.
+
+        Raises:
+            ListwrightError: of control's ranking.
+        """
+        entry = self._entry(request, query_id)
         if entry is None:
-            return Shown(asked, rank(asked, deadline))
+            return ExperimentOutcome(request, rank(request, deadline))
         if entry.definition.kind == "shadow":
             part = entry.part if self._shadow.has_room() else self._shadow.drop(entry)
-            return Shown(asked.within(part), rank(asked, deadline))
-        return RequestTrial(entry, asked, query_id, self._failures, self._metrics).show(rank, deadline)
+            return ExperimentOutcome(request.within(part), rank(request, deadline))
+        return RequestTrial(entry, request, query_id, self._failures, self._metrics).show(rank, deadline)
 
-    def _entry(self, asked: RankingRequest, query_id: str) -> Entry | None:
+    def _entry(self, request: RankingRequest, query_id: str) -> Entry | None:
         """The one experiment that a request takes part in; None for none.
 
         A caller that names a version, a ranker or a specialist gets what it names. One whose answer holds nothing but
         scores would never see an order that differs from them.
         """
-        options, roster = asked.options, self._roster()
-        if not roster.entries or asked.pinned or options.strategy != "auto" or options.specialist is not None:
+        options, roster = request.options, self._roster()
+        if not roster.entries or request.pinned or options.strategy != "auto" or options.specialist is not None:
             return None
-        entry = roster.chosen(asked.bundle, options.unit or query_id)
-        if entry is None or self._watch.killed() or self._failures.off(entry.definition.name):
+        entry = roster.choose(request.bundle, options.unit or query_id)
+        if entry is None or self._watch.reason_killed() or self._failures.reason_off(entry.definition.name):
             return None
-        if asked.scores_only and entry.definition.kind in SHOWS_ORDER:
+        if request.scores_only and entry.definition.kind in SHOWS_ORDER:
             return None
         return entry
 
-    def shadow(self, asked: RankingRequest, ranking: Ranking, then: Callable[[ShadowRanking], None]) -> None:
-        """Have the challenger rank what was answered, unless the experiment has ended meanwhile."""
-        part = asked.part
+    def shadow(self, request: RankingRequest, ranking: Ranking, then: Callable[[ShadowRanking], None]) -> None:
+        """Have the challenger rank what was answered, later, unless the experiment has ended meanwhile.
+
+        Args:
+            request: whose part is that of a shadow.
+            ranking: that was answered.
+            then: gets what came of it, in the event loop's thread, from which this is called.
+        """
+        part = request.part
         entry = None if part is None else self._roster().named(part.experiment)
         if entry is None or entry.challenger is None or entry.definition.kind != "shadow":
             then(ShadowRanking("", (), "dropped: the experiment has ended"))
@@ -105,59 +170,177 @@ class LiveExperiments:
         question = Question(
             str(entry.challenger.path),
             entry.challenger.reranker.default_strategy,
-            asked.candidates.features,
-            dict(asked.candidates.context),
+            request.candidates.features,
+            dict(request.candidates.context),
             True,
             ranking.order,
         )
         self._shadow.put(ShadowTask(entry, question, then))
 
     def report(self) -> Report:
-        """What runs at this moment, and why the rest does not."""
-        roster, file = self._roster(), self._state.seen.file
+        """Say what runs at this moment, and why the rest does not."""
+        roster, file = self._roster(), self._state.content.file
         statuses = tuple(
             Status(one.name, one.kind, one.control, one.challenger, one.share, self._why_not(one, roster))
             for one in file.experiment
         )
-        return Report(statuses, self._watch.refused, self._watch.killed())
+        return Report(statuses, self._watch.refused, self._watch.reason_killed())
 
     def _why_not(self, one: Definition, roster: Roster) -> str | None:
         """Why an experiment does not run; None if it does."""
-        return self._watch.killed() or roster.faults.get(one.name) or self._failures.off(one.name)
+        return self._watch.reason_killed() or roster.faults.get(one.name) or self._failures.reason_off(one.name)
 
     def _roster(self) -> Roster:
         """The roster for the file and the bundles of this moment."""
-        state, seen, models = self._state, self._watch.seen, self._current.models
-        if state.seen is seen and state.models is models:
+        state, content, models = self._state, self._watch.content, self._current.models
+        if state.content is content and state.models is models:
             return state.roster
-        file = seen.file
+        file = content.file
         roster = (
             Roster(file.salt, (), {one.name: NOT_YET for one in file.experiment})
             if models is None
-            else made(file, models)
+            else make_roster(file, models)
         )
-        self._state = _State(seen, models, roster)
+        self._state = _State(content, models, roster)
         return roster
 
-    def _looked(self) -> None:
+    def _log_changes(self) -> None:
         """Let metrics and the log say what has changed. In the watching thread."""
-        if self._watch.seen is not self._known:
+        if self._watch.content is not self._counted:
             self._failures.forget()
-            self._known = self._watch.seen
+            self._counted = self._watch.content
             self._metrics.running.clear()
             self._metrics.off.clear()
         report = self.report()
         self._metrics.refused.set(report.refused is not None)
         reasons = {one.name: one.reason for one in report.experiments}
-        for name in self._said.keys() - reasons.keys():
+        for name in self._reasons.keys() - reasons.keys():
             _log.info("experiment %s has ended", name)
         for one in report.experiments:
             self._metrics.running.labels(one.name, one.kind).set(one.reason is None)
             self._metrics.off.labels(one.name, one.kind).set(one.reason is not None)
-            if one.name in self._said and self._said[one.name] == one.reason:
+            if one.name in self._reasons and self._reasons[one.name] == one.reason:
                 continue
             if one.reason is None:
                 _log.info("experiment %s runs: %s of %s", one.name, one.kind, one.control)
             else:
                 _log.warning("experiment %s does not run: %s", one.name, one.reason)
-        self._said = reasons
+        self._reasons = reasons
+
+
+class RequestTrial(NamedTuple):
+    """A request and the experiment that it takes part in: any but a shadow, which shows what control says.
+
+    Args:
+        entry: the experiment.
+        request: its bundle is control.
+        query_id: of the request.
+        failures: of challengers.
+        metrics: where outcomes are counted.
+    """
+
+    entry: Entry
+    request: RankingRequest
+    query_id: str
+    failures: Failures
+    metrics: ExperimentMetrics
+
+    def show(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+        """Rank as the kind of the experiment says.
+
+        Args:
+            rank: ranks by a request's bundle.
+            deadline: of the whole, both rankers of an interleaving together.
+
+        Raises:
+            ListwrightError: of control's ranking. Whatever the challenger raises is counted, and control answers.
+        """
+        kind = self.entry.definition.kind
+        if kind == "split":
+            return self._split(rank, deadline)
+        if kind == "interleave":
+            return self._interleave(rank, deadline)
+        return self._explore(rank, deadline)
+
+    def _split(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+        one = self.entry.definition
+        arm = arm_of(self.request.options.unit or self.query_id, one.drawn_with, one.challenger_share)
+        if arm == "control":
+            return self._count("control", ExperimentOutcome(self._take_part(arm=arm), rank(self.request, deadline)))
+        rival = self._ask_challenger(rank, deadline)
+        if isinstance(rival, Ranking):
+            assert self.entry.challenger is not None
+            request = self._take_part(arm=arm)._replace(bundle=self.entry.challenger)
+            return self._count("challenger", ExperimentOutcome(request, rival))
+        instead = self._take_part(arm=arm, reason=f"control answered: {rival}")
+        return self._count("control_instead", ExperimentOutcome(instead, rank(self.request, deadline)))
+
+    def _interleave(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+        control = rank(self.request, deadline)
+        if control.degraded:
+            alone = self._take_part(reason="control answered alone: it was degraded")
+            return self._count("control_alone", ExperimentOutcome(alone, control))
+        began = perf_counter()
+        rival = self._ask_challenger(rank, deadline)
+        milliseconds = {**control.timings_ms, "challenger": (perf_counter() - began) * 1000.0}
+        if not isinstance(rival, Ranking):
+            alone = self._take_part(reason=f"control answered alone: {rival}")
+            return self._count("control_alone", ExperimentOutcome(alone, replace(control, timings_ms=milliseconds)))
+        draft = team_draft(
+            control.order.tolist(),
+            rival.order.tolist(),
+            query_id=self.query_id,
+            salt=self.entry.definition.drawn_with,
+            length=self.request.options.top_n,
+        )
+        interleaved = replace(control, order=_led_by(draft.order, control.order), timings_ms=milliseconds)
+        request = self._take_part(teams=draft.teams, reason=INTERLEAVED)
+        return self._count("interleaved", ExperimentOutcome(request, interleaved))
+
+    def _explore(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+        """A degraded list takes no part: else the swapped lists would be the better ones."""
+        control, one = rank(self.request, deadline), self.entry.definition
+        if control.degraded:
+            return self._count("degraded", ExperimentOutcome(self.request, control))
+        places = control.order[: self.request.options.top_n].tolist()
+        swap = adjacent_swap(places, k=one.k, share=one.swap_share, query_id=self.query_id, salt=one.drawn_with)
+        if swap is None:
+            return self._count("unswapped", ExperimentOutcome(self._take_part(), control))
+        request = self._take_part(intervention=Intervention("swap", swap.places, swap.propensity))
+        return self._count(
+            "swapped", ExperimentOutcome(request, replace(control, order=_led_by(swap.order, control.order)))
+        )
+
+    def _ask_challenger(self, rank: RankBy, deadline: Deadline) -> Ranking | str:
+        """What the challenger made of the list, or why there is nothing of it."""
+        challenger = self.entry.challenger
+        assert challenger is not None
+        name = self.entry.challenger_name
+        try:
+            ranking = rank(self.request._replace(bundle=challenger), deadline)
+        except AbandonedError:
+            raise
+        except Exception as error:  # a challenger harms nobody: whatever it raises, control answers
+            self.failures.note_failure(self.entry, f"{type(error).__name__}: {error}")
+            return f"{name} raised {type(error).__name__}"
+        if ranking.late:
+            return f"there was no time for {name}"
+        if ranking.degraded:
+            self.failures.note_failure(self.entry, str(ranking.reason))
+            return f"{name} was degraded"
+        self.failures.note_success(self.entry.definition.name)
+        return ranking
+
+    def _take_part(self, **facts: Any) -> RankingRequest:
+        return self.request.within(replace(self.entry.part, **facts))
+
+    def _count(self, name: str, outcome: ExperimentOutcome) -> ExperimentOutcome:
+        self.metrics.requests.count(self.entry.definition.name, name)
+        return outcome
+
+
+def _led_by(first: Sequence[int], order: np.ndarray) -> np.ndarray:
+    """An order that begins with some candidates; the others follow as they stood."""
+    leads = np.zeros(len(order), dtype=bool)
+    leads[list(first)] = True
+    return np.concatenate([np.asarray(first, dtype=order.dtype), order[~leads[order]]])

@@ -1,10 +1,18 @@
-"""Experiments with the bundles that they name, as they are served now."""
+"""Experiments with the bundles that they name, as they are served now, and what is counted of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections import Counter as Tally
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.experiments.assignment import bounds, fraction
@@ -12,11 +20,17 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
-from listwright.service.experiments.definition import Definition, ExperimentFile
+from listwright.service.experiments.experiment_file import Definition, ExperimentFile
 from listwright.service.participation import Participation
 
 NO_TIME = "the core had no time for it"
 """Why a challenger does not rank a list that others wait before."""
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+AGREEMENT = (-0.5, 0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+"""Some values are below 0, so there is no sum of them: it would not only grow."""
+
+_log = logging.getLogger("listwright.experiments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +62,7 @@ class Entry:
         return f"{self.challenger.manifest.name}/{self.challenger.manifest.version}"
 
     @cached_property
-    def dropped(self) -> Participation:
+    def part_without_room(self) -> Participation:
         """Of a request whose list the challenger does not rank, as others wait; all of them share it."""
         shadow = ShadowRanking(self.challenger_name, (), f"dropped: {NO_TIME}")
         return replace(self.part, shadow=shadow)
@@ -69,14 +83,14 @@ class Roster:
     faults: dict[str, str]
 
     def named(self, name: str) -> Entry | None:
-        """The experiment of a name; None if it does not run."""
+        """Return the experiment of a name; None if it does not run."""
         for entry in self.entries:
             if entry.definition.name == name:
                 return entry
         return None
 
-    def chosen(self, control: Bundle, key: str) -> Entry | None:
-        """The experiment that a key of control's traffic belongs to; None for none."""
+    def choose(self, control: Bundle, key: str) -> Entry | None:
+        """Return the experiment that a key of control's traffic belongs to; None for none."""
         of_control = [entry for entry in self.entries if entry.control is control]
         if not of_control:
             return None
@@ -84,8 +98,8 @@ class Roster:
         return next((entry for entry in of_control if entry.low <= at < entry.high), None)
 
 
-def made(file: ExperimentFile, models: Models) -> Roster:
-    """The roster of a file. An experiment keeps its range of the traffic while another one cannot run.
+def make_roster(file: ExperimentFile, models: Models) -> Roster:
+    """Return the roster of a file. An experiment keeps its range of the traffic while another one cannot run.
 
     Args:
         file: that was read.
@@ -98,21 +112,21 @@ def made(file: ExperimentFile, models: Models) -> Roster:
         shares = ends.setdefault(one.control, [])
         shares.append(one.share)
         low, high = [0.0, *bounds(shares)][-2:]
-        found = _entry(one, models, low, high)
-        overlap = None if isinstance(found, str) else _overlapping(found, entries)
-        if isinstance(found, str):
-            faults[one.name] = found
+        entry = _entry(one, models, low, high)
+        overlap = None if isinstance(entry, str) else _overlapping(entry, entries)
+        if isinstance(entry, str):
+            faults[one.name] = entry
         elif overlap is not None:
             faults[one.name] = f"its traffic is that of {overlap} already: name control by the same word in both"
         else:
-            entries.append(found)
+            entries.append(entry)
     return Roster(file.salt, tuple(entries), faults)
 
 
-def _overlapping(found: Entry, entries: Sequence[Entry]) -> str | None:
+def _overlapping(entry: Entry, entries: Sequence[Entry]) -> str | None:
     """An experiment before this one with some of its traffic: one bundle may have several names."""
     for other in entries:
-        if other.control is found.control and found.low < other.high and other.low < found.high:
+        if other.control is entry.control and entry.low < other.high and other.low < entry.high:
             return other.definition.name
     return None
 
@@ -141,9 +155,120 @@ def _differ(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
         if not missing and not unknown:
             return "its features stand in another order"
         return "; ".join(
-            f"{said} {', '.join(names[:5])}" for said, names in (("it needs", missing), ("it lacks", unknown)) if names
+            f"{verb} {', '.join(names[:5])}" for verb, names in (("it needs", missing), ("it lacks", unknown)) if names
         )
     for one, other in zip(control.features, challenger.features, strict=True):
         if (one.kind, one.categories) != (other.kind, other.categories):
             return f"feature {one.name} has other categories"
     return None
+
+
+class ExperimentMetrics:
+    """Counters and gauges of experiments; made only where there is a file of them.
+
+    Args:
+        registry: of the process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Requests()
+        registry.register(self.requests)
+        self.failures = Counter(
+            "listwright_experiment_failures", "Failures of a challenger", ["experiment"], registry=registry
+        )
+        self.shadow_seconds = Histogram(
+            "listwright_shadow_seconds",
+            "Seconds of a core that a challenger takes for a list in the background",
+            ["experiment"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.agreement = Histogram(
+            "listwright_shadow_agreement",
+            "Agreement of a shadowed challenger with what was shown",
+            ["experiment", "measure"],
+            buckets=AGREEMENT,
+            registry=registry,
+        )
+        self.running = Gauge(
+            "listwright_experiment_running", "1 if an experiment runs", ["experiment", "kind"], registry=registry
+        )
+        self.off = Gauge(
+            "listwright_experiment_off",
+            "1 if an experiment of the file does not run",
+            ["experiment", "kind"],
+            registry=registry,
+        )
+        self.refused = Gauge(
+            "listwright_experiments_refused", "1 if the file of experiments is not used", registry=registry
+        )
+
+
+class Requests(Collector):
+    """Requests by experiment and outcome: counted before an answer, so in one call. A counter of the library is six."""
+
+    def __init__(self) -> None:
+        self._lock, self._counted = Lock(), Tally[tuple[str, str]]()
+
+    def count(self, experiment: str, outcome: str) -> None:
+        """Count a request that came to an outcome. From any thread."""
+        with self._lock:
+            self._counted[experiment, outcome] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the counts, as prometheus_client asks for them."""
+        text = "Requests in an experiment, by what came of them"
+        family = CounterMetricFamily("listwright_experiment_requests", text, labels=["experiment", "outcome"])
+        with self._lock:
+            counted = self._counted.copy()
+        for labels, count in counted.items():
+            family.add_metric(labels, count)
+        yield family
+
+
+class Failures:
+    """Failures in a row of each experiment's challenger, in this worker. Threads may share it.
+
+    Args:
+        metrics: where they are counted.
+    """
+
+    def __init__(self, metrics: ExperimentMetrics) -> None:
+        self._metrics, self._lock = metrics, Lock()
+        self._row: dict[str, int] = {}
+        self._off: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Ask every challenger again, as the file has changed."""
+        with self._lock:
+            self._row.clear()
+            self._off.clear()
+
+    def reason_off(self, name: str) -> str | None:
+        """Return why an experiment's challenger is not asked; None if it is."""
+        return self._off.get(name)
+
+    def note_success(self, name: str) -> None:
+        """Note that the challenger ranked a list."""
+        if self._row.get(name):
+            self._row[name] = 0
+
+    def note_failure(self, entry: Entry, why: str) -> None:
+        """Note that the challenger failed; the first failure of a row is logged, and the last one."""
+        one = entry.definition
+        self._metrics.failures.labels(one.name).inc()
+        with self._lock:
+            row = self._row[one.name] = self._row.get(one.name, 0) + 1
+            ends = row >= one.max_failures and one.name not in self._off
+            if ends:
+                self._off[one.name] = f"its challenger {one.challenger} failed {row} times in a row, at last: {why}"
+        if ends:
+            _log.error(
+                "experiment %s is switched off until its file changes: %s failed %d times in a row: %s",
+                one.name,
+                one.challenger,
+                row,
+                why,
+            )
+        elif row == 1:
+            _log.warning("experiment %s: the challenger %s failed: %s", one.name, one.challenger, why)

@@ -14,11 +14,9 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
-from listwright.service.child_process import JOIN_S, Background, ended
-from listwright.service.experiments.failures import Failures
-from listwright.service.experiments.metrics import ExperimentMetrics
-from listwright.service.experiments.roster import NO_TIME, Entry
-from listwright.service.experiments.shadow_process import Found, Question, run
+from listwright.service.child_process import JOIN_S, end
+from listwright.service.experiments.roster import NO_TIME, Entry, ExperimentMetrics, Failures
+from listwright.service.experiments.shadow_process import ChallengerRanking, Question, run
 from listwright.service.participation import Participation
 
 MOST_WAITING = 8
@@ -52,11 +50,10 @@ class Shadow:
     Args:
         failures: of challengers.
         metrics: where times and agreement are counted.
-        background: holds the process while a request is ranked.
     """
 
-    def __init__(self, failures: Failures, metrics: ExperimentMetrics, background: Background) -> None:
-        self._failures, self._metrics, self._background = failures, metrics, background
+    def __init__(self, failures: Failures, metrics: ExperimentMetrics) -> None:
+        self._failures, self._metrics = failures, metrics
         self._waiting: deque[ShadowTask] = deque()
         self._changed, self._end = threading.Condition(), threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -72,20 +69,20 @@ class Shadow:
             self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
             self._thread.start()
         with self._changed:
-            if taken := self.has_room() and not self._end.is_set():
+            if accepted := self.has_room() and not self._end.is_set():
                 self._waiting.append(task)
                 self._changed.notify()
-        if not taken:
-            task.then(self._dropped(task.entry, NO_TIME))
+        if not accepted:
+            task.then(self._count_drop(task.entry, NO_TIME))
 
     def has_room(self) -> bool:
-        """Whether another list may wait."""
+        """Return whether another list may wait."""
         return len(self._waiting) < MOST_WAITING
 
     def drop(self, entry: Entry) -> Participation:
-        """Of a request whose list there is no room for; it is counted. From any thread."""
+        """Count a request whose list there is no room for; return its part. From any thread."""
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")
-        return entry.dropped
+        return entry.part_without_room
 
     def close(self) -> None:
         """End thread and process; what waits is dropped and told. Not from the event loop's thread."""
@@ -101,7 +98,7 @@ class Shadow:
         while tasks := self._next():
             self._rank(tasks)
         while self._waiting:
-            self._tell(self._dropped(self._waiting[0].entry, "the service stopped"))
+            self._tell(self._count_drop(self._waiting[0].entry, "the service stopped"))
         self._forget_process()
 
     def _next(self) -> tuple[ShadowTask, ...]:
@@ -116,67 +113,64 @@ class Shadow:
     def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
         """Have lists ranked, the first ones that wait; if the process ends, that is a failure on the list it had."""
         try:
-            pipe, process = self._running()
-            with self._background.computing(process):
-                pipe.send([task.question for task in tasks])
-                for task in tasks:
-                    self._tell(self._ranked(task.entry, pipe.recv()))
+            pipe = self._connect()
+            pipe.send([task.question for task in tasks])
+            for task in tasks:
+                self._tell(self._account(task.entry, pipe.recv()))
         except Exception as error:  # whatever becomes of the process, the thread goes on
             code = self._forget_process()
             if not self._end.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"
-                self._tell(self._failed(self._waiting[0].entry, why))
+                self._tell(self._count_failure(self._waiting[0].entry, why))
                 self._end.wait(REST_S)
 
-    def _tell(self, seen: ShadowRanking) -> None:
+    def _tell(self, outcome: ShadowRanking) -> None:
         """The first list that waits is done."""
         task = self._waiting.popleft()
         assert self._loop is not None
         with suppress(RuntimeError):  # the event loop has ended, and with it the log
-            self._loop.call_soon_threadsafe(task.then, seen)
+            self._loop.call_soon_threadsafe(task.then, outcome)
 
-    def _ranked(self, entry: Entry, found: Found) -> ShadowRanking:
-        """What the process made of a list."""
+    def _account(self, entry: Entry, answer: ChallengerRanking) -> ShadowRanking:
+        """Count what the process made of a list, and rest for it."""
         name = entry.definition.name
-        outcome = found.status.partition(":")[0]
+        outcome = answer.status.partition(":")[0]
         if outcome == "ok":
-            self._failures.succeeded(name)
+            self._failures.note_success(name)
         else:
-            self._failures.failed(entry, found.status)
-        if found.agreement is not None:
-            self._metrics.shadow_seconds.labels(name).observe(found.cpu_s)
-            for measure, value in zip(("kendall_tau", "rbo", "top_1"), found.agreement, strict=True):
+            self._failures.note_failure(entry, answer.status)
+        if answer.agreement is not None:
+            self._metrics.shadow_seconds.labels(name).observe(answer.cpu_s)
+            for measure, value in zip(("kendall_tau", "rbo", "top_1"), answer.agreement, strict=True):
                 self._metrics.agreement.labels(name, measure).observe(value)
         self._metrics.requests.count(name, f"shadow_{outcome}")
-        # the rest is here and not in the process: one that has a list is stopped and let go with each request
-        rest_s = found.cpu_s * (1.0 / entry.definition.core_share - 1.0)
+        rest_s = answer.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
-        return ShadowRanking(entry.challenger_name, found.order, found.status)
+        return ShadowRanking(entry.challenger_name, answer.order, answer.status)
 
-    def _failed(self, entry: Entry, why: str) -> ShadowRanking:
-        self._failures.failed(entry, why)
+    def _count_failure(self, entry: Entry, why: str) -> ShadowRanking:
+        self._failures.note_failure(entry, why)
         self._metrics.requests.count(entry.definition.name, "shadow_failed")
         return ShadowRanking(entry.challenger_name, (), f"failed: {why}")
 
-    def _dropped(self, entry: Entry, why: str) -> ShadowRanking:
+    def _count_drop(self, entry: Entry, why: str) -> ShadowRanking:
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")
         return ShadowRanking(entry.challenger_name, (), f"dropped: {why}")
 
-    def _running(self) -> tuple[Connection, SpawnProcess]:
-        """The process and its pipe; it is started if there is none."""
-        if self._pipe is None or self._process is None:
+    def _connect(self) -> Connection:
+        """Return the pipe to the process, which is started if there is none."""
+        if self._pipe is None:
             self._pipe, theirs = _spawn.Pipe()
             process = _spawn.Process(target=run, args=(theirs,), name="shadow", daemon=True)
             process.start()
             theirs.close()
             self._process = process
-            self._pipe.recv()  # it is there: before, it must not be held
-        return self._pipe, self._process
+        return self._pipe
 
     def _forget_process(self) -> int | None:
-        """End the process, if there is one; its exit code."""
+        """End the process, if there is one; return its exit code."""
         process, pipe = self._process, self._pipe
         self._process = self._pipe = None
         if pipe is not None:
             pipe.close()
-        return None if process is None else ended(process)
+        return None if process is None else end(process)

@@ -1,8 +1,7 @@
 """The process that ranks with a challenger in the background, while its core has nothing else to do.
 
 A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere
-it has the lowest priority.
+worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Question(NamedTuple):
         features: ``(L, D)`` float32.
         context: of the request.
         routing: whether its router may be asked.
-        shown: ``(L,)`` control's order.
+        control_order: ``(L,)``.
     """
 
     path: str
@@ -38,10 +37,10 @@ class Question(NamedTuple):
     features: Any
     context: dict[str, Any]
     routing: bool
-    shown: Any
+    control_order: Any
 
 
-class Found(NamedTuple):
+class ChallengerRanking(NamedTuple):
     """What came of it.
 
     Args:
@@ -61,12 +60,11 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: None goes; then questions come, and a :class:`Found` goes for each.
+        pipe: questions come, and a :class:`ChallengerRanking` goes for each.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
     step_back()
     bundles: dict[str, Bundle] = {}
-    pipe.send(None)
     while True:
         try:
             questions: list[Question] = pipe.recv()
@@ -74,16 +72,16 @@ def run(pipe: Connection) -> None:
             return
         for question in questions:
             signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
-            found = answer(question, bundles)
+            ranking = answer(question, bundles)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             try:
-                pipe.send(found)
+                pipe.send(ranking)
             except OSError:
                 return
 
 
-def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
-    """Rank one list; whatever the challenger does is told.
+def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
+    """Rank one list; whatever the challenger does is in the answer.
 
     Args:
         question: the list.
@@ -94,15 +92,17 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> Found:
 
     began = _cpu_s()
     try:
-        reranker = _loaded(question, bundles).reranker
+        reranker = _load(question, bundles).reranker
         candidates = CandidateList(question.features, None, question.context)
         began = _cpu_s()
         ranking = reranker.rerank(candidates, routing=question.routing)
     except Exception as error:  # told to the worker, which counts and logs it
-        return Found((), f"failed: {type(error).__name__}: {error}", None, _cpu_s() - began)
+        return ChallengerRanking((), f"failed: {type(error).__name__}: {error}", None, _cpu_s() - began)
     cpu_s = _cpu_s() - began
     status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
-    return Found(tuple(ranking.order.tolist()), status, agreement(question.shown, ranking.order), cpu_s)
+    return ChallengerRanking(
+        tuple(ranking.order.tolist()), status, agreement(question.control_order, ranking.order), cpu_s
+    )
 
 
 def _cpu_s() -> float:
@@ -111,7 +111,7 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _loaded(question: Question, bundles: dict[str, Bundle]) -> Bundle:
+def _load(question: Question, bundles: dict[str, Bundle]) -> Bundle:
     from pathlib import Path  # noqa: PLC0415
 
     from listwright.ranking import bundle  # noqa: PLC0415

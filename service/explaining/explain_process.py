@@ -1,7 +1,7 @@
 """The process that explains.
 
 A process, as a thread would take the interpreter's lock from requests for seconds. Linux runs it on time that nobody
-wants (``SCHED_IDLE``), and not while a request is ranked; elsewhere it has the lowest priority.
+wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from listwright.service.child_process import step_back
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
     from listwright.ranking.candidates import CandidateList, Ranking
-    from listwright.ranking.explaining.explanation import Explanation
+    from listwright.ranking.explaining.explanation import CandidateExplanation
     from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
 
@@ -139,7 +139,7 @@ class TaskExplainer:
         from listwright.service.hook import HookError  # noqa: PLC0415
 
         try:
-            return self._explained(task)
+            return self._explain(task)
         except (errors.ExplanationError, errors.ScoringError) as error:
             return UnexplainedError(str(error))
         except errors.BundleError as error:
@@ -151,63 +151,63 @@ class TaskExplainer:
         except Exception:  # told to the worker, which logs it
             return Crashed(traceback.format_exc())
 
-    def _explained(self, task: ExplainTask) -> ExplainedList:
+    def _explain(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-        from listwright.service.explaining.encoding import encoded  # noqa: PLC0415
+        from listwright.ranking.explaining.explanation import to_json  # noqa: PLC0415
 
-        reranker = self._loaded(task).reranker
+        reranker = self._load(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)
-        asked: dict[str, Any] = {"strategy": task.strategy, "specialist": task.specialist, "routing": task.routing}
-        hook, began = self._opened_hook(), time.perf_counter()
+        options: dict[str, Any] = {"strategy": task.strategy, "specialist": task.specialist, "routing": task.routing}
+        hook, began = self._load_hook(), time.perf_counter()
         deadline = Deadline(began + _left_s(task.by), self._abandoned)
-        ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **asked)
+        ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
         seconds = {"ranking": time.perf_counter() - began}
         places = task.candidates or tuple(ranking.order[: task.top_n].tolist())
-        found = self._each(task, reranker, candidates, ranking, places, asked)
-        missing = ("explanations",) if len(found) < len(places) else ()
-        incomplete = tuple(dict.fromkeys([*(part for one in found for part in one.incomplete), *missing]))
-        for part, value in ((part, value) for one in found for part, value in one.seconds.items()):
+        explanations = self._explain_each(task, reranker, candidates, ranking, places, options)
+        missing = ("explanations",) if len(explanations) < len(places) else ()
+        incomplete = tuple(dict.fromkeys([*(part for one in explanations for part in one.incomplete), *missing]))
+        for part, value in ((part, value) for one in explanations for part, value in one.seconds.items()):
             seconds[part] = seconds.get(part, 0.0) + value
-        return ExplainedList(ranking, encoded(found, task.ids), incomplete, seconds)
+        return ExplainedList(ranking, to_json(explanations), incomplete, seconds)
 
-    def _each(
+    def _explain_each(
         self,
         task: ExplainTask,
         reranker: Reranker,
         candidates: CandidateList,
         ranking: Ranking,
         places: Sequence[int],
-        asked: dict[str, Any],
-    ) -> list[Explanation]:
+        options: dict[str, Any],
+    ) -> list[CandidateExplanation]:
         """One after the other, each in its share of the time that is left; fewer if that ends."""
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
         from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
         from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
 
         budget = min(DEFAULT_BUDGET if task.budget is None else task.budget, task.most_budget)
-        found: list[Explanation] = []
+        explanations: list[CandidateExplanation] = []
         for place in places:
-            share_s = _left_s(task.by) / (len(places) - len(found))
+            share_s = _left_s(task.by) / (len(places) - len(explanations))
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
             try:
                 one = reranker.explain(
                     candidates,
                     place,
                     against=task.against,
-                    **asked,
+                    **options,
                     deadline=deadline,
                     budget=budget,
                     ranking=ranking,
                 )
             except ExplanationError:
-                if not found:
+                if not explanations:
                     raise
                 break
-            found.append(one)
-        return found
+            explanations.append(one)
+        return explanations
 
-    def _loaded(self, task: ExplainTask) -> Bundle:
+    def _load(self, task: ExplainTask) -> Bundle:
         from pathlib import Path  # noqa: PLC0415
 
         from listwright.ranking import bundle  # noqa: PLC0415
@@ -225,7 +225,7 @@ class TaskExplainer:
         loaded.reranker.answer_with(task.default_strategy)
         return loaded
 
-    def _opened_hook(self) -> Hook | None:
+    def _load_hook(self) -> Hook | None:
         if self._hook is None and self._hook_name is not None:
             from listwright.service import hook  # noqa: PLC0415
 

@@ -1,29 +1,35 @@
-"""Explanations of one worker: an admission of their own, and from a request to its answer."""
+"""Explanations of one worker: an admission of their own, the process that explains, and the answer."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import multiprocessing
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from pydantic_core import to_json
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.deadline import Deadline
-from listwright.ranking.errors import CandidateError
+from listwright.ranking.errors import AbandonedError, CandidateError, ListwrightError
 from listwright.service.admission.body import BodyBudget, held_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import Background
-from listwright.service.errors import UnexplainedError
-from listwright.service.explaining.explain_process import ExplainedList, ExplainTask
-from listwright.service.explaining.metrics import ExplanationMetrics
-from listwright.service.explaining.process_link import TOO_LATE, ProcessLink
+from listwright.service.child_process import end
+from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
+from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.answers import facts, to_answer
@@ -36,23 +42,43 @@ PLACES = 1
 """Requests that may wait while one is explained."""
 
 ANSWERED_S = 1.0
-"""So long after its deadline a request is answered, whatever the process does: one that is held reads nothing."""
+"""So long after its deadline a request is answered, whatever the process does."""
 
 LAST_RESORT_S = 5.0
 """So long after its deadline a process that neither answers nor stops is killed."""
+
+LOOK_S = 0.02
+"""Between two looks at whether the caller is still there."""
+
+GRACE_S = 0.5
+"""After the deadline, for an answer that is on its way."""
+
+STOP_S = 2.0
+"""What a process that was told to stop may take; then it is killed."""
+
+START_S = 120.0
+"""What a process may take to start; then another one is."""
+
+TOO_LATE = "the deadline passed before any part of the explanation was there"
+
+SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
+"""Of the histogram."""
+
+_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
+_log = logging.getLogger("listwright.explanations")
 
 
 class _Question(NamedTuple):
     """What a body asks, checked against its list.
 
     Args:
-        asked: the list and its options.
+        request: the list and its options.
         explained: index of the candidate to explain; empty: the first places.
         against: index of the candidate to compare with, or None.
         seconds: that decoding took.
     """
 
-    asked: RankingRequest
+    request: RankingRequest
     explained: tuple[int, ...]
     against: int | None
     seconds: float
@@ -60,21 +86,21 @@ class _Question(NamedTuple):
     @property
     def options(self) -> ExplainRequest:
         """Of the request."""
-        options = self.asked.options
+        options = self.request.options
         assert isinstance(options, ExplainRequest)
         return options
 
 
-class _Done(NamedTuple):
+class _Result(NamedTuple):
     """What came of a request."""
 
     content: bytes
-    found: ExplainedList
-    asked: RankingRequest
+    explained: ExplainedList
+    request: RankingRequest
     milliseconds: dict[str, float]
 
 
-class Explainer:
+class ExplanationService:
     """Answers requests to explain. Nothing of it is shared with requests to rank: slots, bytes of bodies, threads.
 
     Args:
@@ -82,23 +108,15 @@ class Explainer:
         telemetry: gets the metrics.
         deciders: whether hook and router are asked.
         json_bounds: of bodies.
-        background: holds the process while a request is ranked.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        telemetry: Telemetry,
-        deciders: Deciders,
-        json_bounds: JsonBounds,
-        background: Background,
-    ) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds) -> None:
         self._settings, self._deciders, self._json_bounds = settings, deciders, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
         self._pool, self._decoding = ThreadPoolExecutor(1, "explain"), ThreadPoolExecutor(1, "explain-body")
-        self._link = ProcessLink(settings.hook, background)
+        self._link = ProcessLink(settings.hook)
 
     async def answer(self, request: Request, models: Models) -> Response:
         """Explain one list.
@@ -125,13 +143,13 @@ class Explainer:
                 wanted_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
                 deadline = Deadline(arrived + min(timeout_ms, wanted_ms) / 1000.0)
                 async with self._gate.turn(deadline, request.receive, on_loop=False) as left:
-                    done = await self._run(partial(self._work, question, arrived, queued, left), deadline)
-            outcome.name = "incomplete" if done.found.incomplete else "ok"
-        ranking, manifest = done.found.ranking, done.asked.bundle.manifest
-        request.state.facts.update(facts(ranking, manifest, done.milliseconds))
-        request.state.facts["incomplete"] = list(done.found.incomplete)
-        timing = ", ".join(f"{step};dur={value:.3f}" for step, value in done.milliseconds.items())
-        return Response(done.content, media_type="application/json", headers={"Server-Timing": timing})
+                    result = await self._run(partial(self._work, question, arrived, queued, left), deadline)
+            outcome.name = "incomplete" if result.explained.incomplete else "ok"
+        ranking, manifest = result.explained.ranking, result.request.bundle.manifest
+        request.state.facts.update(facts(ranking, manifest, result.milliseconds))
+        request.state.facts["incomplete"] = list(result.explained.incomplete)
+        timing = ", ".join(f"{step};dur={value:.3f}" for step, value in result.milliseconds.items())
+        return Response(result.content, media_type="application/json", headers={"Server-Timing": timing})
 
     def close(self) -> None:
         """End the process; a request in work is told that the service stops."""
@@ -139,8 +157,8 @@ class Explainer:
         self._pool.shutdown()
         self._decoding.shutdown()
 
-    async def _run(self, work: partial[_Done], deadline: Deadline) -> _Done:
-        """What the work returns; neither the answer nor the work can outlast the deadline for long."""
+    async def _run(self, work: partial[_Result], deadline: Deadline) -> _Result:
+        """Return what the work returns; neither the answer nor the work can outlast the deadline for long."""
         loop = asyncio.get_running_loop()
         left_s = max(0.0, deadline.left_s)
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
@@ -155,25 +173,25 @@ class Explainer:
     def _read(self, body: bytes, codec: JsonCodec) -> _Question:
         """Decode and check. In a thread of its own."""
         began = time.perf_counter()
-        asked = codec.decode(body)
-        options, candidates = asked.options, asked.candidates
+        request = codec.decode(body)
+        options, candidates = request.options, request.candidates
         assert isinstance(options, ExplainRequest)
-        explained = () if options.candidate is None else (placed(options.candidate, candidates, "candidate"),)
-        against = None if options.against is None else placed(options.against, candidates, "against")
+        explained = () if options.candidate is None else (index_of(options.candidate, candidates, "candidate"),)
+        against = None if options.against is None else index_of(options.against, candidates, "against")
         if against is not None and against in explained:
             raise CandidateError("this is the explained candidate itself: name another one", ("against",))
         budget, most = options.explain_budget, self._settings.explain_max_budget
         if budget is not None and budget > most:
             raise CandidateError(f"{budget} is above the limit, {most}: ask for less", ("explain_budget",))
-        return _Question(asked, explained, against, time.perf_counter() - began)
+        return _Question(request, explained, against, time.perf_counter() - began)
 
-    def _work(self, question: _Question, arrived: float, queued: float, deadline: Deadline) -> _Done:
+    def _work(self, question: _Question, arrived: float, queued: float, deadline: Deadline) -> _Result:
         """Ask the process, encode. In a thread of its own."""
-        began, asked, options = time.perf_counter(), question.asked, question.options
-        candidates, reranker = asked.candidates, asked.bundle.reranker
+        began, request, options = time.perf_counter(), question.request, question.options
+        candidates, reranker = request.candidates, request.bundle.reranker
         task = ExplainTask(
-            path=str(asked.bundle.path),
-            created_at=asked.bundle.manifest.created_at.isoformat(),
+            path=str(request.bundle.path),
+            created_at=request.bundle.manifest.created_at.isoformat(),
             default_strategy=reranker.default_strategy,
             features=candidates.features,
             ids=candidates.ids,
@@ -188,19 +206,19 @@ class Explainer:
             most_budget=self._settings.explain_max_budget,
             by=time.monotonic() + deadline.left_s,
         )
-        found = self._link.ask(task, deadline)
+        explained = self._link.ask(task, deadline)
         ended = time.perf_counter()
         milliseconds = {
             "parse": question.seconds * 1000.0,
             "queue": (began - queued) * 1000.0,
-            **found.ranking.timings_ms,
+            **explained.ranking.timings_ms,
             "total": (ended - arrived) * 1000.0,
         }
-        return _Done(_encoded(asked, options, found, milliseconds), found, asked, milliseconds)
+        return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
 
 
-def placed(named: int | str, candidates: CandidateList, field: str) -> int:
-    """The index of a candidate that a request names by index or id.
+def index_of(named: int | str, candidates: CandidateList, field: str) -> int:
+    """Return the index of a candidate that a request names by index or id.
 
     Raises:
         CandidateError: if there is no such candidate; at the path of the field.
@@ -217,21 +235,198 @@ def placed(named: int | str, candidates: CandidateList, field: str) -> int:
     return ids.index(named)
 
 
-def _encoded(
-    asked: RankingRequest, options: ExplainRequest, found: ExplainedList, milliseconds: Mapping[str, float]
+def _encode(
+    request: RankingRequest, options: ExplainRequest, explained: ExplainedList, milliseconds: Mapping[str, float]
 ) -> bytes:
-    """The answer of the contract; the explanations are JSON already."""
-    manifest, ranking = asked.bundle.manifest, found.ranking
+    """Return the answer of the contract; the explanations are JSON already."""
+    manifest, ranking = request.bundle.manifest, explained.ranking
     assert isinstance(ranking, Ranking)
     head: dict[str, Any] = {
         "id": options.id,
         "model": manifest.name,
         "version": manifest.version,
-        "ranking": to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored),
+        "ranking": to_answer(ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored),
     }
-    timings = {part: seconds * 1000.0 for part, seconds in found.seconds.items()}
+    timings = {part: seconds * 1000.0 for part, seconds in explained.seconds.items()}
     meta = {
         "timings_ms": {part: round(value, 3) for part, value in {**timings, "total": milliseconds["total"]}.items()},
-        "incomplete": list(found.incomplete),
+        "incomplete": list(explained.incomplete),
     }
-    return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], found.content, to_json(meta))
+    return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
+
+
+class ProcessLink:
+    """Asks the process, which it starts for the first question, and anew once it has ended.
+
+    One thread asks; any other may call :meth:`kill` and :meth:`close`.
+
+    Args:
+        hook: ``module:callable`` of the operator, or None.
+    """
+
+    def __init__(self, hook: str | None) -> None:
+        self._hook = hook
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._ready, self._ends_start_at = False, 0.0
+        self._end = threading.Event()
+
+    def ask(self, task: ExplainTask, deadline: Deadline, *, again: bool = True) -> ExplainedList:
+        """Return what the process makes of a task.
+
+        Args:
+            task: what to explain.
+            deadline: of the answer.
+            again: whether another process is asked if this one has ended of its own accord.
+
+        Raises:
+            AbandonedError: if the caller goes meanwhile; the work has stopped.
+            UnexplainedError: if the deadline passes before there is any answer, or a stage failed.
+            ExplanationFailedError: if the process ends.
+            NotReadyError: if the service stops.
+            ListwrightError: that the process found in its way.
+        """
+        if self._end.is_set():
+            raise NotReadyError("the service is stopping")
+        if deadline.left_s < -GRACE_S:  # the one before was late to stop
+            raise UnexplainedError(TOO_LATE)
+        try:
+            reply = self._exchange(task, deadline)
+        except (EOFError, OSError) as error:
+            code = self._forget_process()
+            if self._end.is_set():
+                raise NotReadyError("the service stopped before the explanation was ready") from error
+            if code == 0 and again:  # it had been idle for long, and ended as the task was on its way
+                return self.ask(task, deadline, again=False)
+            _log.error("the process that explains ended with code %s", code)
+            raise ExplanationFailedError(f"the process that explains ended with code {code}: ask again") from error
+        if isinstance(reply, Crashed):
+            _log.error("an explanation failed: %s", reply.trace)
+            raise ExplanationFailedError("the explanation failed; the service's log says why")
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def kill(self) -> None:
+        """End the process at once; who waits for it gets an error, and the next question another process."""
+        with suppress(AttributeError, ValueError):  # there is none, or it has just been closed
+            self._process.kill()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """End the process for good. Not while :meth:`ask` is expected to succeed."""
+        self._end.set()
+        self.kill()
+
+    def _exchange(self, task: ExplainTask, deadline: Deadline) -> Reply:
+        pipe = self._pipe or self._start()
+        if not self._ready:  # what is sent to a process that does not read yet would fill the pipe, and block
+            self._await(pipe, deadline)
+            pipe.recv()
+            self._ready = True
+        pipe.send(task)
+        try:
+            self._await(pipe, deadline)
+        except (AbandonedError, UnexplainedError):
+            self._stop(pipe)
+            raise
+        reply: Reply = pipe.recv()
+        return reply
+
+    def _start(self) -> Connection:
+        pipe, theirs = _spawn.Pipe()
+        process = _spawn.Process(target=run, args=(theirs, self._hook), name="explain", daemon=True)
+        process.start()
+        theirs.close()
+        self._process, self._pipe, self._ready = process, pipe, False
+        self._ends_start_at = time.perf_counter() + START_S
+        if self._end.is_set():
+            process.kill()
+        return pipe
+
+    def _await(self, pipe: Connection, deadline: Deadline) -> None:
+        """Return once something has come.
+
+        Raises:
+            AbandonedError: if the caller goes.
+            UnexplainedError: if the deadline passes.
+        """
+        until = deadline.at + GRACE_S
+        while not pipe.poll(LOOK_S):
+            deadline.check_awaited()
+            now = time.perf_counter()
+            if not self._ready and now > self._ends_start_at:
+                self.kill()
+                raise EOFError
+            if now > until:
+                raise UnexplainedError(TOO_LATE)
+
+    def _stop(self, pipe: Connection) -> None:
+        """Let the process end its work; kill it if it does not."""
+        pipe.send(None)
+        if pipe.poll(STOP_S):
+            pipe.recv()
+        else:
+            self.kill()
+            self._forget_process()
+
+    def _forget_process(self) -> int | None:
+        """End the process, if there is one; return its exit code."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if pipe is not None:
+            pipe.close()
+        return None if process is None else end(process)
+
+
+_OUTCOMES: dict[type[Exception], str] = {
+    OverloadedError: "refused",
+    UnexplainedError: "unexplained",
+    AbandonedError: "abandoned",
+    ExplanationFailedError: "failed",
+    NotReadyError: "failed",
+    ListwrightError: "invalid",
+    RequestValidationError: "invalid",
+}
+"""Subclasses stand before their base; any other error is a failure."""
+
+
+class Outcome:
+    """What comes of a request, told before it ends."""
+
+    name = "failed"
+
+
+class ExplanationMetrics:
+    """Counts and times; made only where explanations are on.
+
+    Args:
+        registry: of the process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "listwright_explanations", "Requests to explain, by what came of them", ["outcome"], registry=registry
+        )
+        self.seconds = Histogram(
+            "listwright_explanation_seconds",
+            "Time from a request's first byte to its explanations",
+            buckets=SECONDS,
+            registry=registry,
+        )
+
+    @contextmanager
+    def counting(self, arrived: float) -> Iterator[Outcome]:
+        """Count what comes of a request, and time it if it is explained.
+
+        Args:
+            arrived: when its first byte came, on the clock of ``time.perf_counter``.
+        """
+        outcome = Outcome()
+        try:
+            yield outcome
+            self.seconds.observe(time.perf_counter() - arrived)
+        except Exception as error:
+            outcome.name = next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), "failed")
+            raise
+        finally:
+            self.requests.labels(outcome.name).inc()

@@ -2,13 +2,11 @@
 
 import pytest
 
-from listwright.service import child_process
 from support.pages.figure_blocks import blocks, page, result, table
 
 READERS = ("without the scanner", "msgspec", "simdjson", "pydantic_core")
 FORMS = {"rows_by_name": "rows by name", "matrix": "matrix"}
 LENGTHS = (10, 100, 1000)
-FIGURES = ("median_ms", "p99_ms", "median_ratio", "p99_ratio")
 SETS = ("airline", "mq2008", "ohsumed")
 FAULTS = {
     "a killed worker is replaced, s": ("killed", "another_starts_after_s", ".2f"),
@@ -187,16 +185,6 @@ def encoders():
     return table(["candidates", "compiled, µs", "fastavro, µs", "times"], rows)
 
 
-def neighbours():
-    """Decision 13: a ranking alone, and beside a busy process on another core."""
-    rows = [
-        ["there is none" if name == "alone" else name, *(f"{one[figure]:.2f}" for figure in FIGURES)]
-        for name, one in result("neighbour")["ways"].items()
-    ]
-    head = ["the other process", "median, ms", "p99, ms", "times the median alone", "times the p99 alone"]
-    return table(head, rows)
-
-
 TABLES = {
     "0002-select-first-stage-by-folds": (selection,),
     "0004-compiled-walks": (engines,),
@@ -206,7 +194,6 @@ TABLES = {
     "0009-supervisor": (supervisor,),
     "0010-merged-metrics": (scrapes,),
     "0012-encoder-of-served-records": (encoders,),
-    "0013-background-processes-are-held": (neighbours,),
 }
 
 
@@ -244,13 +231,3 @@ def test_merging_by_messages_costs_less_than_files():
     ways = result("scrapes")["ways"]
     for figure in ("request_us", "scrape_after_ms", "left_kib"):
         assert ways["ours"][figure] < ways["prometheus_client"][figure]
-
-
-def test_the_times_of_decision_13_are_those_of_the_code():
-    says = f"{1000 * child_process.LET_GO_S:g} ms after each {1000 * child_process.HELD_S:g} ms"
-    assert says in page("docs/decisions/0013-background-processes-are-held.md")
-
-
-def test_explanations_delay_rankings_no_more_than_their_goal():
-    run = result("explain_load")
-    assert max(load["later"] for load in run["loads"].values()) <= run["target"]

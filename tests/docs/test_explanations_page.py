@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from listwright.ranking.explaining import passing, sampling, stages, steps
-from listwright.ranking.explaining.explanation import Explanation
+from listwright.ranking.explaining import passing, stages
+from listwright.ranking.explaining.explanation import CandidateExplanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 PAGE = page("docs/explanations.md")
@@ -44,15 +44,17 @@ def accuracy():
 def beside_rankings():
     """The 99th percentile of rankings with and without explanations: the last run, and earlier ones."""
     last, rows = result("explain_load"), []
-    runs = [("this one", last["loads"]), *((one["commit"], one["loads"]) for one in last.get("earlier", []))]
-    for commit, loads in runs:
-        for load, found in loads.items():
+    runs = [{"commit": "this one", "held": False, "loads": last["loads"]}, *last["earlier"]]
+    for run in runs:
+        for load, found in run["loads"].items():
             low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
             p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
             later = f"{100 * found['later']:+.1f} [{low}, {high}]"
-            rows.append([commit, f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
+            held = "held" if run["held"] else "not held"
+            rows.append([run["commit"], held, f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
     return table(
-        ["commit", "load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"], rows
+        ["commit", "process", "load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"],
+        rows,
     )
 
 
@@ -71,23 +73,23 @@ def test_the_program_runs(monkeypatch, capsys):
 
 
 def test_every_part_has_a_row():
-    for field in dataclasses.fields(Explanation):
+    for field in dataclasses.fields(CandidateExplanation):
         assert f"`{field.name}`" in PAGE or field.name == "candidate"
 
 
 @pytest.mark.parametrize(
     "says",
     [
-        f"up to {sampling.EXHAUSTIVE.bit_length() - 1} features, budget {sampling.EXHAUSTIVE:,}: yes",
-        f"all coalitions are tried, {sampling.EXHAUSTIVE:,} of them",
-        f"other categories, {steps.MOST_CATEGORIES} are tried",
-        f"the {steps.MOST_STEPS:,} smallest",
-        f"below {100 * sampling.TOLERANCE:g} %",
-        f"after {sampling.FEWEST_PAIRS} pairs at least",
+        f"up to {stages.EXHAUSTIVE.bit_length() - 1} features, budget {stages.EXHAUSTIVE:,}: yes",
+        f"all coalitions are tried, {stages.EXHAUSTIVE:,} of them",
+        f"other categories, {passing.MOST_CATEGORIES} are tried",
+        f"the {passing.MOST_STEPS:,} smallest",
+        f"below {100 * stages.TOLERANCE:g} %",
+        f"after {stages.FEWEST_PAIRS} pairs at least",
         f"At most {passing.MOST_PAIRS} pairs",
         f"at most {100 * stages.SAMPLING_SHARE:g} % of the time that is left",
-        f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][steps.HALVINGS]}",
-        {0.5: "counts as half of the rows"}[steps.OTHER_KIND],
+        f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][passing.HALVINGS]}",
+        {0.5: "counts as half of the rows"}[passing.OTHER_KIND],
     ],
 )
 def test_its_numbers_are_those_of_the_code(says):

@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.load import shadow as shadow_benchmark
 from listwright.ranking.experiments.agreement import PERSISTENCE, Agreement
-from listwright.service.experiments import definition, live, shadow, watch
-from listwright.service.experiments.definition import Definition, ExperimentFile, parse
-from listwright.service.experiments.metrics import ExperimentMetrics
+from listwright.service.experiments import experiment_file, live, shadow
+from listwright.service.experiments.experiment_file import Definition, ExperimentFile, parse
+from listwright.service.experiments.roster import ExperimentMetrics
 from listwright.service.participation import Kind
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
@@ -53,18 +53,18 @@ def test_every_metric_and_outcome_is_there():
     assert all(f"`{measure}`" in section("Metrics") for measure in Agreement._fields)
     told = dict(re.findall(r"^\| `(\w+)` \| (`.*`) \|$", section("Metrics"), flags=re.MULTILINE))
     assert told.keys() == set(get_args(Kind))
-    source = "".join((ROOT / "service" / "experiments" / name).read_text() for name in ("trial.py", "shadow.py"))
-    counted = set(re.findall(r'count(?:ed)?\([^"()]*"(\w+)"', source)) | {"shadow_ok", "shadow_degraded"}
+    source = "".join((ROOT / "service" / "experiments" / name).read_text() for name in ("live.py", "shadow.py"))
+    counted = set(re.findall(r'count\([^"()]*"(\w+)"', source)) | {"shadow_ok", "shadow_degraded"}
     assert set(re.findall(r"`(\w+)`", " ".join(told.values()))) == counted
 
 
 def test_its_numbers_are_the_codes():
-    assert 1.0 / watch.LOOK_S == 5
+    assert 1.0 / experiment_file.LOOK_S == 5
     assert "five times a second" in PAGE
-    assert watch.STALE_S == 2
+    assert experiment_file.STALE_S == 2
     assert f"p = {PERSISTENCE:g}" in PAGE
     assert f"At most {shadow.MOST_WAITING} lists" in PAGE
-    assert f"at most {definition.MOST} of them" in PAGE
+    assert f"at most {experiment_file.MOST} of them" in PAGE
     assert sorted(live.SHOWS_ORDER) == ["explore", "interleave"]
 
 

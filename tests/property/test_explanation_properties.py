@@ -59,11 +59,11 @@ def test_the_order_of_the_other_candidates_changes_nothing(served, one, random):
     assert (moved.second_stage is None) == (found.second_stage is None)
     if found.second_stage is not None:
         assert contributions(moved.second_stage) == pytest.approx(contributions(found.second_stage), abs=1e-4)
-    assert {(order[move.candidate], move.rank, move.rank_without) for move in moved.moves} == {
-        (move.candidate, move.rank, move.rank_without) for move in found.moves
+    assert {(order[move.index], move.rank, move.rank_without) for move in moved.moves} == {
+        (move.index, move.rank, move.rank_without) for move in found.moves
     }
     assert (moved.passing is None) == (found.passing is None)
     if found.passing is not None:
-        assert order[moved.passing.above] == found.passing.above
+        assert order[moved.passing.above.index] == found.passing.above.index
         if found.ranking.stage_reached == "second_stage":  # a step may lead to equal scores of trees
             assert (moved.passing.one, moved.passing.two) == (found.passing.one, found.passing.two)

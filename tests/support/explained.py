@@ -6,11 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from listwright.ranking.explaining.clock import Clock, clock
+from listwright.ranking.explaining.stages import Clock
 from listwright.ranking.features import QUANTILE_LEVELS
 from support.stand_ins import standing_in
 
-NEVER = clock()
+NEVER = Clock.until()
 
 
 def ends_after(looks):

@@ -82,7 +82,7 @@ def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, record
         self._end.wait()
         raise EOFError
 
-    monkeypatch.setattr(background.Shadow, "_running", busy)
+    monkeypatch.setattr(background.Shadow, "_connect", busy)
     with running(experiment("shadow")) as client:
         for number in range(MOST_WAITING + 5):
             assert client.post("/rerank", json=matrix() | {"query_id": str(number)}).status_code == 200
@@ -95,14 +95,14 @@ def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, record
 @pytest.fixture
 def sizes(monkeypatch):
     """How many lists go to the process at a time; the event lets the first ones go."""
-    found, may_go, running = [], Event(), background.Shadow._running
+    found, may_go, running = [], Event(), background.Shadow._connect
 
     def spied(self):
         may_go.wait()
-        pipe, process = running(self)
-        return SimpleNamespace(send=lambda lists: (found.append(len(lists)), pipe.send(lists)), recv=pipe.recv), process
+        pipe = running(self)
+        return SimpleNamespace(send=lambda lists: (found.append(len(lists)), pipe.send(lists)), recv=pipe.recv)
 
-    monkeypatch.setattr(background.Shadow, "_running", spied)
+    monkeypatch.setattr(background.Shadow, "_connect", spied)
     return found, may_go
 
 
@@ -122,9 +122,8 @@ def test_the_process_is_left_alone_while_its_share_is_used_up(running, records):
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "ok") == 1)
         client.post("/rerank", json=matrix())
-        # a process that may be held while it rests would be stopped and let go with each request
-        shadow, background = client.app.service.experiments._shadow, client.app.service.background
-        until(lambda: len(shadow._waiting) == 1 and not background._computing)
+        shadow = client.app.service.experiments._shadow
+        until(lambda: len(shadow._waiting) == 1)
         assert outcome(client, "ok") == 1
     assert [record.shadow.status.partition(":")[0] for record in records()] == ["ok", "dropped"]
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from listwright.service.explaining import explainer, process_link
+from listwright.service.explaining import explainer
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, matrix
 from support.service import explaining
@@ -22,7 +22,7 @@ def start(explained_folder, monkeypatch):
     """A service whose explaining process is one of ``support.service.explaining``."""
 
     def begin(process, **settings):
-        monkeypatch.setattr(process_link, "run", process)
+        monkeypatch.setattr(explainer, "run", process)
         return serving(explained_folder, **{"explain": True, "explain_timeout_ms": LONG_MS, **settings})
 
     return begin
@@ -102,7 +102,7 @@ def test_a_large_list_for_a_process_that_reads_nothing_is_answered_by_its_deadli
 
 @pytest.mark.nightly
 def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
-    monkeypatch.setattr(process_link, "STOP_S", 0.1)
+    monkeypatch.setattr(explainer, "STOP_S", 0.1)
     with start(explaining.deaf, explain_timeout_ms=300) as client:
 
         def is_killed():  # a process that has not started yet is not asked, and stays
@@ -110,7 +110,7 @@ def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
             return client.app.service.explainer._link._process is None
 
         until(is_killed)
-        monkeypatch.setattr(process_link, "run", explaining.held)
+        monkeypatch.setattr(explainer, "run", explaining.held)
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
 
 
@@ -174,20 +174,20 @@ def test_who_goes_stops_the_work(explained_folder, monkeypatch):
 
     from support.http.raw_http import BODY as LIST
 
-    monkeypatch.setattr(process_link, "run", explaining.held)
+    monkeypatch.setattr(explainer, "run", explaining.held)
     settings = {"explain": True, "timeout_ms": LONG_MS, "explain_timeout_ms": LONG_MS}
     with serving_on_a_port(explained_folder, **settings) as served:
-        explainer = served.app.service.explainer
+        service = served.app.service.explainer
         host, _, port = served.url.removeprefix("http://").partition(":")
         body = LIST[:-1] + b', "candidate": 0}'
         head = b"POST /explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         with socket.create_connection((host, int(port))) as caller:
             caller.sendall(head % len(body) + body)
-            until(lambda: explainer._link._ready)
-            process = explainer._link._process.pid
-            assert explainer._gate.working == 1
-        until(lambda: explainer._gate.working == 0)
-        assert explainer._link._process.pid == process, "it was told to stop, and is there for the next one"
+            until(lambda: service._link._ready)
+            process = service._link._process.pid
+            assert service._gate.working == 1
+        until(lambda: service._gate.working == 0)
+        assert service._link._process.pid == process, "it was told to stop, and is there for the next one"
         value = served.app.service.telemetry.registry.get_sample_value
         until(lambda: value("listwright_explanations_total", {"outcome": "abandoned"}) == 1)
 

@@ -3,15 +3,13 @@
 import asyncio
 import ctypes
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
-import psutil
 import pytest
 
 from listwright_client import AsyncClient, Client, RequestError
-from support.http.rerank_requests import ROWS, by_name, matrix
+from support.http.rerank_requests import ROWS, matrix
 from support.http.worker_processes import both_ready, family
 from support.waiting import NEVER_S, PATIENCE_S, until
 
@@ -67,28 +65,6 @@ def test_a_killed_worker_leaves_no_process_behind(explaining, adopting):
     (process,) = explainers(service)
     process.parent().kill()
     until(lambda: not process.is_running())  # nor its entry in the table of processes
-
-
-def test_it_is_held_while_lists_are_ranked(explaining):
-    service = explaining()
-    asked(service)
-    (process,) = explainers(service)
-    long = by_name(ROWS * 100)
-
-    def is_held(pool):
-        explained = pool.submit(httpx.post, service.url + "/explain", json=long | {"candidate": 1}, timeout=PATIENCE_S)
-        states = set()
-        while not explained.done():
-            ranked = pool.submit(httpx.post, service.url + "/rerank", json=long, timeout=PATIENCE_S)
-            while not ranked.done():
-                states.add(process.status())
-            assert ranked.result().status_code == 200
-        assert explained.result().status_code == 200
-        return psutil.STATUS_STOPPED in states
-
-    with ThreadPoolExecutor() as pool:
-        until(lambda: is_held(pool))
-    until(lambda: process.status() != psutil.STATUS_STOPPED)
 
 
 def test_the_end_of_the_service_waits_for_the_explanation_in_work(explaining):

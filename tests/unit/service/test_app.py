@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.errors import CandidateError, EmptyListError, ListwrightError, SchemaMismatchError
 from listwright.service import problems
-from listwright.service.api import pacing
+from listwright.service.admission import throttle
 from listwright.service.app import create_app
 from listwright.service.auth.middleware import Bucket
 from listwright.service.settings import Settings
@@ -187,18 +187,18 @@ def test_every_status_is_documented():
     assert problems.STATUS[SchemaMismatchError] == 409
 
 
-def paced(app):
-    """What paces the requests that rank nothing."""
+def throttle_of(app):
+    """What throttles the requests that rank nothing."""
     (outermost, *_) = app.user_middleware
     return outermost.kwargs["pace"].__self__
 
 
 def test_what_is_no_ranking_has_a_bound_of_its_own(app, client, monkeypatch):
-    monkeypatch.setattr(pacing, "HOLD_S", 0.0)
-    monkeypatch.setattr(pacing, "PROBE_S", 0.0)
-    for kind in paced(app)._kinds.values():
-        kind.bucket = Bucket(1e-6, pacing.BURST, 0.0)  # however long the requests take
-    answers = [client.get("/nothing") for _ in range(int(pacing.BURST) + 50)]
+    monkeypatch.setattr(throttle, "HOLD_S", 0.0)
+    monkeypatch.setattr(throttle, "PROBE_S", 0.0)
+    for kind in throttle_of(app).classes.values():
+        kind.bucket = Bucket(1e-6, throttle.BURST, 0.0)  # however long the requests take
+    answers = [client.get("/nothing") for _ in range(int(throttle.BURST) + 50)]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert {answer.status_code for answer in answers} == {404, 429}
     assert refused[0].json()["type"] == "urn:listwright:overloaded"
@@ -209,7 +209,7 @@ def test_what_is_no_ranking_has_a_bound_of_its_own(app, client, monkeypatch):
 
 
 def test_who_has_gone_before_its_turn_is_not_answered(app, client):
-    for kind in paced(app)._kinds.values():
+    for kind in throttle_of(app).classes.values():
         kind.bucket = Bucket(1e-6, 0.0, 0.0)
 
     async def receive():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,7 +14,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.explanation import Change, Contribution, Explanation, StageExplanation
+from listwright.ranking.explaining.explanation import to_json
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import Evaluation
@@ -78,17 +80,19 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         )
     except ListwrightError as error:  # a fit of hours is worth more than this part of its page
         return about | {"fault": str(error)}
+    (parts,) = json.loads(to_json([explanation]))
+    passing = parts["passing"]
     return about | {
         "candidate": candidate,
         "label": int(labels[candidate]),
         "rank_before": int(before.ranks[candidate]),
         "rank": int(ranking.ranks[candidate]),
-        "first_stage": _stage(explanation.first_stage),
-        "second_stage": _stage(explanation.second_stage),
-        "moves": len(explanation.moves),
-        "passing": _passing(explanation),
-        "incomplete": list(explanation.incomplete),
-        "faults": dict(explanation.faults),
+        "first_stage": _stage(parts["first_stage"]),
+        "second_stage": _stage(parts["second_stage"]),
+        "moves": len(parts["moves"]),
+        "passing": None if passing is None else {"one": passing["one"], "two": passing["two"]},
+        "incomplete": parts["incomplete"],
+        "faults": parts["faults"],
     }
 
 
@@ -100,38 +104,25 @@ def _candidate(why: str, labels: Int[np.ndarray, " L"], before: Ranking, ranking
     return int(relevant[np.argmax(gained if why == "helped" else -gained)])
 
 
-def _stage(stage: StageExplanation | None) -> dict[str, object] | None:
+def _stage(stage: dict[str, Any] | None) -> dict[str, object] | None:
+    """Return a stage's figures, rounded, with the largest contributions only."""
     if stage is None:
         return None
-    score, reference = rounded([stage.score, stage.reference_score])
-    contributions = [_contribution(one) for one in stage.contributions[:MOST_SHOWN] if one.contribution != 0.0]
+    score, reference = rounded([stage["score"], stage["reference_score"]])
     return {
-        "ranker": stage.ranker,
+        "ranker": stage["ranker"],
         "score": score,
         "reference_score": reference,
-        "exact": stage.exact,
-        "contributions": contributions,
+        "exact": stage["exact"],
+        "contributions": [
+            _contribution(one) for one in stage["contributions"][:MOST_SHOWN] if one["contribution"] != 0.0
+        ],
     }
 
 
-def _contribution(one: Contribution) -> dict[str, object]:
-    contribution, error = rounded([one.contribution, one.standard_error or 0.0])
-    return {
-        "feature": one.feature,
-        "value": one.value,
-        "reference": one.reference,
+def _contribution(one: dict[str, Any]) -> dict[str, object]:
+    contribution, error = rounded([one["contribution"], one["standard_error"] or 0.0])
+    return one | {
         "contribution": contribution,
-        "standard_error": None if one.standard_error is None else error,
+        "standard_error": None if one["standard_error"] is None else error,
     }
-
-
-def _passing(explanation: Explanation) -> dict[str, object] | None:
-    if explanation.passing is None:
-        return None
-    return {"one": _changes(explanation.passing.one), "two": _changes(explanation.passing.two)}
-
-
-def _changes(changes: Sequence[Change] | None) -> list[dict[str, object]] | None:
-    if changes is None:
-        return None
-    return [{"feature": one.feature, "from": one.value_from, "to": one.value_to} for one in changes]

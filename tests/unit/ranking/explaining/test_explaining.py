@@ -18,7 +18,7 @@ from listwright.ranking.errors import (
     ScoringError,
     UnknownStrategyError,
 )
-from listwright.ranking.explaining import clock
+from listwright.ranking.explaining import stages
 from listwright.ranking.explaining.explain import explain
 from support.explained import contributions, with_quantiles
 from support.service.bundles import make_bundle, rows
@@ -44,7 +44,7 @@ def plain(explanation):
 def test_the_answer_is_that_of_rerank(served):
     found = served.explain(LISTED, EXPLAINED)
     assert found.ranking.order.tolist() == served.rerank(LISTED).order.tolist()
-    assert (found.candidate, found.incomplete, found.against) == (EXPLAINED, (), None)
+    assert (found.candidate.index, found.incomplete, found.against) == (EXPLAINED, (), None)
     assert found.seconds.keys() == {"ranking", "first_stage", "moves", "anomaly", "second_stage", "passing"}
 
 
@@ -70,7 +70,7 @@ def test_against_is_the_difference_of_both(served):
         )
     values = {one.feature: (one.value, one.reference) for one in found.against.first_stage}
     assert values["price"] == (pytest.approx(LISTED.features[EXPLAINED, 0]), pytest.approx(LISTED.features[1, 0]))
-    assert found.against.candidate == 1
+    assert found.against.index == 1
 
 
 @pytest.mark.parametrize(("candidate", "against"), [(8, None), (-1, None), (0, 8), (0, 0)])
@@ -142,7 +142,7 @@ def test_before_anything_is_ranked_a_deadline_is_an_error(served):
 
 
 def test_before_the_first_stage_is_explained_a_deadline_is_an_error(served, monkeypatch):
-    monkeypatch.setattr(clock, "perf_counter", lambda: 1e12)
+    monkeypatch.setattr(stages, "perf_counter", lambda: 1e12)
     with pytest.raises(ExplanationError, match="before the first stage was explained"):
         served.explain(LISTED, 0, deadline=Deadline(at=1e11))
 
@@ -159,7 +159,7 @@ def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     seen = []
     for looks in range(1, 13):
         ticks = count()
-        monkeypatch.setattr(clock, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
+        monkeypatch.setattr(stages, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
         found = served.explain(LISTED, EXPLAINED, deadline=Deadline(at=1e11))
         seen.append(found.incomplete)
         for part in ("moves", "anomaly", "second_stage", "passing"):
@@ -184,5 +184,5 @@ def test_the_list_is_left_as_it_was(served):
 
 
 def test_without_deadline_the_clock_never_ends():
-    assert not clock.clock(NO_DEADLINE).over()
-    assert not clock.clock(NO_DEADLINE).share(0.5).over()
+    assert not stages.Clock.until(NO_DEADLINE).over()
+    assert not stages.Clock.until(NO_DEADLINE).share(0.5).over()

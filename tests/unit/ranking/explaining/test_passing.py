@@ -7,9 +7,8 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.explanation import Change
-from listwright.ranking.explaining.passing import passing
-from listwright.ranking.explaining.steps import MOST_CATEGORIES
+from listwright.ranking.explaining.explanation import ValueChange
+from listwright.ranking.explaining.passing import MOST_CATEGORIES, find_passing_changes
 from listwright.ranking.features import Feature, FeatureSchema
 from support.explained import NEVER, ends_after, with_quantiles
 from support.service import computed_by_hand
@@ -40,7 +39,9 @@ BY_STARS = candidates([1, 30], [1, 20], [1, 10])
 
 def test_the_smallest_number_of_stars_that_passes():
     found = explain(reranker(Column(1), WIDE, WIDE), BY_STARS, 2).passing
-    assert (found.above, found.one) == (1, (Change("stars", 10.0, 21.0),)), "20 is a tie, which keeps the order"
+    assert (found.above.index, found.one) == (1, (ValueChange("stars", 10.0, 21.0),)), (
+        "20 is a tie, which keeps the order"
+    )
     assert found.two is None
     assert found.tried > 0
     assert found.untried == 0
@@ -48,7 +49,7 @@ def test_the_smallest_number_of_stars_that_passes():
 
 def test_a_tie_is_enough_for_who_stands_before_in_the_list():
     found = explain(reranker(Column(1), WIDE, WIDE), candidates([1, 30], [1, 10], [1, 20]), 1).passing
-    assert found.one == (Change("stars", 10.0, 20.0),)
+    assert found.one == (ValueChange("stars", 10.0, 20.0),)
 
 
 def test_a_feature_that_is_not_counted_is_halved():
@@ -61,7 +62,7 @@ def test_two_features_where_one_is_not_enough():
     """6 more are needed, and each feature has 3 to give."""
     found = explain(reranker(Sum(), NARROW, NARROW), candidates([4, 3], [1, 1]), 1).passing
     assert found.one is None
-    assert set(found.two) == {Change("price", 1.0, 4.0), Change("stars", 1.0, 4.0)}
+    assert set(found.two) == {ValueChange("price", 1.0, 4.0), ValueChange("stars", 1.0, 4.0)}
 
 
 def test_two_small_changes_for_one_large_one():
@@ -70,7 +71,7 @@ def test_two_small_changes_for_one_large_one():
     found = explain(reranker(Sum(), price, stars), candidates([1, 3.5], [1, 1]), 1).passing
     (change,) = found.one
     assert (change.feature, change.value_to) == ("stars", pytest.approx(3.66, abs=0.01))
-    assert set(found.two) == {Change("price", 1.0, 3.0), Change("stars", 1.0, 1.6)}
+    assert set(found.two) == {ValueChange("price", 1.0, 3.0), ValueChange("stars", 1.0, 1.6)}
 
 
 def test_nothing_within_the_training_range():
@@ -83,14 +84,16 @@ def test_the_first_has_nobody_to_pass():
     assert explain(reranker(Column(1), WIDE, WIDE), BY_STARS, 0).passing is None
 
 
-TO_21 = (Change("stars", 10.0, 21.0),)
+TO_21 = (ValueChange("stars", 10.0, 21.0),)
 
 
 @pytest.mark.parametrize(("looks", "one", "ended"), [(1, None, False), (9, TO_21, False), (10, TO_21, True)])
 def test_a_search_that_was_cut_short_has_what_passed(looks, one, ended):
     made = reranker(Column(1), WIDE, WIDE)
     ranking = made.rerank(BY_STARS)
-    found, whole, _ = passing(made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks))
+    found, whole, _ = find_passing_changes(
+        made.rerank, BY_STARS, 2, ranking, made.manifest.feature_schema, ends_after(looks)
+    )
     assert (None if found is None else found.one) == one
     assert whole is ended
 
@@ -101,12 +104,12 @@ def test_a_change_that_passed_is_kept_whenever_the_clock_ends():
     ranking, schema = made.rerank(BY_STARS), made.manifest.feature_schema
     stars = []
     for looks in range(30):
-        searched = passing(made.rerank, BY_STARS, 2, ranking, schema, ends_after(looks))
-        if searched.found is None:
+        searched = find_passing_changes(made.rerank, BY_STARS, 2, ranking, schema, ends_after(looks))
+        if searched.changes is None:
             assert stars == []
             assert looks < searched_first_passes(made, ranking, schema)
             continue
-        (change,) = searched.found.one
+        (change,) = searched.changes.one
         changed = BY_STARS.features.copy()
         changed[2, 1] = change.value_to
         assert made.rerank(CandidateList(changed)).ranks[2] < ranking.ranks[2]
@@ -130,7 +133,7 @@ def searched_first_passes(made, ranking, schema):
         return found
 
     with pytest.raises(ScoringError):
-        passing(counting, BY_STARS, 2, ranking, schema, NEVER)
+        find_passing_changes(counting, BY_STARS, 2, ranking, schema, NEVER)
     return count
 
 
@@ -152,8 +155,8 @@ def test_a_change_that_makes_the_stage_fail_does_not_pass():
     by_price = candidates([3, 30], [1, 20], [2, 10])
     found = explain(reranker(FailsAbove(1, 30.0), WIDE, WIDE), by_price, 2)
     assert found.ranking.ranks[2] == 3
-    assert found.passing.above == 1
-    assert found.passing.one == (Change("stars", 10.0, 21.0),), "25 passes, 35 and 50 fail"
+    assert found.passing.above.index == 1
+    assert found.passing.one == (ValueChange("stars", 10.0, 21.0),), "25 passes, 35 and 50 fail"
     assert found.passing.two is None
     none = explain(reranker(FailsAbove(1, 20.0), WIDE, WIDE), candidates([3, 20], [1, 20], [2, 10]), 2)
     assert none.passing is None
@@ -201,7 +204,7 @@ def test_every_change_passes_when_it_is_made(made, tmp_path):
                     to = change.value_to
                     changed[candidate, d] = schema.features[d].code(to) if d in schema.categorical else to
                 ranks = explained.rerank(CandidateList(changed)).ranks
-                assert found.above == order[order.index(candidate) - 1]
-                assert ranks[candidate] < ranks[found.above]
+                assert found.above.index == order[order.index(candidate) - 1]
+                assert ranks[candidate] < ranks[found.above.index]
                 passed += 1
     assert passed > 10

@@ -10,9 +10,8 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import CandidateError, RoutingError, ScoringError
 from listwright.ranking.explaining import explain as kernel
-from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.explanation import RouterEstimate
-from listwright.ranking.explaining.surroundings import moves
+from listwright.ranking.explaining.explain import explain, find_moves
+from listwright.ranking.explaining.explanation import RouterReasons
 from listwright.ranking.router import Choice
 from support.explained import with_quantiles
 from support.service.bundles import make_bundle, rows
@@ -67,7 +66,7 @@ def test_a_degraded_answer_is_explained_by_the_first_stage_alone(failing, strang
     for changes in () if found.passing is None else filter(None, (found.passing.one, found.passing.two)):
         again = changed(listed, strange, changes, failing.schema)
         ranks = failing.rerank(again, strategy="first_stage").ranks
-        assert ranks[strange] < ranks[found.passing.above]
+        assert ranks[strange] < ranks[found.passing.above.index]
         tried += 1
     assert tried > 0 or answer.ranks[strange] == 1 or found.passing.one is None
 
@@ -100,8 +99,8 @@ def test_nobody_moves_by_another_stage():
     answer = by_stars.rerank(FOUR)
     degrading = reranker(Column(0), LateOnce(1))
     with pytest.raises(ScoringError, match="without the candidate, no oil"):
-        moves(degrading.rerank, FOUR, 0, answer)
-    assert moves(by_price.rerank, FOUR, 0, answer) == ()
+        find_moves(degrading.rerank, FOUR, 0, answer)
+    assert find_moves(by_price.rerank, FOUR, 0, answer) == ()
 
 
 def test_where_there_was_no_time_to_ask_for_a_route_nobody_is_asked_later(served, monkeypatch):
@@ -176,7 +175,7 @@ def test_what_the_router_made_of_the_list(listed, tmp_path):
     router = bundle.load(make_bundle(tmp_path / "some" / "1", specialists=3, margin=0.2)).reranker
     route = router.rerank(listed).route
     found = explain(router, listed, 0).router
-    assert found == RouterEstimate(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), 0.2)
+    assert found == RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), 0.2)
     best = int(np.argmax(found.probabilities))
     assert (found.gains[best] > found.margin) == (route.specialist is not None)
 

@@ -9,7 +9,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import ExplanationError
-from listwright.ranking.explaining import clock, sampling, stages
+from listwright.ranking.explaining import stages
 from listwright.ranking.explaining.explain import explain
 from support.explained import ends_after, with_quantiles
 from support.service.bundles import make_bundle, rows
@@ -36,12 +36,12 @@ class Slow:
 @pytest.fixture
 def slow(tmp_path, monkeypatch):
     """A given ONNX first stage, without a second one; coalitions of three features and more are sampled."""
-    monkeypatch.setattr(sampling, "EXHAUSTIVE", 4)
-    monkeypatch.setattr(sampling, "TOLERANCE", -1.0)
+    monkeypatch.setattr(stages, "EXHAUSTIVE", 4)
+    monkeypatch.setattr(stages, "TOLERANCE", -1.0)
     served = bundle.load(make_bundle(tmp_path / "some" / "1", first_stage="onnx", kind=None)).reranker
     with_quantiles(served, rows(np.random.default_rng(0), 300))
     served.first_stage = Slow(served.first_stage)
-    monkeypatch.setattr(clock, "perf_counter", lambda: served.first_stage.now)
+    monkeypatch.setattr(stages, "perf_counter", lambda: served.first_stage.now)
     return served
 
 
@@ -81,7 +81,7 @@ def test_without_time_for_the_other_candidate_only_the_comparison_is_missing(slo
     slow.first_stage.ends_at_run = 1 + whole.first_stage.evaluations + 1  # the ranking, the candidate, the other one
     found = explain(slow, LISTED, SAMPLED, against=SAMPLED + 1, deadline=until(slow, 10_000.0), budget=40)
     assert found.first_stage == whole.first_stage
-    assert (found.against.candidate, found.against.first_stage) == (SAMPLED + 1, ())
+    assert (found.against.index, found.against.first_stage) == (SAMPLED + 1, ())
     assert found.incomplete[0] == "first_stage"
 
 
@@ -94,5 +94,5 @@ def test_without_time_for_the_candidate_itself_there_is_no_explanation(slow):
 def test_trees_are_not_sampled_and_have_all_the_time(tmp_path):
     served = bundle.load(make_bundle(tmp_path / "some" / "1", kind=None)).reranker
     words = {"reranker": served, "candidates": LISTED, "ranking": served.rerank(LISTED), "budget": 9, "seed": 0}
-    assert stages.first_stage(**words, explained=[0, 1], clock=ends_after(1)).cut_short is False
-    assert stages.first_stage(**words, explained=[0, 1], clock=ends_after(0)) == ([None, None], True)
+    assert stages.explain_first_stage(**words, explained=[0, 1], clock=ends_after(1)).cut_short is False
+    assert stages.explain_first_stage(**words, explained=[0, 1], clock=ends_after(0)) == ([None, None], True)

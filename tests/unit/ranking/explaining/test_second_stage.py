@@ -8,9 +8,9 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.explaining import sampling, stages
+from listwright.ranking.explaining import stages
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.values import references
+from listwright.ranking.explaining.stages import references
 from support.explained import NEVER, by_permutations, contributions, total
 from support.pages.figure_blocks import ROOT
 from support.service.bundles import make_bundle, rows
@@ -73,7 +73,9 @@ def test_errors_of_a_difference_add_up_in_squares():
     served, listed = fitted()
     words = {"budget": 200, "seed": 0}
     found = explain(served.reranker, listed, 0, against=1, strategy="qilcm", **words)
-    both = stages.second_stage(served.reranker, listed, found.ranking, [0, 1], clock=NEVER, **words).found
+    both = stages.explain_second_stage(
+        served.reranker, listed, found.ranking, [0, 1], clock=NEVER, **words
+    ).explanations
     mine, its = ({one.feature: one.standard_error for one in stage.contributions} for stage in both)
     assert {one.feature: one.standard_error for one in found.second_stage.contributions} == mine
     assert {one.feature: one.standard_error for one in found.against.second_stage} == pytest.approx(
@@ -87,7 +89,7 @@ def test_sampled_contributions_lie_within_three_standard_errors(monkeypatch):
     served, listed = fitted()
     candidate = int(served.reranker.rerank(listed, strategy="qilcm").order[1])
     found = explain(served.reranker, listed, candidate, strategy="qilcm", budget=500).second_stage
-    monkeypatch.setattr(sampling, "EXHAUSTIVE", 2**12)
+    monkeypatch.setattr(stages, "EXHAUSTIVE", 2**12)
     exact = explain(served.reranker, listed, candidate, strategy="qilcm", budget=2**12).second_stage
     assert (found.exact, exact.exact) == (False, True)
     expected = contributions(exact)

@@ -6,7 +6,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.explanation import Move
+from listwright.ranking.explaining.explanation import MovedCandidate
 from listwright.ranking.features import QUANTILE_LEVELS
 from support.explained import with_quantiles
 from support.service.bundles import NUMERIC, make_bundle, rows
@@ -24,7 +24,7 @@ def test_a_candidate_that_takes_its_place_in_the_second_stage_moves():
     of_four = candidates([4, 10], [3, 20], [2, 90], [1, 0])
     found = explain(reranker(Column(0), Column(1), cutoff=2), of_four, 0)
     assert found.ranking.ranks.tolist() == [2, 1, 3, 4]
-    assert found.moves == (Move(1, 1, 2), Move(2, 3, 1))
+    assert found.moves == (MovedCandidate(1, None, 1, 2), MovedCandidate(2, None, 3, 1))
 
 
 class Context:
@@ -38,7 +38,7 @@ def test_a_context_that_leaves_with_the_candidate_moves_the_others():
     of_three = candidates([9, 1], [1, 2], [1, 3])
     found = explain(reranker(Column(0), Context()), of_three, 0)
     assert found.ranking.ranks.tolist() == [3, 2, 1]
-    assert found.moves == (Move(2, 1, 2), Move(1, 2, 1))
+    assert found.moves == (MovedCandidate(2, None, 1, 2), MovedCandidate(1, None, 2, 1))
 
 
 def test_alone_nobody_moves():

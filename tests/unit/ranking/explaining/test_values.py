@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.explaining.values import differing, references, shown
+from listwright.ranking.explaining.explanation import value_of
+from listwright.ranking.explaining.stages import differing, references
 from listwright.ranking.features import Feature, FeatureSchema
 from support.service.bundles import CATEGORY
 
@@ -23,8 +24,8 @@ NAN = np.nan
         (CATEGORY, 9.0, None),
     ],
 )
-def test_shown(feature, number, value):
-    assert shown(feature, number) == value
+def test_a_value_is_read_as_it_was_sent(feature, number, value):
+    assert value_of(feature, number) == value
 
 
 @pytest.mark.parametrize(

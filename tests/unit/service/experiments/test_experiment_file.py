@@ -2,7 +2,7 @@
 
 import pytest
 
-from listwright.service.experiments.definition import MOST, ExperimentFileError, parse
+from listwright.service.experiments.experiment_file import MOST, ExperimentFileError, parse
 from support.experiments import experiment, written
 
 

@@ -4,10 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import CollectorRegistry
 
-from listwright.service.experiments.definition import Definition
-from listwright.service.experiments.failures import Failures
-from listwright.service.experiments.metrics import ExperimentMetrics
-from listwright.service.experiments.roster import Entry
+from listwright.service.experiments.experiment_file import Definition
+from listwright.service.experiments.roster import Entry, ExperimentMetrics, Failures
 from support.stand_ins import standing_in
 
 
@@ -24,30 +22,30 @@ def failures():
 def test_a_row_ends_an_experiment_and_another_file_forgives(caplog):
     found, registry = failures()
     for _ in range(2):
-        found.failed(entry(3), "boom")
-    found.succeeded("first")
+        found.note_failure(entry(3), "boom")
+    found.note_success("first")
     for _ in range(2):
-        found.failed(entry(3), "boom")
-    assert found.off("first") is None
-    found.failed(entry(3), "at last")
-    assert "3 times" in found.off("first")
-    assert "at last" in found.off("first")
-    assert found.off("second") is None
-    found.failed(entry(3), "late")
-    assert "at last" in found.off("first"), "what ended it stays"
+        found.note_failure(entry(3), "boom")
+    assert found.reason_off("first") is None
+    found.note_failure(entry(3), "at last")
+    assert "3 times" in found.reason_off("first")
+    assert "at last" in found.reason_off("first")
+    assert found.reason_off("second") is None
+    found.note_failure(entry(3), "late")
+    assert "at last" in found.reason_off("first"), "what ended it stays"
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "ERROR"]
     assert registry.get_sample_value("listwright_experiment_failures_total", {"experiment": "first"}) == 6
     found.forget()
-    assert found.off("first") is None
-    found.failed(entry(3), "again")
-    assert found.off("first") is None
+    assert found.reason_off("first") is None
+    found.note_failure(entry(3), "again")
+    assert found.reason_off("first") is None
 
 
 def test_threads_lose_no_failure():
     found, _ = failures()
     one = entry(801)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: [found.failed(one, "boom") for _ in range(100)], range(8)))
-    assert found.off("first") is None
-    found.failed(one, "boom")
-    assert "801" in found.off("first")
+        list(pool.map(lambda _: [found.note_failure(one, "boom") for _ in range(100)], range(8)))
+    assert found.reason_off("first") is None
+    found.note_failure(one, "boom")
+    assert "801" in found.reason_off("first")

@@ -5,8 +5,8 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.experiments.assignment import fraction
 from listwright.service.bundles.served import Models
-from listwright.service.experiments.definition import parse
-from listwright.service.experiments.roster import made
+from listwright.service.experiments.experiment_file import parse
+from listwright.service.experiments.roster import make_roster
 from support.experiments import experiment, written
 from support.service.bundles import make_bundle
 
@@ -23,7 +23,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture
 def roster(models, tmp_path):
-    return lambda *experiments: made(parse(written(tmp_path / "file.toml", *experiments).read_bytes()), models)
+    return lambda *experiments: make_roster(parse(written(tmp_path / "file.toml", *experiments).read_bytes()), models)
 
 
 def named(found):
@@ -70,6 +70,6 @@ def test_keys_go_where_their_hash_lies(roster, models):
         key = f"unit-{number}"
         at = fraction(key, "", "traffic")
         wanted = "first" if at < 0.25 else "second" if at < 0.75 else None
-        entry = found.chosen(shop, key)
+        entry = found.choose(shop, key)
         assert (entry.definition.name if entry is not None else None) == wanted
-        assert found.chosen(other, key) is None
+        assert found.choose(other, key) is None

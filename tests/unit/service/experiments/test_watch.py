@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from listwright.service.experiments import watch
-from listwright.service.experiments.watch import Watch
+from listwright.service.experiments import experiment_file
+from listwright.service.experiments.experiment_file import Watch
 from listwright.service.settings import Settings
 from support.experiments import experiment, written
 from support.stand_ins import Clock
@@ -24,7 +24,7 @@ def of(file, **settings):
 
 
 def names(one):
-    return [found.name for found in one.seen.file.experiment]
+    return [found.name for found in one.content.file.experiment]
 
 
 def test_a_file_comes_changes_and_goes(file):
@@ -33,10 +33,10 @@ def test_a_file_comes_changes_and_goes(file):
     assert (names(one), one.refused) == ([], None)
     written(file, experiment("split"))
     one.look()
-    before = one.seen
+    before = one.content
     assert names(one) == ["first"]
     one.look()
-    assert one.seen is before, "an unchanged file is not read again"
+    assert one.content is before, "an unchanged file is not read again"
     written(file, experiment("shadow", name="second"))
     one.look()
     assert names(one) == ["second"]
@@ -48,10 +48,10 @@ def test_a_file_comes_changes_and_goes(file):
 def test_the_same_words_written_again_are_another_file(file):
     one = of(written(file, experiment("split")))
     one.look()
-    before = one.seen
+    before = one.content
     written(file, experiment("split"))
     one.look()
-    assert one.seen is not before
+    assert one.content is not before
 
 
 @pytest.mark.parametrize("spoil", ["words", "folder", "fifo", "large"])
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_refused_and_the_last_one_stays(file, spoil, caplog):
     elif spoil == "fifo":
         os.mkfifo(file)
     else:
-        file.write_bytes(b"[[experiment]" if spoil == "words" else b"#" * (watch.MOST_BYTES + 1))
+        file.write_bytes(b"[[experiment]" if spoil == "words" else b"#" * (experiment_file.MOST_BYTES + 1))
     for _ in range(3):
         one.look()
     assert names(one) == ["first"]
@@ -79,7 +79,7 @@ def test_a_file_that_may_be_read_by_now_is_taken(file, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(watch.plain_file, "read", refused)
+        patched.setattr(experiment_file.plain_file, "read", refused)
         one.look()
     assert "Permission denied" in one.refused
     file.chmod(0o640)
@@ -96,7 +96,7 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_taken(file, monkeypatch, 
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(watch.plain_file, "read", refused)
+        patched.setattr(experiment_file.plain_file, "read", refused)
         for _ in range(5):
             one.look()
             clock.now += 10.0
@@ -121,20 +121,20 @@ def test_the_kill_switch(file, tmp_path):
     switch = tmp_path / "off"
     one = of(file, experiments_off_file=switch)
     one.look()
-    assert one.killed() is None
+    assert one.reason_killed() is None
     switch.touch()
     one.look()
-    assert one.killed() == "the file of LISTWRIGHT_EXPERIMENTS_OFF_FILE exists"
+    assert one.reason_killed() == "the file of LISTWRIGHT_EXPERIMENTS_OFF_FILE exists"
     switch.unlink()
     one.look()
-    assert one.killed() is None
-    assert of(file).killed() is None
+    assert one.reason_killed() is None
+    assert of(file).reason_killed() is None
 
 
 def test_a_switch_that_cannot_be_looked_for_counts_as_there(file, tmp_path):
     one = of(file, experiments_off_file=tmp_path / ("x" * 5000))
     one.look()
-    assert "File name too long" in one.killed()
+    assert "File name too long" in one.reason_killed()
 
 
 @contextmanager
@@ -145,33 +145,33 @@ def watching(one):
 
 
 def test_a_thread_looks(file, monkeypatch):
-    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
     with watching(of(file)) as one:
         written(file, experiment("split"))
         until(lambda: names(one) == ["first"])
 
 
 def test_a_file_system_that_hangs_holds_nobody_and_kills_experiments(file, tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "STALE_S", 0.2)
-    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(experiment_file, "STALE_S", 0.2)
+    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
     hang, let_go = threading.Event(), threading.Event()
 
     def hanging(_):
         if hang.is_set():
             let_go.wait(PATIENCE_S)
 
-    monkeypatch.setattr(watch, "_switch", hanging)
+    monkeypatch.setattr(experiment_file, "_switch", hanging)
     with watching(of(file, experiments_off_file=tmp_path / "off")) as one:
-        until(lambda: one.killed() is None)
+        until(lambda: one.reason_killed() is None)
         hang.set()
-        until(lambda: one.killed() is not None and "does not answer" in one.killed())
+        until(lambda: one.reason_killed() is not None and "does not answer" in one.reason_killed())
         hang.clear()
         let_go.set()
-        until(lambda: one.killed() is None)
+        until(lambda: one.reason_killed() is None)
 
 
 def test_an_error_while_looking_is_logged_and_the_thread_goes_on(file, monkeypatch, caplog):
-    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
     calls = []
 
     def looked():

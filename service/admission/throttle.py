@@ -33,8 +33,8 @@ SCRAPES, SCRAPE_BURST = 10.0, 50.0
 """Scrapes a second, and at once, that are counted anew; others get what the last one got."""
 
 
-class _Kind:
-    """What is paced together.
+class ThrottleClass:
+    """Requests that are throttled together.
 
     Args:
         now: seconds.
@@ -44,8 +44,8 @@ class _Kind:
         self.bucket, self.held = Bucket(RATE, BURST, now), 0
 
 
-class Pacing:
-    """For one thread: the event loop's.
+class RequestThrottle:
+    """Delays requests that rank nothing, beyond a rate. For one thread: the event loop's.
 
     Requests with a key and requests without one have rates of their own: those without a key take nothing from those
     with one.
@@ -58,7 +58,7 @@ class Pacing:
 
     def __init__(self, keyring: Keyring, admin_key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._keyring, self._operator, self._clock = keyring, () if admin_key is None else (admin_key,), clock
-        self._kinds = {(known, must): _Kind(clock()) for known in (False, True) for must in (False, True)}
+        self.classes = {(known, must): ThrottleClass(clock()) for known in (False, True) for must in (False, True)}
 
     async def wait(self, scope: Scope, receive: Receive) -> None:
         """Return at once, or later if there are too many requests like this one.
@@ -73,20 +73,20 @@ class Pacing:
         """
         probe, known = is_probe(scope["path"]), self._knows(scope)
         must = probe or (known and scope["path"].startswith(ADMIN))
-        kind = self._kinds[known, must]
-        if kind.bucket.take(self._clock()) == 0.0:
+        own = self.classes[known, must]
+        if own.bucket.take(self._clock()) == 0.0:
             return
-        if kind.held < MOST_HELD:
-            kind.held += 1
+        if own.held < MOST_HELD:
+            own.held += 1
             try:
                 await _hold(receive, PROBE_S if probe else HOLD_S)
             finally:
-                kind.held -= 1
+                own.held -= 1
         if not must:
             raise OverloadedError(f"more than {RATE:g} requests a second that are no rankings", 1)
 
     def _knows(self, scope: Scope) -> bool:
-        """Whether the key was sent that opens the path."""
+        """Return whether the key was sent that opens the path."""
         sent = keys.bearer(scope["headers"])
         if scope["path"].startswith(ADMIN):
             return sent is not None and keys.holder(self._operator, sent) is not None
@@ -98,14 +98,14 @@ async def _hold(receive: Receive, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
-                pass  # nothing that is paced has a use for its body
+                pass  # nothing that is throttled has a use for its body
     except TimeoutError:
         return
     raise AbandonedError("the caller has gone: it is not answered")
 
 
-class Scraped:
-    """The metrics, counted anew as often as that is cheap.
+class CachedMetrics:
+    """The metrics' text, counted anew as often as that is cheap.
 
     Args:
         scrape: counts them; a service of several processes replaces it.
@@ -117,7 +117,7 @@ class Scraped:
         self._bucket = Bucket(SCRAPES, SCRAPE_BURST, clock())
 
     async def text(self) -> bytes:
-        """What ``scrape`` returns, or returned last."""
+        """Return what ``scrape`` returns, or returned last."""
         if not self._last or self._bucket.take(self._clock()) == 0.0:
             self._last = await self.scrape()
         return self._last

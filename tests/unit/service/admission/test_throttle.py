@@ -6,8 +6,17 @@ from contextlib import suppress
 import pytest
 
 from listwright.ranking.errors import AbandonedError
-from listwright.service.api import pacing
-from listwright.service.api.pacing import BURST, HOLD_S, PROBE_S, RATE, SCRAPE_BURST, SCRAPES, Pacing, Scraped
+from listwright.service.admission import throttle
+from listwright.service.admission.throttle import (
+    BURST,
+    HOLD_S,
+    PROBE_S,
+    RATE,
+    SCRAPE_BURST,
+    SCRAPES,
+    CachedMetrics,
+    RequestThrottle,
+)
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import Keyring
 from listwright.service.errors import OverloadedError
@@ -27,13 +36,13 @@ def slept(monkeypatch):
     async def hold(_receive, seconds):
         found.append(seconds)
 
-    monkeypatch.setattr(pacing, "_hold", hold)
+    monkeypatch.setattr(throttle, "_hold", hold)
     return found
 
 
-def pacing_with(clock=None, *, keys=f"web:{WEB}"):
+def throttle_with(clock=None, *, keys=f"web:{WEB}"):
     keyring = Keyring(Settings(bundle="shop/1", keys=keys))
-    return Pacing(keyring, Key("admin", digest_of(OPERATOR.encode())), clock or Clock())
+    return RequestThrottle(keyring, Key("admin", digest_of(OPERATOR.encode())), clock or Clock())
 
 
 def scope(path, method="GET", key=None):
@@ -41,14 +50,14 @@ def scope(path, method="GET", key=None):
     return {"type": "http", "method": method, "path": path, "headers": headers}
 
 
-def ask(paced, path, method="GET", times=1, key=None):
+def ask(throttled, path, method="GET", times=1, key=None):
     """How many were let on."""
 
     async def run():
         passed = 0
         for _ in range(times):
             with suppress(OverloadedError):
-                await paced.wait(scope(path, method, key), None)
+                await throttled.wait(scope(path, method, key), None)
                 passed += 1
         return passed
 
@@ -72,11 +81,11 @@ def caller(*messages):
 )
 def test_beyond_the_rate_others_are_refused_and_not_at_once(slept, path, key):
     clock = Clock()
-    paced = pacing_with(clock)
-    assert ask(paced, path, times=int(BURST) + 7, key=key) == BURST
+    throttled = throttle_with(clock)
+    assert ask(throttled, path, times=int(BURST) + 7, key=key) == BURST
     assert slept == [HOLD_S] * 7
     clock.now += 1.0
-    assert ask(paced, path, times=1000, key=key) == RATE
+    assert ask(throttled, path, times=1000, key=key) == RATE
 
 
 @pytest.mark.parametrize(
@@ -91,16 +100,16 @@ def test_beyond_the_rate_others_are_refused_and_not_at_once(slept, path, key):
     ],
 )
 def test_probes_and_the_operator_are_answered_later(slept, path, held_s, key):
-    paced = pacing_with()
-    assert ask(paced, path, times=int(BURST) + 7, key=key) == BURST + 7
+    throttled = throttle_with()
+    assert ask(throttled, path, times=int(BURST) + 7, key=key) == BURST + 7
     assert slept == [held_s] * 7
 
 
 @pytest.mark.parametrize("key", [None, WEB, "x" * 20])
 def test_who_has_not_the_operators_key_is_no_operator(slept, key):
-    paced = pacing_with()
-    assert ask(paced, "/admin/reload", times=int(BURST) + 7, key=key) == BURST
-    assert ask(paced, "/admin/reload", key=OPERATOR) == 1
+    throttled = throttle_with()
+    assert ask(throttled, "/admin/reload", times=int(BURST) + 7, key=key) == BURST
+    assert ask(throttled, "/admin/reload", key=OPERATOR) == 1
     assert slept == [HOLD_S] * 7
 
 
@@ -109,41 +118,41 @@ def test_who_has_not_the_operators_key_is_no_operator(slept, key):
 )
 @pytest.mark.parametrize("wrong", [None, "x" * 20, OPERATOR])
 def test_strangers_take_nothing_from_who_has_a_key(slept, asked, path, wrong):
-    paced = pacing_with()
-    ask(paced, asked, times=2 * int(BURST), key=wrong)
+    throttled = throttle_with()
+    ask(throttled, asked, times=2 * int(BURST), key=wrong)
     slept.clear()
-    assert ask(paced, path, times=int(BURST), key=WEB) == BURST
+    assert ask(throttled, path, times=int(BURST), key=WEB) == BURST
     assert slept == []
 
 
 def test_where_there_are_no_keys_none_gets_more(slept):
-    paced = pacing_with(keys=None)
-    ask(paced, "/nothing", times=int(BURST))
-    assert ask(paced, "/nothing", times=7, key=WEB) == 0
+    throttled = throttle_with(keys=None)
+    ask(throttled, "/nothing", times=int(BURST))
+    assert ask(throttled, "/nothing", times=7, key=WEB) == 0
     assert slept == [HOLD_S] * 7
 
 
 def test_neither_takes_the_others_share(slept):
-    paced = pacing_with()
-    ask(paced, "/nothing", times=2 * int(BURST))
+    throttled = throttle_with()
+    ask(throttled, "/nothing", times=2 * int(BURST))
     slept.clear()
-    ask(paced, "/livez", times=int(BURST))
+    ask(throttled, "/livez", times=int(BURST))
     assert slept == []
 
 
 @pytest.fixture
 def spent(monkeypatch):
-    """A pacing in which every request from now on is held, for longer than a test takes."""
-    paced = pacing_with()
+    """A throttle in which every request from now on is held, for longer than a test takes."""
+    throttled = throttle_with()
     for path in ("/nothing", "/livez"):
-        assert ask(paced, path, times=int(BURST)) == BURST
+        assert ask(throttled, path, times=int(BURST)) == BURST
     for name in ("HOLD_S", "PROBE_S"):
-        monkeypatch.setattr(pacing, name, 3600.0)
-    return paced
+        monkeypatch.setattr(throttle, name, 3600.0)
+    return throttled
 
 
 def test_no_more_than_a_number_are_held(spent, monkeypatch):
-    monkeypatch.setattr(pacing, "MOST_HELD", 3)
+    monkeypatch.setattr(throttle, "MOST_HELD", 3)
 
     async def held(path):
         task = asyncio.ensure_future(spent.wait(scope(path), caller()))
@@ -174,7 +183,7 @@ def test_who_has_gone_is_held_no_longer(spent, path, sent):
 
 
 def test_a_body_is_dropped_meanwhile(spent, monkeypatch):
-    monkeypatch.setattr(pacing, "HOLD_S", 0.05)
+    monkeypatch.setattr(throttle, "HOLD_S", 0.05)
     received = 0
 
     async def receive():
@@ -199,9 +208,9 @@ def test_scrapes_are_counted_anew_as_long_as_that_is_cheap():
         return b"%d" % len(counted)
 
     async def ask(times):
-        return [await scraped.text() for _ in range(times)]
+        return [await metrics.text() for _ in range(times)]
 
-    scraped = Scraped(scrape, clock)
+    metrics = CachedMetrics(scrape, clock)
     found = asyncio.run(ask(int(SCRAPE_BURST) + 5))
     assert found == [b"%d" % n for n in range(1, int(SCRAPE_BURST) + 2)] + [b"%d" % (SCRAPE_BURST + 1)] * 4
     clock.now += 1.0

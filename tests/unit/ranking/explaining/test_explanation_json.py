@@ -4,30 +4,42 @@ import json
 
 import numpy as np
 
-from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.explaining.explanation import (
-    Against,
-    Anomaly,
-    Change,
-    Contribution,
-    Explanation,
-    Move,
-    Passing,
-    RouterEstimate,
-    StageExplanation,
-    UnusualFeature,
+    AnomalyReasons,
+    CandidateExplanation,
+    Comparison,
+    FeatureContribution,
+    MovedCandidate,
+    PlacedCandidate,
+    RouterReasons,
+    StageContributions,
+    UnusualValue,
+    ValueChange,
+    WhatItTakes,
+    id_of,
+    place_of,
+    to_json,
 )
-from listwright.service.explaining.encoding import encoded
 
 RANKING = Ranking(
     np.array([2, 0, 1]), np.zeros(3), np.full(3, 1 / 3), np.zeros(3), "second_stage", Route("qilcm", "bundle")
 )
-SHARE = Contribution("price", 3.1, None, 0.25)
-STAGE = StageExplanation("second_stage", "qilcm", 1.5, 1.25, (SHARE,), exact=False, evaluations=64, budget_spent=True)
+SHARE = FeatureContribution("price", 3.1, None, 0.25, None)
+STAGE = StageContributions("qilcm", 1.5, 1.25, False, 64, True, (SHARE,))
+NAMED = CandidateList(np.zeros((3, 1), dtype=np.float32), ("a", "b", "c"))
 
 
-def written(explanation, ids=("a", "b", "c")):
-    (found,) = json.loads(encoded([explanation], ids))
+def explanation(candidate, **parts):
+    bare = dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "router", "against"))
+    return CandidateExplanation(
+        candidate=candidate,
+        **{**bare, "moves": (), "incomplete": (), "faults": {}, "ranking": RANKING, **parts},
+    )
+
+
+def written(explanation):
+    (found,) = json.loads(to_json([explanation]))
     return found
 
 
@@ -44,19 +56,24 @@ def test_every_part_is_written():
         ],
     }
     found = written(
-        Explanation(
-            candidate=1,
-            ranking=RANKING,
+        explanation(
+            place_of(NAMED, RANKING, 1),
             first_stage=STAGE,
             second_stage=STAGE,
-            passing=Passing(0, (Change("price", 1.0, 2.0),), (Change("a", None, "x"), Change("b", 1.0, 0.5)), 9, 4),
-            moves=(Move(2, 1, 2),),
-            anomaly=Anomaly(0.5, {"0.99": 0.625}, (UnusualFeature("price", None, 0.25),)),
-            against=Against(2, (SHARE,), ()),
-            seconds={"moves": 0.5},
+            passing=WhatItTakes(
+                place_of(NAMED, RANKING, 0),
+                (ValueChange("price", 1.0, 2.0),),
+                (ValueChange("a", None, "x"), ValueChange("b", 1.0, 0.5)),
+                9,
+                4,
+            ),
+            moves=(MovedCandidate(2, id_of(NAMED, 2), 1, 2),),
+            anomaly=AnomalyReasons(0.5, {"0.99": 0.625}, (UnusualValue("price", None, 0.25),)),
+            router=RouterReasons((0.25, 0.75), (0.0, 0.5), 0.125),
+            against=Comparison(2, "c", (SHARE,), ()),
             incomplete=("passing",),
             faults={"passing": "it gave NaN"},
-            router=RouterEstimate((0.25, 0.75), (0.0, 0.5), 0.125),
+            seconds={"moves": 0.5},
         )
     )
     assert found == {
@@ -84,7 +101,7 @@ def test_every_part_is_written():
 
 
 def test_what_is_not_there_is_null():
-    found = written(Explanation(2, RANKING, None, None, None, (), None, None), ids=None)
+    found = written(explanation(place_of(CandidateList(NAMED.features), RANKING, 2)))
     assert found == {
         "candidate": {"index": 2, "id": None, "rank": 1},
         **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "router", "against")),
@@ -92,7 +109,8 @@ def test_what_is_not_there_is_null():
         "incomplete": [],
         "faults": {},
     }
-    none_pass = Explanation(0, RANKING, None, None, Passing(2, None, None, 30), (), None, None)
+    candidate = place_of(NAMED, RANKING, 0)
+    none_pass = explanation(candidate, passing=WhatItTakes(PlacedCandidate(2, "c", 1), None, None, 30, 0))
     assert written(none_pass)["passing"] == {
         "above": {"index": 2, "id": "c", "rank": 1},
         "one": None,
@@ -103,8 +121,8 @@ def test_what_is_not_there_is_null():
 
 
 def test_json_has_no_nan():
-    odd = Contribution("price", float("nan"), float("nan"), float("nan"))
-    stage = StageExplanation("first_stage", "onnx", float("nan"), 0.0, (odd,), exact=True)
-    found = written(Explanation(0, RANKING, stage, None, None, (), None, None))["first_stage"]
+    odd = FeatureContribution("price", float("nan"), float("nan"), float("nan"), None)
+    stage = StageContributions("onnx", float("nan"), 0.0, True, 0, False, (odd,))
+    found = written(explanation(place_of(NAMED, RANKING, 0), first_stage=stage))["first_stage"]
     assert found["score"] is None
     assert found["contributions"][0]["value"] is None

@@ -1,0 +1,285 @@
+"""The file of experiments: what it says, in TOML, and the thread that watches it and the kill switch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from listwright.ranking import plain_file
+from listwright.ranking.errors import ListwrightError
+from listwright.ranking.experiments.assignment import bounds
+from listwright.ranking.plain_file import NotPlainError, from_toml
+from listwright.service.bundles.loading import next_pause_s
+from listwright.service.participation import Kind
+from listwright.service.settings import PREFIX, Settings
+
+MOST = 32
+"""Experiments of a file: each has series of metrics."""
+
+ROUNDING = 1e-9
+"""By so much the shares of a control may add up to more than 1."""
+
+LOOK_S = 0.2
+"""Between two looks at the files."""
+
+STALE_S = 2.0
+"""A look that takes longer says that the kill switch cannot be looked for."""
+
+MOST_BYTES = 2**18
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_BUNDLE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})?$"
+_OWN = {"split": {"challenger_share"}, "explore": {"swap_share", "k"}, "shadow": {"core_share"}, "interleave": set()}
+_RANKS = {"max_failures"}  # of those with a challenger
+
+BundleName = Annotated[str, Field(pattern=_BUNDLE, description="NAME, NAME/VERSION or an alias")]
+
+_OFF = f"the file of {PREFIX}EXPERIMENTS_OFF_FILE"
+
+_log = logging.getLogger("listwright.experiments")
+
+
+class ExperimentFileError(ListwrightError):
+    """The file of experiments cannot be used."""
+
+
+class Definition(BaseModel):
+    """One experiment, as the file has it.
+
+    Args:
+        name: unique in the file; metrics, answers and served records have it.
+        kind: what is done.
+        control: bundle whose requests take part.
+        challenger: bundle that is compared with it; none for ``explore``.
+        share: of control's traffic that takes part, by hash of the unit.
+        salt: of the draws; by default the name.
+        max_failures: failures in a row after which the challenger is not asked again.
+        challenger_share: of the units that take part, those that the challenger answers; ``split``.
+        swap_share: of the lists that take part, those with a swap; ``explore``.
+        k: places from the top that a swap may move; ``explore``.
+        core_share: of one core's time, what the challenger may take in the background; ``shadow``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    kind: Kind
+    control: BundleName
+    challenger: BundleName | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    salt: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    max_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    challenger_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    swap_share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    k: Annotated[int, Field(ge=2, le=1000)] = 10
+    core_share: Annotated[float, Field(gt=0, le=1)] = 0.005
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> Definition:
+        if self.kind == "explore" and self.challenger is not None:
+            raise ValueError("kind explore has no challenger: remove it")
+        if self.kind != "explore" and self.challenger is None:
+            raise ValueError(f"kind {self.kind} needs a challenger: name a served bundle")
+        own = _OWN[self.kind] | (set() if self.kind == "explore" else _RANKS)
+        foreign = sorted(self.model_fields_set & (set().union(*_OWN.values()) | _RANKS) - own)
+        if foreign:
+            raise ValueError(f"kind {self.kind} has no {', '.join(foreign)}: remove what it cannot use")
+        return self
+
+    @property
+    def drawn_with(self) -> str:
+        """The salt of its draws."""
+        return self.name if self.salt is None else self.salt
+
+
+class ExperimentFile(BaseModel):
+    """The whole file.
+
+    Args:
+        salt: of which traffic goes to which experiment.
+        experiment: in order; those of one control have one range of its traffic after the other.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    salt: Annotated[str, Field(max_length=200)] = ""
+    experiment: Annotated[list[Definition], Field(max_length=MOST)] = []
+
+    @model_validator(mode="after")
+    def _names_and_shares(self) -> ExperimentFile:
+        names = [one.name for one in self.experiment]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two experiments are named {twice[0]!r}: give each a name of its own")
+        for control in {one.control for one in self.experiment}:
+            total = _total(one.share for one in self.experiment if one.control == control)
+            if total > 1.0 + ROUNDING:
+                raise ValueError(f"shares of the traffic of {control} add up to {total:g}: lower them to 1 at most")
+        return self
+
+
+def _total(shares: Iterable[float]) -> float:
+    return bounds(list(shares))[-1]
+
+
+def parse(content: bytes) -> ExperimentFile:
+    """Return the file's content, checked.
+
+    Raises:
+        ExperimentFileError: with the place and the remedy.
+    """
+    try:
+        return ExperimentFile.model_validate(from_toml(content.decode()))
+    except UnicodeDecodeError as error:
+        raise ExperimentFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
+    except ValidationError as error:
+        raise ExperimentFileError("; ".join(_describe(fault, content) for fault in error.errors()[:3])) from error
+    except ValueError as error:
+        raise ExperimentFileError(f"is no TOML: {error}") from error
+
+
+def _describe(fault: object, content: bytes) -> str:
+    """Describe one fault of pydantic, with the experiment's name for its place in the list."""
+    assert isinstance(fault, dict)
+    place, message = list(fault["loc"]), fault["msg"].removeprefix("Value error, ")
+    if place[:1] == ["experiment"] and len(place) > 1:
+        named = from_toml(content.decode())["experiment"][place[1]]
+        name = named.get("name") if isinstance(named, dict) else None
+        place[:2] = [f"experiment {place[1] + 1}" if not isinstance(name, str) else f"experiment {name[:100]!r}"]
+    return ": ".join([*map(str, place), message])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileContent:
+    """What the file said when it last was right; each time that it is written is another one.
+
+    Args:
+        file: its content; without experiments where there is no file.
+    """
+
+    file: ExperimentFile
+
+
+class Watch:
+    """Keeps what the file says. A daemon thread looks: a file system that hangs holds that thread, and no request.
+
+    Args:
+        settings: name the file and the kill switch.
+        after_look: called in the thread after each look.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, settings: Settings, after_look: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        assert settings.experiments is not None
+        self._file, self._off = settings.experiments, settings.experiments_off_file
+        self._after_look, self._clock = after_look, clock
+        self._stamp: object = ()
+        self._pause_s, self._again_at = 0.0, 0.0
+        self._kill: tuple[float, str | None] = (-STALE_S, None)
+        self._first, self._end = threading.Event(), threading.Event()
+        self.content = FileContent(ExperimentFile())
+        """Replaced whole, in one assignment."""
+        self.refused: str | None = None
+        """Why the file as it is now is not used."""
+
+    def start(self) -> None:
+        """Begin to look, and wait for the first look, but not for long."""
+        threading.Thread(target=self._look_on, name="experiments", daemon=True).start()
+        self._first.wait(STALE_S)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._end.set()
+
+    def reason_killed(self) -> str | None:
+        """Return why no experiment may run at this moment; None if they may.
+
+        Convention: a kill switch that cannot be looked for counts as there.
+        """
+        if self._off is None:
+            return None
+        at, reason = self._kill
+        if self._clock() - at > STALE_S:
+            return f"{_OFF} cannot be looked for: its file system does not answer"
+        return reason
+
+    def look(self) -> None:
+        """Look once at both files."""
+        if self._off is not None:
+            self._kill = (self._clock(), _switch(self._off))
+        stamp = _stamp(self._file)
+        if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
+            return
+        self._pause_s = 0.0 if stamp != self._stamp else self._pause_s
+        self._stamp = stamp
+        self._read(stamp)
+
+    def _read(self, stamp: object) -> None:
+        """Read the file. One that cannot be used is tried again: what keeps it from being read may pass."""
+        try:
+            if isinstance(stamp, str):
+                raise ExperimentFileError(f"cannot be read: {stamp}")
+            file = ExperimentFile() if stamp is None else _parse_file(self._file)
+        except ExperimentFileError as error:
+            self._pause_s = next_pause_s(self._pause_s, 0.0)
+            self._again_at = self._clock() + self._pause_s
+            before, self.refused = self.refused, f"{self._file.name} {error}"
+            if self.refused == before:
+                return
+            names = ", ".join(one.name for one in self.content.file.experiment) or "no experiment"
+            _log.error("refused %s: %s; %s stays as it was", self._file, error, names)
+            return
+        self.content, self.refused = FileContent(file), None
+        names = ", ".join(f"{one.name} ({one.kind})" for one in file.experiment) or "none"
+        _log.info("experiments of %s: %s", self._file.name, names if stamp is not None else "none, as there is no file")
+
+    def _look_on(self) -> None:
+        while not self._end.is_set():
+            try:
+                self.look()
+                self._after_look()
+            except Exception:  # no caller waits for this thread, so the log has it
+                _log.exception("looking at the file of experiments failed; what runs stays")
+            self._first.set()
+            self._end.wait(LOOK_S)
+
+
+def _parse_file(path: Path) -> ExperimentFile:
+    try:
+        return parse(plain_file.read(path, MOST_BYTES))
+    except NotPlainError as error:
+        raise ExperimentFileError(str(error)) from error
+    except FileNotFoundError:  # removed since it was looked at
+        return ExperimentFile()
+    except OSError as error:
+        raise ExperimentFileError(f"cannot be read: {error.strerror}") from error
+
+
+def _stamp(path: Path) -> tuple[int, ...] | str | None:
+    """Changes when the file is written again; None where there is none, words where that cannot be said."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino  # ctime: also of its permissions
+
+
+def _switch(file: Path) -> str | None:
+    """Why the kill switch, as it is now, forbids experiments; None if it does not."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return f"{_OFF} cannot be looked for: {error.strerror}"
+    return f"{_OFF} exists"

@@ -16,5 +16,4 @@ def _built(name: str) -> Any:
 linear_product = _built("linear_product")
 list_summary = _built("list_summary")
 relative_columns = _built("relative_columns")
-served_record = _built("served_record")
 tree_traversal = _built("tree_traversal")

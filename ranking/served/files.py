@@ -15,7 +15,7 @@ from fastavro.read import SchemaResolutionError
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.encoding import PARSED, framed, header, new_block
+from listwright.ranking.served.encoding import PARSED, Block, framed, header
 from listwright.ranking.served.framing import SYNC_BYTES, Frame, frame_of
 from listwright.ranking.served.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
 from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEMA_VERSION, VERSION_KEY
@@ -148,7 +148,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
         DataError: if there is no record, or one has other columns than the first.
     """
     rest, count = iter(written), 0
-    columns, sync, block = None, os.urandom(SYNC_BYTES), new_block()
+    columns, sync, block = None, os.urandom(SYNC_BYTES), Block()
     part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
     part.unlink(missing_ok=True)  # of a run that was stopped
     with part.open("xb") as file:
@@ -161,7 +161,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
                 block.add(record)
-            file.writelines(framed(block.records, block.view(), sync))
+            file.writelines(framed(block.records, block.encoded(), sync))
             block.clear()
             count += len(several)
         file.flush()

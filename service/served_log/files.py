@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from listwright.ranking.served.encoding import Block, Part, framed, header
+from listwright.ranking.served.encoding import Block, framed, header
 from listwright.ranking.served.files import OPEN_SUFFIX, SUFFIX
 from listwright.ranking.served.framing import SYNC_BYTES
 from listwright.ranking.served.record import Columns
@@ -53,7 +53,7 @@ class OpenFile:
         Raises:
             OSError: if it cannot be written; the file then ends where it did.
         """
-        parts = framed(block.records, block.view(), self._sync)
+        parts = framed(block.records, block.encoded(), self._sync)
         try:
             written = _write_all(self._file, parts)
         except OSError:
@@ -80,9 +80,10 @@ class OpenFile:
             os.close(self._file)
 
 
-def _write_all(descriptor: int, parts: Sequence[Part]) -> int:
+def _write_all(descriptor: int, parts: Sequence[bytes]) -> int:
     """Write a few buffers one after the other, without joining them; bytes."""
-    total, rest = 0, list(parts)
+    total = 0
+    rest: list[bytes | memoryview] = list(parts)
     while rest:
         count = os.writev(descriptor, rest)
         total += count

@@ -1,9 +1,7 @@
-"""The served log of a worker: records are encoded into blocks, and a thread of its own writes them.
+"""The served log of a worker: the thread that answers hands requests over, another one encodes and writes them.
 
-The thread that answers encodes a record itself, behind its answer, if it is idle between requests: two threads that
-both run Python take its lock from each other, and a request that comes meanwhile is answered later. A thread that is
-never idle only hands the record over. One record after the other is encoded in a third of the time that each alone
-takes behind its answer, where caches hold other code.
+Both run Python, so they take its lock from each other. Hence records are encoded several at a time, and written in
+blocks.
 """
 
 from __future__ import annotations
@@ -15,17 +13,18 @@ import math
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.served.encoding import header
+from listwright.ranking.served.encoding import Block, header
 from listwright.ranking.served.framing import SYNC_BYTES
-from listwright.service.served_log.blocks import BLOCK_BYTES, Blocks, PendingBlock
-from listwright.service.served_log.buffer import Buffer, size_of
+from listwright.ranking.served.record import Columns
+from listwright.service.served_log.buffer import Buffer
+from listwright.service.served_log.conversion import columns_of, to_served
 from listwright.service.served_log.drops import Drops
 from listwright.service.served_log.files import OpenFile
 from listwright.service.served_log.folder import LogFolder
-from listwright.service.served_log.idle import IdleShare
 from listwright.service.served_log.taken import Taken
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 """Seconds between looks at the buffer while records come in: longer rows of records cost less."""
-
-LEAST_IDLE = 0.1
-"""Share of its time in which the thread that answers is idle, or it encodes nothing."""
 
 IDLE_S = 0.2
 """Behind a look at an empty buffer the thread sleeps for so long, unless a record wakes it, or something is due."""
@@ -54,6 +50,9 @@ RETRY_S = 1.0
 TIDY_S = 30.0
 """Seconds between looks at the whole folder."""
 
+BLOCK_BYTES = 2**19
+"""Bytes at which a block is full: each write gives Python's lock away and takes it again."""
+
 FRAME_BYTES = 64
 """Of a block in a file, at most: two numbers before it, and the file's mark behind it."""
 
@@ -63,6 +62,21 @@ CLOSE_WITHIN_S = 3.0
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 _log = logging.getLogger("listwright.served")
+
+
+@dataclass(slots=True)
+class PendingBlock:
+    """Records of one schema that are to be written.
+
+    Args:
+        columns: of the records.
+        block: their bytes.
+        since: when it was begun, by ``time.monotonic``.
+    """
+
+    columns: Columns
+    block: Block = field(default_factory=Block)
+    since: float = field(default_factory=time.monotonic)
 
 
 class LogWriter:
@@ -82,14 +96,13 @@ class LogWriter:
         self._mode = 0o640 if settings.served_group_reads else 0o600
         self._folder = None if settings.served_log is None else _folder(settings, telemetry)
         self._stream = _opened_stream(settings, telemetry, self._drops)
-        salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
-        self._blocks = Blocks(salt, self._stream, kept=self._folder is not None)
+        self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
+        self._pending: dict[str, PendingBlock] = {}  # this and the open files by the fingerprint of their schema
         self._open: dict[str, OpenFile] = {}
         self._writing = self._room = 0
         self._grant = min(settings.served_file_bytes // 4, settings.served_max_bytes // (4 * settings.workers))
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
-        self._idle = IdleShare()
         self._idle_s = min(IDLE_S, settings.served_flush_s)  # a block that is begun meanwhile is not due sooner
         self._sleeps = False
         self._stop, self._wake = Event(), Event()
@@ -98,26 +111,16 @@ class LogWriter:
 
     def note(self, taken: Taken) -> None:
         """Log a request if its query is in the share, or drop it and count."""
-        self._idle.note(taken)
         if self._below < 2**64 and not in_share(taken.query_id, self._below):
             return
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
             return
-        if self._encodes_now(taken):
-            self._encode(taken)
-            if self._blocks.full:
-                self._wake.set()
-        elif not self._buffer.put(taken):
+        if not self._buffer.put(taken):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
         elif self._sleeps:
             self._wake.set()
-
-    def _encodes_now(self, taken: Taken) -> bool:
-        """Whether the thread that answers encodes a record: it is idle enough, and no earlier record waits."""
-        waits = len(self._buffer) or self._blocks.full
-        return not waits and self._idle.share >= LEAST_IDLE and size_of(taken) <= BLOCK_BYTES
 
     def close(self) -> None:
         """Write what waits and finish the files; what is not done in time is dropped and counted."""
@@ -127,7 +130,8 @@ class LogWriter:
         self._thread.join(CLOSE_WITHIN_S)
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
-        lost = len(self._buffer) + self._writing + self._blocks.records  # also of what came while the thread ended
+        pending = sum(pending.block.records for pending in list(self._pending.values()))
+        lost = len(self._buffer) + self._writing + pending  # also of what came while the thread ended
         self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -157,8 +161,9 @@ class LogWriter:
             return
         self._wake.clear()
         self._sleeps = True  # before the look at the buffer: a record that comes behind it wakes
-        if len(self._buffer) == 0 and not self._blocks.full and not self._stop.is_set():
-            due_s = self._blocks.began + self._settings.served_flush_s - time.monotonic()
+        if len(self._buffer) == 0 and not self._stop.is_set():
+            began = min((pending.since for pending in self._pending.values()), default=math.inf)
+            due_s = began + self._settings.served_flush_s - time.monotonic()
             self._wake.wait(max(0.0, min(self._idle_s, due_s)))
         self._sleeps = False
 
@@ -167,28 +172,36 @@ class LogWriter:
         for _ in range(MOST_AT_ONCE):
             if (taken := self._buffer.take()) is None:
                 return
-            self._encode(taken)
-            if self._blocks.full:
-                self._write_due(stopping=False)
+            key = taken.manifest.fingerprint
+            self._encode(key, taken)
+            if key in self._pending and self._pending[key].block.size >= BLOCK_BYTES:
+                self._write(key)
 
-    def _encode(self, taken: Taken) -> None:
-        """Add a record to its block, or drop it; either thread."""
+    def _encode(self, key: str, taken: Taken) -> None:
+        """Add a record to the block of its schema, or drop it."""
+        pending = self._pending.get(key) or PendingBlock(columns_of(taken.manifest))
         try:
-            self._blocks.add(taken)
+            pending.block.add(to_served(taken, self._salt))
         except Exception as error:  # whatever a caller sent, the next request is logged
             self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
+            return
+        if self._stream is not None:
+            self._stream.put(pending.columns, pending.block.last())
+        if self._folder is not None:
+            self._pending[key] = pending
 
     def _write_due(self, *, stopping: bool) -> None:
         begun_by = math.inf if stopping else time.monotonic() - self._settings.served_flush_s
-        while (pending := self._blocks.take(begun_by)) is not None:
-            self._write(pending)
+        for key, pending in list(self._pending.items()):
+            if pending.since <= begun_by:
+                self._write(key)
 
-    def _write(self, pending: PendingBlock) -> None:
+    def _write(self, key: str) -> None:
         """Write a block, or drop its records and try nothing for a while."""
-        key, block = pending.fingerprint, pending.block
+        pending = self._pending.pop(key)
+        block = pending.block
         if time.monotonic() < self._retry_at:
             self._drops.note(self._failure[0], block.records, self._failure[1])
-            self._blocks.done(pending)
             return
         self._writing = block.records
         try:
@@ -205,7 +218,6 @@ class LogWriter:
             self._bytes.labels("file").inc(size)
             self._room -= most
         self._writing = 0
-        self._blocks.done(pending)
         if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
             self._finish(key)
 

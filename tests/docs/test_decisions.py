@@ -178,15 +178,6 @@ def scrapes():
     return table(["median", "ours", "prometheus_client"], rows)
 
 
-def encoders():
-    """Decision 12: time of one served record."""
-    rows = [
-        [row["candidates"], f"{row['compiled_us']:.1f}", f"{row['fastavro_us']:.1f}", f"{row['ratio']:.1f}"]
-        for row in result("served_bytes")["table"]
-    ]
-    return table(["candidates", "compiled, µs", "fastavro, µs", "times"], rows)
-
-
 def neighbours():
     """Decision 13: a ranking alone, and beside a busy process on another core."""
     rows = [
@@ -205,7 +196,6 @@ TABLES = {
     "0008-json-scanner": (scanner,),
     "0009-supervisor": (supervisor,),
     "0010-merged-metrics": (scrapes,),
-    "0012-encoder-of-served-records": (encoders,),
     "0013-background-processes-are-held": (neighbours,),
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score
-from listwright.ranking.served.encoding import new_block
+from listwright.ranking.served.encoding import Block
 from listwright.ranking.served.record import ServedRecord
 from listwright.ranking.stages import LightGbmStage
 from listwright.service.served_log.taken import Taken
@@ -47,7 +47,7 @@ def served_record(number=0, length=4, *, names=NAMES, **changes):
 
 def block_of(*records):
     """Records as a block."""
-    block = new_block()
+    block = Block()
     for record in records:
         block.add(record)
     return block
@@ -55,7 +55,7 @@ def block_of(*records):
 
 def as_bytes(record):
     """A record as the log has it."""
-    return bytes(block_of(record).view())
+    return block_of(record).encoded()
 
 
 def taken(number=0, length=4, **changes):

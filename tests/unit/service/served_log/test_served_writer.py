@@ -8,7 +8,6 @@ from contextlib import ExitStack
 import pytest
 
 from listwright.ranking.served import files
-from listwright.service.served_log import blocks
 from listwright.service.served_log import files as open_files
 from listwright.service.served_log import writer as module
 from listwright.service.served_log.buffer import size_of
@@ -29,14 +28,6 @@ def ids(folder, **which):
     return [record.query_id for record in files.records(files.log_files(folder, **which))]
 
 
-@pytest.fixture(params=[0.0, 2.0], ids=["encoded at once", "handed over"])
-def least_idle(request, monkeypatch):
-    """If the thread that answers is less idle, that of the writer encodes."""
-    monkeypatch.setattr(module, "LEAST_IDLE", request.param)
-    return request.param
-
-
-@pytest.mark.usefixtures("least_idle")
 def test_what_is_noted_stands_in_finished_files_after_the_end(tmp_path):
     with logging_to(tmp_path) as (writer, telemetry):
         for number in range(20):
@@ -72,7 +63,6 @@ def ids_of(path):
     return [record.query_id for record in files.records([path])]
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_blocks_are_written_while_more_comes_than_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
     with logging_to(tmp_path) as (writer, telemetry):
@@ -82,40 +72,9 @@ def test_blocks_are_written_while_more_comes_than_is_taken(tmp_path, monkeypatch
     assert ids(tmp_path) == [f"query-{number}" for number in range(9)]
 
 
-@pytest.mark.parametrize(
-    ("taken_s", "block_bytes", "by_caller"), [(0.5, 2**19, True), (1.0, 2**19, False), (0.5, 1, False)]
-)
-def test_the_thread_that_answers_encodes_what_is_small_while_it_is_idle(
-    tmp_path, monkeypatch, taken_s, block_bytes, by_caller
-):
-    encoded_by, to_served = [], blocks.to_served
-
-    def note_thread(*arguments):
-        encoded_by.append(threading.current_thread())
-        return to_served(*arguments)
-
-    monkeypatch.setattr(blocks, "to_served", note_thread)
-    monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
-    each_second = [taken(number, milliseconds={"total": 1000.0 * taken_s}) for number in range(4)]
-    with logging_to(tmp_path) as (writer, telemetry):
-        for number, _ in enumerate(note_one_by_one(writer, telemetry, each_second)):
-            here = encoded_by.pop() is threading.current_thread()
-            assert here == by_caller or number == 0, "of a single request nothing is known"
-
-
-def test_a_record_waits_behind_those_that_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "POLL_S", 0.2)
-    monkeypatch.setattr(module, "LEAST_IDLE", 2.0)
-    with logging_to(tmp_path) as (writer, _):
-        for number in range(20):
-            writer.note(taken(number))
-            monkeypatch.setattr(module, "LEAST_IDLE", 0.0)
-    assert ids(tmp_path) == [f"query-{number}" for number in range(20)]
-
-
 def test_a_full_block_is_written_before_its_time(tmp_path, monkeypatch):
     one = taken(0, length=500)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * one.candidates.features.nbytes)  # two records
+    monkeypatch.setattr(module, "BLOCK_BYTES", 2 * one.candidates.features.nbytes)  # two records
     monkeypatch.setattr(module, "IDLE_S", 1e6)
     with logging_to(tmp_path, served_flush_s=600.0) as (writer, telemetry):
         until(lambda: writer._sleeps)
@@ -170,7 +129,7 @@ def test_several_workers_keep_the_folder_within_its_size(tmp_path):
     assert counted(writers[0][1], "records", sink="file") > 0
 
 
-def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch, least_idle):
+def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch):
     stalled, goes_on, written = threading.Event(), threading.Event(), os.writev
 
     def stall(descriptor, parts):
@@ -179,14 +138,14 @@ def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch, le
         return written(descriptor, parts)
 
     one = taken(0, length=500)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)  # each record is a block
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1)  # each record is a block
     with logging_to(tmp_path, served_buffer_bytes=2**16) as (writer, telemetry):
         monkeypatch.setattr(open_files.os, "writev", stall)
         writer.note(one)
         until(stalled.is_set)
         for _ in range(50):
             writer.note(one)
-        fits = 2**16 // size_of(one) + (least_idle == 0.0)  # what is encoded at once is a block that waits
+        fits = 2**16 // size_of(one)
         assert counted(telemetry, "dropped", reason="buffer_full") == 50 - fits
         goes_on.set()
         until(lambda: counted(telemetry, "records", sink="file") == 1 + fits)
@@ -221,7 +180,6 @@ def test_a_full_disk_is_counted_and_left_behind(tmp_path, monkeypatch, caplog):
     assert sum("dropped" in line.message for line in caplog.records) == 1
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_a_record_that_cannot_be_encoded_stops_nothing(tmp_path):
     with logging_to(tmp_path) as (writer, telemetry):
         writer.note(taken(0, query_id="\ud800"))
@@ -230,7 +188,6 @@ def test_a_record_that_cannot_be_encoded_stops_nothing(tmp_path):
     assert counted(telemetry, "dropped", reason="encode_failed") == 1
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_the_end_is_bounded_and_what_is_lost_counted(tmp_path, monkeypatch):
     goes_on, written = threading.Event(), os.writev
     monkeypatch.setattr(module, "CLOSE_WITHIN_S", 0.2)
@@ -250,10 +207,9 @@ def test_a_record_that_comes_while_the_thread_ends_is_counted(tmp_path):
         writer._stop.set()
         writer._wake.set()
         writer._thread.join()
-        writer._blocks.add(taken(0))
+        writer._buffer.put(taken(0))
         writer.close()
         assert counted(telemetry, "dropped", reason="closing") == 1
-        writer._blocks.take(float("inf"))
 
 
 def test_the_share_is_that_of_the_query_ids(tmp_path):
@@ -268,7 +224,6 @@ def test_the_share_is_that_of_the_query_ids(tmp_path):
     assert ids(tmp_path) == [f"query-{number}" for number in chosen if number < 200]
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_a_failure_of_the_writer_itself_is_counted(tmp_path, monkeypatch):
     written = module.OpenFile.append
     fails = [RuntimeError("a defect")]

@@ -16,8 +16,6 @@ from listwright.ranking import golden, plain_file
 from listwright.ranking.aggregates import Aggregates
 from listwright.ranking.anomaly import AnomalyScore
 from listwright.ranking.compiled.first_stage import open_first_stage
-from listwright.ranking.compiled.forest import open_forest
-from listwright.ranking.compiled.linear import open_specialists
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
 from listwright.ranking.first_stage import ColumnFirstStage, FirstStage
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
@@ -147,40 +145,32 @@ def build(
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
-        specialists = _compilable(
-            open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
-        )
+        width = input_width(srm, manifest)
+        specialists = _graph(path, srm.file, read, width=width, columns=count, name="specialists' graph")
     anomaly = router = None
     if manifest.anomaly is not None:
         seen = Aggregates(schema, count)
-        forest = _compilable(open_forest, path, manifest.anomaly.file, read, seen.numeric, 1, "anomaly score")
+        forest = _graph(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
         anomaly = AnomalyScore(seen, forest)
         if manifest.router is not None:
-            chooser = _compilable(open_forest, path, manifest.router.file, read, len(seen.names), 2 * count, "router")
+            width = len(seen.names)
+            chooser = _graph(path, manifest.router.file, read, width=width, columns=2 * count, name="router")
             router = BundleRouter(manifest.router, seen, chooser, forest)
     model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
-def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
-    try:
-        return OnnxScorer(read(file), width)
-    except ScoringError as error:
-        raise BundleError(path / file, str(error)) from error
-
-
-def _compilable(
-    opened: Callable[[bytes, int, int, str], Scorer],
+def _graph(
     path: Path,
     file: str,
     read: Callable[[str], bytes],
+    *,
     width: int,
-    columns: int,
-    name: str,
-) -> Scorer:
-    """A graph that may have a compiled twin in its metadata."""
+    columns: int | None = None,
+    name: str = "second stage",
+) -> OnnxScorer:
     try:
-        return opened(read(file), width, columns, name)
+        return OnnxScorer(read(file), width, columns=columns, name=name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 

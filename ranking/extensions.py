@@ -13,7 +13,5 @@ def _built(name: str) -> Any:
         return None
 
 
-linear_product = _built("linear_product")
-list_summary = _built("list_summary")
 relative_columns = _built("relative_columns")
 tree_traversal = _built("tree_traversal")

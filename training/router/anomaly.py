@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import ExtraTreeRegressor
 
 from listwright.ranking.aggregates import Aggregates
-from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import QUANTILE_LEVELS
 from listwright.ranking.order import rank_by_score
+from listwright.ranking.scorers import OnnxScorer
 from listwright.ranking.stages import AnomalyStage
 from listwright.training.data.dataset import Dataset
 from listwright.training.export.forest import attach, forest_graph
@@ -103,9 +103,9 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
         1.0, float(_average_path(np.array([forest.max_samples_], dtype=np.float64))[0])
     )  # c(1) = 0: nothing to be unlike
     _append_power(model, -1.0 / normal)
-    attach(model, pipeline, power=-1.0 / normal)
+    attach(model, pipeline, -1.0 / normal)
     graph, scores = model.SerializeToString(), -forest.score_samples(filled)
-    scorer = open_forest(graph, filled.shape[1], columns=1, name="anomaly score")
+    scorer = OnnxScorer(graph, filled.shape[1], columns=1, name="anomaly score")
     found = scorer.score(top_means.astype(np.float32))
     worst = float(np.abs(found[:, 0] - scores).max()) if len(filled) > 1 else 0.0  # one query: 0/0 in scikit-learn
     if worst > TOLERANCE:

@@ -17,12 +17,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import DataError, ScoringError
 from listwright.ranking.router import SMALLEST_SHARE
 from listwright.ranking.scorers import OnnxScorer
 from listwright.ranking.stages import RouterStage
-from listwright.training.export.forest import attach, forest_graph
+from listwright.training.export.forest import forest_graph
 from listwright.training.recipe.config import Router as RouterSpec
 
 FOLDS = 5
@@ -122,9 +121,7 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         "gain_where_routed": float(lists.gains[each, chosen][routed].mean()) if routed.any() else None,
         "top1": float((lists.best[each, chosen] > 0).mean()),
     }
-    exported = forest_graph(forest, width, 2 * count)
-    attach(exported, forest)
-    graph = exported.SerializeToString()
+    graph = forest_graph(forest, width, 2 * count).SerializeToString()
     _check_parity(forest, graph, lists.aggregates)
     return FittedRouter(graph, stage, facts)
 
@@ -132,10 +129,8 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
 def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, "N A"]) -> None:
     """Raise ScoringError if the exported forest does not compute what was fitted."""
     expected = forest.predict(aggregates)
-    scorers = [
-        make(graph, aggregates.shape[1], columns=expected.shape[1], name="router") for make in (OnnxScorer, open_forest)
-    ]
-    worst = max(float(np.abs(scorer.score(aggregates) - expected).max()) for scorer in scorers)
+    scorer = OnnxScorer(graph, aggregates.shape[1], columns=expected.shape[1], name="router")
+    worst = float(np.abs(scorer.score(aggregates) - expected).max())
     if worst > TOLERANCE:
         raise ScoringError(f"parity, router: exported and fitted estimates differ by {worst:.2g} (limit {TOLERANCE})")
 

@@ -40,8 +40,8 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
 
     from benchmarks import machine
     from listwright.ranking.errors import DataError
-    from listwright.ranking.events import event_in
     from listwright.ranking.features import Feature, FeatureSchema
+    from listwright.ranking.served.events import event_in
     from listwright.service.events.lines import lines_of
     from listwright.service.problems import STATUS
     from listwright.service.wire import json_matrix as convert

@@ -1,4 +1,4 @@
-"""What a router sees of a list: a fixed number of aggregates of its candidates and of their scores."""
+"""Aggregates of a list, of a fixed number: what the router and the anomaly score see of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.order import best
+from listwright.ranking.order import best, rank_by_score
+from listwright.ranking.scorers import Scorer
 
 TOP = 10
 """How many of the first stage's best (:func:`listwright.ranking.order.best`) make up "the top"."""
@@ -178,3 +179,41 @@ def _pairs(count: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]]:
     """Every two of so many, in the order of :func:`itertools.combinations`."""
     one, other = np.triu_indices(count, k=1)
     return one, other
+
+
+class AnomalyScore:
+    """Higher is stranger, in (0, 1) for a fitted forest. Threads may share it.
+
+    Args:
+        aggregates: give what the forest looks at.
+        graph: ``(1, M) -> (1, 1)``.
+    """
+
+    def __init__(self, aggregates: Aggregates, graph: Scorer) -> None:
+        self._aggregates, self._graph = aggregates, graph
+
+    def of(self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]) -> float:
+        """The score of one list.
+
+        Args:
+            features: raw, in schema order.
+            first_scores: of the first stage, finite.
+
+        Raises:
+            ScoringError: if the graph fails.
+        """
+        return float(self.of_means(self.means(features, first_scores)[None])[0])
+
+    def means(
+        self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
+    ) -> Float[np.ndarray, " M"]:
+        """What the score looks at: the mean of every numeric feature over the first stage's top; see :meth:`of`."""
+        return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
+
+    def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:
+        """``(n,)`` the score of each row of means.
+
+        Raises:
+            ScoringError: if the graph fails.
+        """
+        return self._graph.score(means)[:, 0]

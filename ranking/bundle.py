@@ -13,13 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from listwright.ranking import golden, plain_file
-from listwright.ranking.aggregates import Aggregates
-from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.aggregates import Aggregates, AnomalyScore
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
-from listwright.ranking.first_stage import ColumnFirstStage, FirstStage
+from listwright.ranking.first_stage import ColumnFirstStage, FirstStage, OnnxFirstStage
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker

@@ -1,4 +1,4 @@
-"""The first stage: one score per candidate. LightGBM and a column look at each alone."""
+"""The first stage, one score per candidate: by LightGBM, from a column, or by an ONNX graph that was brought along."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from jaxtyping import Float
 
 from listwright.ranking.errors import SchemaMismatchError, ScoringError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.scorers import OnnxScorer, all_finite
 
 if TYPE_CHECKING:
     import lightgbm
+
 
 _DEFAULT_NAME = re.compile(r"Column_\d+")
 
@@ -182,14 +184,29 @@ class ColumnFirstStage:
         return all_finite(features[:, self._column].astype(np.float64), f"first-stage column {self._feature!r}")
 
 
-def all_finite(scores: Float[np.ndarray, " L *columns"], what: str) -> Float[np.ndarray, " L *columns"]:
-    """The scores, if every one is finite.
+class OnnxFirstStage:
+    """An ONNX graph ``features (L, N) float32 -> scores (L,)``, run once per list on one thread.
+
+    Convention: the graph sees the N numeric features of the schema, in its order. ONNX keeps no list of categories, so
+    that no code of a category could be known to mean the same in the graph. A missing value is NaN, also where training
+    data had none: what it means is the graph's own affair.
+
+    Args:
+        model: the serialised graph, with its weights inside.
+        schema: of the feature matrices that will be scored.
 
     Raises:
-        ScoringError: naming the first candidate without a score.
+        ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
+            through.
     """
-    finite = np.isfinite(scores)
-    if not finite.all():
-        where = int(np.argwhere(~finite)[0][0])
-        raise ScoringError(f"the {what} gave {scores[~finite][0]} for candidate {where}")
-    return scores
+
+    engine: Engine = "onnx"
+
+    def __init__(self, model: bytes, schema: FeatureSchema) -> None:
+        self._scorer = OnnxScorer(model, len(schema.numeric), name="first stage")
+        self._columns = list(schema.numeric) if schema.categorical else None
+
+    def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        """``(L,)`` the graph's scores."""
+        seen = features if self._columns is None else features[:, self._columns]
+        return self._scorer.score(seen).astype(np.float64)

@@ -9,14 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
-from listwright.ranking.extensions import relative_columns
 from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
+
+relative_columns: Any
+try:
+    relative_columns = import_module("listwright.ranking.compiled.relative_columns")
+except ImportError:  # there was no C compiler
+    relative_columns = None
 
 RelativeKind = Literal["z", "rank"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.candidates import FirstPass
 from listwright.ranking.errors import RoutingError, ScoringError
-from listwright.ranking.first_pass import FirstPass
 from listwright.ranking.scorers import Scorer
 from listwright.ranking.stages import RouterStage, SrmStage
 

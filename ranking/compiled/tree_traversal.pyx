@@ -3,7 +3,7 @@
 
 Through small trees they go in step (``lockstep.h``); through the others each walks its own way, and while one waits for
 memory, the others compute. The arrays are those of :mod:`listwright.ranking.compiled.lightgbm_trees`, which has checked them, and of
-:mod:`listwright.ranking.compiled.lockstep`: nothing is checked here.
+:mod:`listwright.ranking.compiled.first_stage`: nothing is checked here.
 """
 
 from libc.math cimport INFINITY, isnan
@@ -151,7 +151,7 @@ def score(
         trees: where each one begins.
         sets: the sets of categorical nodes.
         values: of all nodes; only those of leaves are read.
-        groups, splits, walked, turns: as a :class:`listwright.ranking.compiled.lockstep.Schedule` has them.
+        groups, splits, walked, turns: as a :class:`listwright.ranking.compiled.first_stage.Schedule` has them.
         scores: ``(L,)``.
         fastest: as this processor can, or else as every processor can: the same to the last bit.
 

@@ -7,7 +7,7 @@ from copy import copy
 from functools import partial
 
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.deadline import Deadline, Pace
+from listwright.ranking.deadline import Deadline, LatencyEstimator
 from listwright.ranking.explaining.protocol import ExplainedReranker
 from listwright.ranking.router import Choice, Query
 
@@ -37,7 +37,7 @@ def as_answered(
         strategy, specialist, routing: that the answer was asked for.
     """
     own_pace = copy(reranker)
-    own_pace.pace = Pace()
+    own_pace.pace = LatencyEstimator()
     rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned))
     if ranking.degraded:
         return partial(rerank, strategy="first_stage", routing=False)

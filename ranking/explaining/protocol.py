@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.aggregates import AnomalyScore
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.first_stage import FirstStage
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.router import Hook
-from listwright.ranking.second_pass import SecondPass
+from listwright.ranking.scorers import SecondPass
 
 
 @runtime_checkable
@@ -25,7 +25,7 @@ class ExplainedReranker(Protocol):
     second_pass: SecondPass
     relative: RelativeColumns | None
     anomaly: AnomalyScore | None
-    pace: Pace
+    pace: LatencyEstimator
 
     def rerank(
         self,

@@ -7,10 +7,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.candidates import CandidateList, FirstPass, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.protocol import ExplainedReranker
-from listwright.ranking.first_pass import FirstPass
 
 SAME_SCORE = 1e-4
 """Largest difference of a score that still counts as the same computation (absolute, and relative above 1)."""

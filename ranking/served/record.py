@@ -1,7 +1,8 @@
-"""What one served record holds."""
+"""What one served record holds, and the salted hash that stands for a unit in it."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -123,7 +124,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
     """The record of decoded Avro fields.
 
     Args:
-        fields: of :data:`listwright.ranking.served.schema.SCHEMA`.
+        fields: of :data:`listwright.ranking.served.encoding.SCHEMA`.
         columns: of the file's metadata.
         source: of the record, for errors.
 
@@ -189,3 +190,11 @@ def parsed_columns(names: bytes, categories: bytes) -> Columns:
     if not (good and all(isinstance(of, list) for of in known.values())):
         raise ValueError("its metadata names no columns")
     return Columns(tuple(listed), {name: tuple(map(str, of)) for name, of in known.items()})
+
+
+UNIT_CHARACTERS = 32
+
+
+def hashed(unit: str, salt: bytes) -> str:
+    """The first 128 bits of HMAC-SHA256 of a unit, in hexadecimal: whoever lacks the salt cannot try units out."""
+    return hmac.digest(salt, unit.encode("utf-8", "surrogatepass"), "sha256").hex()[:UNIT_CHARACTERS]

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from listwright.ranking.events import MAX_EVENTS, event_of
+from listwright.ranking.served.events import MAX_EVENTS, event_of
 from listwright.service.errors import TooLargeError, UndecodableBodyError, why_no_json
 
 MAX_LINE_BYTES = 16 * 2**10

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from listwright.ranking.errors import ListwrightError
-from listwright.ranking.experiments.assignment import bounds
+from listwright.ranking.experiments import bounds
 from listwright.ranking.plain_file import from_toml
 from listwright.service.participation import Kind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.experiments.assignment import bounds, fraction
+from listwright.ranking.experiments import bounds, fraction
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Models

@@ -10,8 +10,7 @@ import numpy as np
 
 from listwright.ranking.candidates import Route
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.served.record import Columns, ServedRecord
-from listwright.ranking.served.units import hashed
+from listwright.ranking.served.record import Columns, ServedRecord, hashed
 from listwright.service.served_log.taken import Taken
 
 MOST_SCHEMAS = 64

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from listwright.ranking.served.encoding import Block, framed, header
+from listwright.ranking.served.encoding import SYNC_BYTES, Block, framed, header
 from listwright.ranking.served.files import OPEN_SUFFIX, SUFFIX
-from listwright.ranking.served.framing import SYNC_BYTES
 from listwright.ranking.served.record import Columns
 from listwright.service.served_log.folder import new_stem
 

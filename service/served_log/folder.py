@@ -17,8 +17,7 @@ from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX
-from listwright.ranking.served.framing import frame_of
+from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served.encoding import framed, header
-from listwright.ranking.served.framing import SYNC_BYTES
+from listwright.ranking.served.encoding import SYNC_BYTES, framed, header
 from listwright.ranking.served.record import Columns
 from listwright.service.served_log.drops import Drops
 from listwright.service.settings import Settings

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.served.encoding import Block, header
-from listwright.ranking.served.framing import SYNC_BYTES
+from listwright.ranking.served.encoding import SYNC_BYTES, Block, header
 from listwright.ranking.served.record import Columns
 from listwright.service.served_log.buffer import Buffer
 from listwright.service.served_log.conversion import columns_of, to_served

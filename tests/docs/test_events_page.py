@@ -6,7 +6,7 @@ import shlex
 
 import polars as pl
 
-from listwright.ranking.events import COLUMNS, MAX_EVENTS, event_of
+from listwright.ranking.served.events import COLUMNS, MAX_EVENTS, event_of
 from listwright.ranking.served.files import write
 from listwright.service.api.events import MAX_BODY
 from listwright.service.events.files import MODE, ROLL_BYTES, ROLL_S

@@ -10,8 +10,7 @@ from jaxtyping import Float
 
 from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
-from listwright.ranking.first_stage import model_columns, read_booster
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage, model_columns, read_booster
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.binning import silence_lightgbm
 from listwright.training.first_stage.foreign_models import HEAD_BYTES, is_onnx, recognised

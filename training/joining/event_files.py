@@ -14,7 +14,7 @@ import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.events import COLUMNS, event_in, moment
+from listwright.ranking.served.events import COLUMNS, event_in, moment
 from listwright.training.data.cells import names_in, numbers_in
 from listwright.training.data.container import open_plain
 from listwright.training.data.sources import check_exists
@@ -90,8 +90,8 @@ def event_files(path: Path) -> list[Path]:
 def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     """The events of one file.
 
-    A table has the columns of :data:`listwright.ranking.events.COLUMNS`; Parquet may have ``event_attributes`` as a
-    nested column instead. A line or a row that is no event is counted.
+    A table has the columns of :data:`listwright.ranking.served.events.COLUMNS`; Parquet may have ``event_attributes``
+    as a nested column instead. A line or a row that is no event is counted.
 
     Args:
         path: of the file.

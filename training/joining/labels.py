@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.events import MAX_NAME
 from listwright.ranking.plain_file import from_toml
+from listwright.ranking.served.events import MAX_NAME
 from listwright.training.data.letor.fast import MAX_LABEL
 
 ActionName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from listwright.ranking.aggregates import Aggregates
-from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.aggregates import Aggregates, AnomalyScore
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.metrics import measure as measure_list

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.metrics import hit
-from listwright.ranking.relevance import relevance
+from listwright.ranking.order import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.bootstrap import RESAMPLES, interval

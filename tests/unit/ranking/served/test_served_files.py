@@ -8,10 +8,16 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.served import files
-from listwright.ranking.served.encoding import Block, framed, header
-from listwright.ranking.served.framing import long_bytes
+from listwright.ranking.served.encoding import (
+    FEATURES_KEY,
+    SCHEMA_VERSION,
+    VERSION_KEY,
+    Block,
+    framed,
+    header,
+    long_bytes,
+)
 from listwright.ranking.served.record import Columns, Intervention, ShadowRanking, to_record
-from listwright.ranking.served.schema import FEATURES_KEY, SCHEMA_VERSION, VERSION_KEY
 from support.served import NAMES, NOON, as_bytes, served_record
 
 FULL = {

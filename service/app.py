@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
@@ -29,7 +29,7 @@ from listwright.service.admission.readiness import DegradedRun
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
 from listwright.service.api.pacing import Pacing, Scraped
-from listwright.service.api.service import EventSink, Explains, Service
+from listwright.service.api.service import Explains, Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
@@ -38,7 +38,6 @@ from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
 from listwright.service.child_process import Background
 from listwright.service.experiments.opening import open_experiments
-from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -49,6 +48,10 @@ from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
+
+if TYPE_CHECKING:
+    from listwright.service.events import EventWriter
+    from listwright.service.served_log.writer import LogWriter
 
 HOOK_THREADS = 2
 """Threads of the hook for each request that is computed at a time: as many again may hang before any is refused."""
@@ -232,19 +235,27 @@ def _composed(
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
-        served_log=open_log(settings, telemetry),
+        served_log=_opened_log(settings, telemetry),
         experiments=open_experiments(settings, telemetry, current, background),
         explainer=_opened_explainer(settings, telemetry, deciders, json_bounds, background),
         background=background if settings.explain or settings.experiments is not None else None,
     )
 
 
-def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None:
+def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
     if settings.events_log is None:
         return None
-    from listwright.service.events.log import opened  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
+    from listwright.service.events import EventWriter  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
 
-    return opened(settings, telemetry)
+    return EventWriter.open(settings, telemetry)
+
+
+def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
+    if not settings.logs_served:
+        return None
+    from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
+
+    return LogWriter(settings, telemetry)
 
 
 def _opened_explainer(

@@ -13,23 +13,21 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
 from listwright.ranking.served.encoding import SYNC_BYTES, Block, header
 from listwright.ranking.served.record import Columns
-from listwright.service.served_log.buffer import Buffer
-from listwright.service.served_log.conversion import columns_of, to_served
-from listwright.service.served_log.drops import Drops
-from listwright.service.served_log.files import OpenFile
-from listwright.service.served_log.folder import LogFolder
-from listwright.service.served_log.taken import Taken
+from listwright.service.served_log.entry import Drops, LogEntry, columns_of, to_record
+from listwright.service.served_log.folder import LogFolder, OpenFile
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from listwright.service.served_log.stream import RedisStream
+
 
 POLL_S = 0.02
 """Seconds between looks at the buffer while records come in: longer rows of records cost less."""
@@ -38,7 +36,7 @@ IDLE_S = 0.2
 """Behind a look at an empty buffer the thread sleeps for so long, unless a record wakes it, or something is due."""
 
 MOST_AT_ONCE = 256
-"""Records that are taken before anything else is looked at."""
+"""Records that are encoded before anything else is looked at."""
 
 NICENESS = 10
 """Of the thread: it gives way to the one that answers."""
@@ -51,6 +49,9 @@ TIDY_S = 30.0
 
 BLOCK_BYTES = 2**19
 """Bytes at which a block is full: each write gives Python's lock away and takes it again."""
+
+CANDIDATE_BYTES = 80
+"""Of a candidate's scores and place, and of what Python adds to its id."""
 
 FRAME_BYTES = 64
 """Of a block in a file, at most: two numbers before it, and the file's mark behind it."""
@@ -93,8 +94,8 @@ class LogWriter:
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
-        self._folder = None if settings.served_log is None else _folder(settings, telemetry)
-        self._stream = _opened_stream(settings, telemetry, self._drops)
+        self._folder = None if settings.served_log is None else _open_folder(settings, telemetry)
+        self._stream = _open_stream(settings, telemetry, self._drops)
         self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
         self._pending: dict[str, PendingBlock] = {}  # this and the open files by the fingerprint of their schema
         self._open: dict[str, OpenFile] = {}
@@ -108,14 +109,14 @@ class LogWriter:
         self._thread = Thread(target=self._run, name="served-log", daemon=True)
         self._thread.start()
 
-    def note(self, taken: Taken) -> None:
+    def note(self, entry: LogEntry) -> None:
         """Log a request if its query is in the share, or drop it and count."""
-        if self._below < 2**64 and not in_share(taken.query_id, self._below):
+        if self._below < 2**64 and not in_share(entry.query_id, self._below):
             return
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
             return
-        if not self._buffer.put(taken):
+        if not self._buffer.put(entry):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
         elif self._sleeps:
@@ -151,10 +152,10 @@ class LogWriter:
             if len(self._buffer) == 0:
                 if stopping:
                     return
-                self._rest(sleeps=empty)
+                self._wait(sleeps=empty)
 
-    def _rest(self, *, sleeps: bool) -> None:
-        """Until the next look; without records, until one comes or something is due."""
+    def _wait(self, *, sleeps: bool) -> None:
+        """Wait until the next look; without records, until one comes or something is due."""
         if not sleeps:
             self._stop.wait(POLL_S)
             return
@@ -169,20 +170,20 @@ class LogWriter:
     def _take(self) -> None:
         """Encode what waits; but not without end, as blocks and files have their time."""
         for _ in range(MOST_AT_ONCE):
-            if (taken := self._buffer.take()) is None:
+            if (entry := self._buffer.take()) is None:
                 return
-            key = taken.manifest.fingerprint
-            self._encode(key, taken)
+            key = entry.manifest.fingerprint
+            self._encode(key, entry)
             if key in self._pending and self._pending[key].block.size >= BLOCK_BYTES:
                 self._write(key)
 
-    def _encode(self, key: str, taken: Taken) -> None:
+    def _encode(self, key: str, entry: LogEntry) -> None:
         """Add a record to the block of its schema, or drop it."""
-        pending = self._pending.get(key) or PendingBlock(columns_of(taken.manifest))
+        pending = self._pending.get(key) or PendingBlock(columns_of(entry.manifest))
         try:
-            pending.block.add(to_served(taken, self._salt))
+            pending.block.add(to_record(entry, self._salt))
         except Exception as error:  # whatever a caller sent, the next request is logged
-            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
+            self._drops.note("encode_failed", 1, f"query {entry.query_id!r} cannot be encoded ({error!r})")
             return
         if self._stream is not None:
             self._stream.put(pending.columns, pending.block.last())
@@ -270,7 +271,7 @@ class LogWriter:
             _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
 
 
-def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
+def _open_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
     if settings.served_stream is None:
         return None
     from listwright.service.served_log.stream import RedisStream  # noqa: PLC0415 - not each log has a stream
@@ -278,7 +279,7 @@ def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> Re
     return RedisStream(settings, telemetry, drops)
 
 
-def _folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
+def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
     assert settings.served_log is not None
     return LogFolder(
         settings.served_log,
@@ -298,3 +299,48 @@ def in_share(query_id: str, below: int) -> bool:
     """
     digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=b"served").digest()
     return int.from_bytes(digest, "big") < below
+
+
+def size_of(entry: LogEntry) -> int:
+    """Return about how many bytes a request holds while it waits."""
+    features, ids = entry.candidates.features, entry.candidates.ids
+    return features.nbytes + CANDIDATE_BYTES * len(features) + (0 if ids is None else sum(map(len, ids)))
+
+
+class Buffer:
+    """Requests that wait, bounded in bytes. One thread puts, one takes, and neither waits for the other.
+
+    Each of the two counts has one thread that changes it, so that there is no lock.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._waiting = most, deque[tuple[int, LogEntry]]()
+        self._put = self._got = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait."""
+        return self._put - self._got
+
+    def put(self, entry: LogEntry) -> bool:
+        """Take a request in; False if there is no room."""
+        size = size_of(entry)
+        if self._put - self._got + size > self._most:
+            return False
+        self._put += size
+        self._waiting.append((size, entry))
+        return True
+
+    def take(self) -> LogEntry | None:
+        """Remove the oldest and return it; None if there is none."""
+        if not self._waiting:
+            return None
+        size, entry = self._waiting.popleft()
+        self._got += size
+        return entry

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from listwright.ranking.served.events import event_in
-from listwright.service.events.lines import lines_of
+from listwright.service.events import lines_of
 from listwright.service.problems import STATUS
 
 REFUSALS = (RequestValidationError, *STATUS)

@@ -11,7 +11,7 @@ from listwright.ranking.order import rank_by_score
 from listwright.ranking.served.encoding import Block
 from listwright.ranking.served.record import ServedRecord
 from listwright.ranking.stages import LightGbmStage
-from listwright.service.served_log.taken import Taken
+from listwright.service.served_log.entry import LogEntry
 from listwright.service.served_log.writer import LogWriter
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -58,7 +58,7 @@ def as_bytes(record):
     return block_of(record).encoded()
 
 
-def taken(number=0, length=4, **changes):
+def log_entry(number=0, length=4, **changes):
     """What the request path hands over of an answered request."""
     columns = schema(categorical=True)
     rng = np.random.default_rng(number)
@@ -87,7 +87,7 @@ def taken(number=0, length=4, **changes):
         "milliseconds": {"total": 2.0},
         "at": NOON.timestamp() + number,
     }
-    return Taken(**{**fields, **changes})
+    return LogEntry(**{**fields, **changes})
 
 
 @contextmanager

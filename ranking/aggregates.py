@@ -91,7 +91,7 @@ class Aggregates:
         scores: Float[np.ndarray, "C K"],
         scored: Int[np.ndarray, " C"],
     ) -> Float[np.ndarray, " A"]:
-        """The aggregates of one list.
+        """Return the aggregates of one list.
 
         Args:
             features: raw, in schema order.
@@ -159,8 +159,8 @@ def _score_summary(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"]) 
 
 
 def _agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"]) -> Float[np.ndarray, " S"]:
-    """The entropy of the softmax of every column, in nats; then Kendall's tau-a of every two, over the rows ``at``;
-    1 for a single row.
+    """Return the entropy of the softmax of every column, in nats; then Kendall's tau-a of every two over the rows
+    ``at``, 1 for a single row.
     """
     shifted = scores.astype(np.float64) - scores.max(axis=0)
     weights = np.exp(shifted)
@@ -193,7 +193,7 @@ class AnomalyScore:
         self._aggregates, self._graph = aggregates, graph
 
     def of(self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]) -> float:
-        """The score of one list.
+        """Return the score of one list.
 
         Args:
             features: raw, in schema order.
@@ -207,7 +207,7 @@ class AnomalyScore:
     def means(
         self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
     ) -> Float[np.ndarray, " M"]:
-        """What the score looks at: the mean of every numeric feature over the first stage's top; see :meth:`of`."""
+        """Return what the score looks at: each numeric feature's mean over the first stage's top; see :meth:`of`."""
         return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
 
     def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:

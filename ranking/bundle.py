@@ -51,7 +51,7 @@ def load(path: Path) -> Bundle:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a bundle, and of no file more: the rest is not verified.
+    """Return the manifest of a bundle, and of no file more: the rest is not verified.
 
     Raises:
         BundleFormatError: if it was written by a newer version.
@@ -73,7 +73,7 @@ def read_listed(path: Path, manifest: Manifest, name: str) -> bytes:
 
 
 def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
-    """The same of files that are held in memory, the manifest among them; nothing is read from disk.
+    """Check a bundle as :func:`load` does, of files in memory, the manifest among them; nothing is read from disk.
 
     Args:
         path: what errors call the place; need not exist.
@@ -100,7 +100,7 @@ def _checked_bundle(path: Path, read: Callable[[str], bytes], later: Callable[[s
 
 
 def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    """Reads a file once more, and refuses it if it is another by now; keeps none in memory."""
+    """Return what reads a file once more, and refuses it if it is another by now; keeps none in memory."""
     entries = {entry.name: entry for entry in manifest.files}
     return lambda name: _checked(path, entries[name], read(name))
 
@@ -108,7 +108,7 @@ def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> 
 def build(
     path: Path, manifest: Manifest, read: Callable[[str], bytes], again: Callable[[str], bytes] | None = None
 ) -> Reranker:
-    """The rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
+    """Return the rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
 
     Args:
         path: of the folder, for errors.
@@ -147,13 +147,13 @@ def build(
         specialists = _graph(path, srm.file, read, width=width, columns=count, name="specialists' graph")
     anomaly = router = None
     if manifest.anomaly is not None:
-        seen = Aggregates(schema, count)
-        forest = _graph(path, manifest.anomaly.file, read, width=seen.numeric, columns=1, name="anomaly score")
-        anomaly = AnomalyScore(seen, forest)
+        aggregates = Aggregates(schema, count)
+        forest = _graph(path, manifest.anomaly.file, read, width=aggregates.numeric, columns=1, name="anomaly score")
+        anomaly = AnomalyScore(aggregates, forest)
         if manifest.router is not None:
-            width = len(seen.names)
+            width = len(aggregates.names)
             chooser = _graph(path, manifest.router.file, read, width=width, columns=2 * count, name="router")
-            router = BundleRouter(manifest.router, seen, chooser, forest)
+            router = BundleRouter(manifest.router, aggregates, chooser, forest)
     model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
@@ -180,7 +180,7 @@ def input_width(stage: SecondStage, manifest: Manifest) -> int:
 
 
 def open_unsealed(path: Path, manifest: Manifest) -> Reranker:
-    """The rankers of a folder that is still being written, under a manifest that is not on disk yet."""
+    """Return the rankers of a folder that is still being written, under a manifest that is not on disk yet."""
     return build(path, manifest, lambda name: _read(path, name))
 
 
@@ -240,7 +240,7 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
 
 
 def _without_manifest(path: Path) -> str:
-    """The remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
+    """Return the remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
     versions = sorted(manifest.parent.name for manifest in path.glob(f"*/{MANIFEST}"))
     if versions:
         return f": a bundle is a folder NAME/VERSION; name a version, such as {versions[-1]}"

@@ -22,7 +22,7 @@ Purpose = Literal["traffic", "arm", "swap", "pair"]
 
 
 def fraction(key: str, salt: str, purpose: Purpose) -> float:
-    """A number in [0, 1), uniform over keys: the first 53 bits of BLAKE2b of salt and key.
+    """Return a number in [0, 1), uniform over keys: the first 53 bits of BLAKE2b of salt and key.
 
     Args:
         key: a unit, or a query id.
@@ -58,7 +58,7 @@ def place_of(key: str, salt: str, shares: Sequence[float]) -> int | None:
 
 
 def arm_of(unit: str, salt: str, challenger_share: float) -> Literal["control", "challenger"]:
-    """The arm of a unit in a split.
+    """Return the arm of a unit in a split.
 
     Args:
         unit: that is randomised; the query id where there is none.
@@ -116,18 +116,18 @@ def team_draft(
         )
     if length is not None and length < 0:
         raise ValueError(f"length {length}: expected 0 or more places")
-    shown = size if length is None else min(length, size)
-    coins = _coins((shown + 1) // 2, query_id, salt)
+    places = size if length is None else min(length, size)
+    coins = _coins((places + 1) // 2, query_id, salt)
     order: list[int] = []
     teams: list[Team] = []
-    taken: set[int] = set()
-    left = {"control": iter(control), "challenger": iter(challenger)}
-    for place in range(shown):
+    picks: set[int] = set()
+    rankings = {"control": iter(control), "challenger": iter(challenger)}
+    for place in range(places):
         coin = coins[place // 2]
         team: Team = "challenger" if coin == (place % 2 == 0) else "control"
-        picked = next(candidate for candidate in left[team] if candidate not in taken)
-        taken.add(picked)
-        order.append(picked)
+        candidate = next(candidate for candidate in rankings[team] if candidate not in picks)
+        picks.add(candidate)
+        order.append(candidate)
         teams.append(team)
     return Interleaved(tuple(order), tuple(teams))
 
@@ -240,5 +240,5 @@ def _rank_biased_overlap(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"
     in_both = np.maximum(ranks_of(one), ranks_of(other))  # the depth from which a candidate is in both
     overlap = np.cumsum(np.bincount(in_both, minlength=length + 1)[1:]) / depths
     weights = PERSISTENCE ** depths.astype(np.float64)
-    seen = (1.0 - PERSISTENCE) / PERSISTENCE * float((overlap * weights).sum())
-    return min(1.0, seen + float(overlap[-1] * weights[-1]))
+    within_lists = (1.0 - PERSISTENCE) / PERSISTENCE * float((overlap * weights).sum())
+    return min(1.0, within_lists + float(overlap[-1] * weights[-1]))

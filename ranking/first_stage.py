@@ -20,7 +20,7 @@ _DEFAULT_NAME = re.compile(r"Column_\d+")
 
 
 def read_booster(model: str) -> lightgbm.Booster:
-    """A model from LightGBM's text format.
+    """Read a model from LightGBM's text format.
 
     LightGBM crashes the whole process on a file that was cut: what the text says of its length is checked first.
 
@@ -63,7 +63,7 @@ class FirstStage(Protocol):
 
 
 def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """The matrix as LightGBM sees it, in training and in serving alike.
+    """Return the matrix as LightGBM sees it, in training and in serving alike.
 
     Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
     categorical column; numeric values stay float32, NaN included.
@@ -104,8 +104,8 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
         return None
     columns_by_name = {name: [column] for name, column in schema.index.items()}
     for column, name in enumerate(schema.names):
-        if (written := re.sub(r"\s", "_", name)) not in schema.index:
-            columns_by_name.setdefault(written, []).append(column)
+        if (spelling := re.sub(r"\s", "_", name)) not in schema.index:
+            columns_by_name.setdefault(spelling, []).append(column)
     absent = [name for name in names if name not in columns_by_name]
     if absent:
         raise SchemaMismatchError(
@@ -208,5 +208,5 @@ class OnnxFirstStage:
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
         """``(L,)`` the graph's scores."""
-        seen = features if self._columns is None else features[:, self._columns]
-        return self._scorer.score(seen).astype(np.float64)
+        numeric = features if self._columns is None else features[:, self._columns]
+        return self._scorer.score(numeric).astype(np.float64)

@@ -175,7 +175,7 @@ class Reranker:
             else:
                 started = perf_counter()
                 try:
-                    kept, rescored = self.second_pass.score(first, route, specialists)
+                    positions, rescored = self.second_pass.score(first, route, specialists)
                 except ScoringError as error:
                     timings["second_stage"] = _ms_since(started)
                     reason = str(error)
@@ -192,8 +192,8 @@ class Reranker:
                 late=too_late,
             )
         scores = np.full(length, np.nan)  # below the cutoff
-        scores[kept] = rescored
-        order = refined_order(rescored, kept, first.order)
+        scores[positions] = rescored
+        order = refined_order(rescored, positions, first.order)
         timings["second_stage"] = self._record_ms(route.strategy if specialists is None else "mixing", length, started)
         return Ranking(
             order=order,
@@ -243,7 +243,7 @@ class Reranker:
             raise UnknownSpecialistError(f"this bundle has no specialist {specialist}: use 0 to {count - 1}, see /info")
 
     def _default(self, strategy: str, specialist: int | None) -> Route:
-        """The route if no hook and no router is asked."""
+        """Return the route if no hook and no router is asked."""
         if specialist is not None:
             return Route("srm", "caller", specialist)
         if strategy == "auto":
@@ -265,8 +265,8 @@ class Reranker:
         if self.router.always_abstains and default.strategy != "srm":
             return replace(default, decided_by="abstained", faults=faults), None  # known without looking
         try:
-            kept, scores = self.second_pass.specialist_scores(first)
-            estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, kept)
+            positions, scores = self.second_pass.specialist_scores(first)
+            estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, positions)
         except ScoringError as error:
             return replace(default, faults=(*faults, RoutingError("router_failed", str(error)))), None
         except RoutingError as error:

@@ -88,7 +88,7 @@ class OnnxScorer:
 
 
 def all_finite(scores: Float[np.ndarray, " L *columns"], what: str) -> Float[np.ndarray, " L *columns"]:
-    """The scores, if every one is finite.
+    """Return the scores, if every one is finite.
 
     Raises:
         ScoringError: naming the first candidate without a score.
@@ -114,7 +114,7 @@ class SecondPass:
         self._stages: dict[str, NetworkStage] = {stage.kind: stage for stage in manifest.second_stages}
 
     def stage(self, strategy: str) -> SecondStage:
-        """The manifest's entry of a strategy that has one: a network's kind, or ``srm``."""
+        """Return the manifest's entry of a strategy that has one: a network's kind, or ``srm``."""
         if strategy == "srm":
             assert self.manifest.srm is not None
             return self.manifest.srm
@@ -123,7 +123,7 @@ class SecondPass:
     def score(
         self, first: FirstPass, route: Route, specialists: Float[np.ndarray, "M K"] | None = None
     ) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, " C"]]:
-        """The candidates that reach the route's stage, in input order, and their scores.
+        """Return the candidates that reach the route's stage, in input order, and their scores.
 
         Args:
             first: the list after the first stage.
@@ -134,22 +134,22 @@ class SecondPass:
             ScoringError: if the stage fails.
         """
         stage = self.stage(route.strategy)
-        kept = first.kept(stage)
+        positions = first.kept(stage)
         if route.strategy != "srm":
-            return kept, self.networks[route.strategy].score(first.inputs(kept, stage))
+            return positions, self.networks[route.strategy].score(first.inputs(positions, stage))
         if specialists is None:
-            kept, specialists = self.specialist_scores(first)
-        return kept, self.routed(specialists, route)
+            positions, specialists = self.specialist_scores(first)
+        return positions, self.routed(specialists, route)
 
     def specialist_scores(self, first: FirstPass) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, "C K"]]:
-        """The candidates that reach the specialists, in input order, and their scores by each of them."""
+        """Return the candidates that reach the specialists, in input order, and their scores by each of them."""
         assert self.specialists is not None
         stage = self.stage("srm")
-        kept = first.kept(stage)
-        return kept, self.specialists.score(first.inputs(kept, stage))
+        positions = first.kept(stage)
+        return positions, self.specialists.score(first.inputs(positions, stage))
 
     def routed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
-        """The scores of the route's specialist; or the mixture's, where it names none.
+        """Return the scores of the route's specialist; or the mixture's, where it names none.
 
         The mixture stands under the router's probabilities, or under its own weights where the router was not asked.
         """

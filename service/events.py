@@ -446,7 +446,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(body: bytes, now: datetime | None = None) -> Lines:
-    """The lines of one event, or of an array of events; all that was sent stands in them, and ``received_at``.
+    """Return the lines of one event, or of an array of events; all that was sent stands in them, and ``received_at``.
 
     Args:
         body: JSON.
@@ -486,8 +486,8 @@ def _check(events: list[object], *, several: bool) -> None:
         except ValidationError as error:
             faulty += 1
             place = ("body", number) if several else ("body",)
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            faults += [{**fault, "loc": (*place, *fault["loc"])} for fault in found]
+            errors = error.errors(include_url=False, include_context=False, include_input=False)
+            faults += [{**fault, "loc": (*place, *fault["loc"])} for fault in errors]
             if faulty == MAX_FAULTY:
                 break
     if faults:

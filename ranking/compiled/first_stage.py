@@ -58,12 +58,12 @@ class CompiledFirstStage:
     def __init__(self, forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> None:
         self._forest = forest
         order = np.arange(len(schema)) if columns is None else np.array(columns)
-        asked = forest.columns["feature"]
-        if ((asked < 0) | (asked >= len(order))).any():
+        split_features = forest.columns["feature"]
+        if ((split_features < 0) | (split_features >= len(order))).any():
             raise ScoringError("the LightGBM model splits on a feature that it does not have")
         self._schedule = schedule(forest)
         self._columns = forest.columns.copy()
-        self._columns["feature"] = order[asked]
+        self._columns["feature"] = order[split_features]
         self._schema = schema
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
@@ -87,7 +87,7 @@ class CompiledFirstStage:
 
 
 def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstStage:
-    """The first stage of a LightGBM text model, on the engine that the bundle asks for if that can be had.
+    """Return the first stage of a LightGBM text model, on the engine that the bundle asks for if that can be had.
 
     Where the compiled traversal is not built, does not support the model, or differs from LightGBM in a single bit of
     a probe, LightGBM scores, and a warning says why.
@@ -186,7 +186,7 @@ def schedule(forest: Forest) -> Schedule:
 
 
 def _in_step(nodes: list[tuple[float, int, int]]) -> tuple[int, list[tuple[float, int, int, int]]]:
-    """The place of a tree's leftmost leaf, and its splits."""
+    """Return the place of a tree's leftmost leaf, and its splits."""
     leftmost = list(range(len(nodes)))
     for place in reversed(range(len(nodes))):
         leftmost[place] = leftmost[nodes[place][2]]  # children stand behind their parents; a leaf is its own child

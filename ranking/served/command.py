@@ -83,11 +83,11 @@ def _list(folder: Path) -> int:
     return 0
 
 
-def _forget(folder: Path, given: Sequence[str], events: Path | None) -> int:
+def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
     salt = os.environ.get(SALT)
     if salt is not None and not (salt := salt.strip()):  # as the service reads it
         raise RecipeError(f"{SALT} is empty, so hashed units would not be found: give it its value, or do not set it")
-    units = frozenset([*given, *(hashed(unit, salt.encode()) for unit in given if salt)])
+    units = frozenset([*names, *(hashed(unit, salt.encode()) for unit in names if salt)])
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
         left, awaited = _print_outcome(forget_events(events, query_ids(folder, units), units), "events")
@@ -253,8 +253,8 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
 def _scan_events(
     listed: Path, queries: frozenset[str], clients: frozenset[str]
 ) -> tuple[Path, list[bool], frozenset[str]]:
-    """The file's name now, of each of its lines whether it is the person's, and the queries that these lines name; the
-    service may finish the file, or remove it by its limits, at any moment.
+    """Return the file's name now, of each of its lines whether it is the person's, and the queries that these lines
+    name; the service may finish the file, or remove it by its limits, at any moment.
     """
     goes: list[bool] = []
     named: set[str] = set()
@@ -289,9 +289,9 @@ def _rewrite_events(path: Path, of_person: list[bool]) -> None:
         return
     new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
-    with os.fdopen(descriptor, "wb") as written, plain_file.open_file(path) as lines:
-        written.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
-        written.flush()
+    with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
+        file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
+        file.flush()
         os.fsync(descriptor)
     os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
     _replace_durably(new, path)

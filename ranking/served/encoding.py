@@ -121,11 +121,11 @@ class Block:
         self.size += len(self._records[-1])
 
     def last(self) -> bytes:
-        """The bytes of the last record; there must be one."""
+        """Return the bytes of the last record; there must be one."""
         return self._records[-1]
 
     def encoded(self) -> bytes:
-        """The bytes of all records."""
+        """Return the bytes of all records."""
         return b"".join(self._records)
 
     def clear(self) -> None:
@@ -160,16 +160,16 @@ def _fields(record: ServedRecord) -> dict[str, Any]:
     }
 
 
-def _intervention(done: Intervention | None) -> dict[str, Any] | None:
-    return None if done is None else {"kind": done.kind, "places": done.places, "propensity": done.propensity}
+def _intervention(swap: Intervention | None) -> dict[str, Any] | None:
+    return None if swap is None else {"kind": swap.kind, "places": swap.places, "propensity": swap.propensity}
 
 
-def _shadow(seen: ShadowRanking | None) -> dict[str, Any] | None:
-    return None if seen is None else {"bundle": seen.bundle, "order": seen.order, "status": seen.status}
+def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
+    return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:
-    """The beginning of a file.
+    """Return the beginning of a file.
 
     Args:
         columns: of all its records.
@@ -186,7 +186,7 @@ def header(columns: Columns, sync: bytes) -> bytes:
 
 
 def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
-    """A block as a file has it, in parts.
+    """Return a block as a file has it, in parts.
 
     Args:
         records: at least one.
@@ -197,7 +197,7 @@ def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
 
 
 def long_bytes(value: int) -> bytes:
-    """A whole number that is not negative, as Avro writes it."""
+    """Return a whole number that is not negative, as Avro writes it."""
     coded, out = value << 1, bytearray()
     while coded >= 0x80:
         out.append((coded & 0x7F) | 0x80)

@@ -66,7 +66,7 @@ class _Until(io.RawIOBase):
 
 
 def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
-    """The files of a served log's folder, the oldest first by name.
+    """Return the files of a served log's folder, the oldest first by name.
 
     Args:
         folder: of the log.
@@ -87,7 +87,7 @@ def damaged_files(folder: Path) -> list[Path]:
 
 
 def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
-    """The records of files, in the order of the files and as they stand in them.
+    """Yield the records of files, in the order of the files and as they stand in them.
 
     Of a file that was cut off, or is still written, all records up to its last whole block.
 
@@ -112,7 +112,7 @@ def names_of(listed: Path) -> tuple[Path, ...]:
 
 
 def read(path: Path) -> Iterator[ServedRecord]:
-    """The records of one file; see :func:`records`."""
+    """Yield the records of one file; see :func:`records`."""
     with _opened(path) as file:
         frame = frame_of(file, str(path))
         if not frame.until:
@@ -133,7 +133,7 @@ def _decoded(file: BinaryIO, until: int, path: Path) -> Iterator[dict[str, Any]]
 
 
 def frame(path: Path) -> Frame:
-    """What of a file is whole.
+    """Return what of a file is whole.
 
     Raises:
         DataError: if it cannot be read, is none of a served log, or is damaged before its end.
@@ -143,7 +143,7 @@ def frame(path: Path) -> Frame:
 
 
 def feature_columns(path: Path) -> Columns | None:
-    """The columns of a file's records; None where its header is cut off.
+    """Return the columns of a file's records; None where its header is cut off.
 
     Raises:
         DataError: as :func:`frame`, and if the file is of a newer version.
@@ -247,7 +247,7 @@ class Frame:
 
 
 def frame_of(file: BinaryIO, source: str) -> Frame:
-    """What of a file is whole. Reads the header and the frame of each block, not the records.
+    """Return what of a file is whole, from the header and the frames of its blocks.
 
     Args:
         file: open at its beginning; can be sought.
@@ -339,7 +339,7 @@ def _exactly(file: BinaryIO, length: int) -> bytes:
 
 
 def _long(file: BinaryIO) -> int:
-    """A variable-length, zigzag-coded whole number."""
+    """Read a variable-length, zigzag-coded whole number."""
     coded = 0
     for place in range(_LONGEST_VARINT):
         byte = _exactly(file, 1)[0]

@@ -121,7 +121,7 @@ class Columns:
 
 
 def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> ServedRecord:
-    """The record of decoded Avro fields.
+    """Return the record of decoded Avro fields.
 
     Args:
         fields: of :data:`listwright.ranking.served.encoding.SCHEMA`.
@@ -175,7 +175,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
 
 
 def columns_of(record: ServedRecord) -> Columns:
-    """The columns that a record names."""
+    """Return the columns that a record names."""
     return Columns(record.feature_names, record.categories)
 
 
@@ -196,5 +196,5 @@ UNIT_CHARACTERS = 32
 
 
 def hashed(unit: str, salt: bytes) -> str:
-    """The first 128 bits of HMAC-SHA256 of a unit, in hexadecimal: whoever lacks the salt cannot try units out."""
+    """Return the first 128 bits of a unit's HMAC-SHA256, in hexadecimal; nobody without the salt can try units out."""
     return hmac.digest(salt, unit.encode("utf-8", "surrogatepass"), "sha256").hex()[:UNIT_CHARACTERS]

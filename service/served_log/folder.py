@@ -31,7 +31,7 @@ _log = logging.getLogger("listwright.served")
 
 
 def new_stem() -> str:
-    """The name of a new file without its suffix: when it begins, the machine, the process."""
+    """Return the name of a new file without its suffix: when it begins, the machine, the process."""
     host = re.sub(r"[^\w.]", "_", socket.gethostname())
     return f"served-{datetime.now(UTC).strftime(_TIME)}Z-{host}-{os.getpid()}"
 
@@ -133,7 +133,7 @@ def _began(path: Path) -> float:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """The file, open and locked; None if somebody else has it, or it has gone."""
+    """Open and lock a file; yield its descriptor, or None if somebody else has it, or it has gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -212,14 +212,14 @@ class OpenFile:
         """
         parts = framed(block.records, block.encoded(), self._sync)
         try:
-            written = _write_all(self._file, parts)
+            size = _write_all(self._file, parts)
         except OSError:
             os.ftruncate(self._file, self.size)
             os.lseek(self._file, self.size, os.SEEK_SET)
             raise
-        self.size += written
+        self.size += size
         self.records += block.records
-        return written
+        return size
 
     def finish(self) -> None:
         """Bring the file to the disk and give it its name; one without records is removed.

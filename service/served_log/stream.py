@@ -46,7 +46,7 @@ class _Waiting(NamedTuple):
 
 
 def address(url: str) -> tuple[str, str]:
-    """The server's address, and the key of the stream, which the query of the URL names as ``stream``."""
+    """Return the server's address, and the key of the stream, which the query of the URL names as ``stream``."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     stream = query.pop("stream", STREAM)

@@ -23,10 +23,7 @@ setup(
             optional=True,
         )
         for name, headers in (
-            ("ranking/compiled/linear_product", []),
-            ("ranking/compiled/list_summary", []),
             ("ranking/compiled/relative_columns", []),
-            ("ranking/compiled/served_record", []),
             ("ranking/compiled/tree_traversal", LOCKSTEP),
             ("service/wire/json_fast", []),
             ("training/data/letor/scan", []),

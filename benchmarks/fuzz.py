@@ -40,9 +40,9 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
 
     from benchmarks import machine
     from listwright.ranking.errors import DataError
-    from listwright.ranking.events import event_in
     from listwright.ranking.features import Feature, FeatureSchema
-    from listwright.service.events.lines import lines_of
+    from listwright.ranking.served.events import event_in
+    from listwright.service.events import lines_of
     from listwright.service.problems import STATUS
     from listwright.service.wire import json_matrix as convert
     from listwright.service.wire import json_parse as decode
@@ -146,7 +146,7 @@ def letor_text(data: bytes) -> None:
 
 
 def a_body_of_events(data: bytes) -> None:
-    """``service.events.lines``: what it writes, the join reads, line by line."""
+    """``service.events``: what it writes, the join reads, line by line."""
     found = lines_of(data)
     written = found.text.split(b"\n")
     assert len(written) == found.events + 1, "a line holds no event, or two"

@@ -8,20 +8,20 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     golden                               lists that a bundle must rank as it did when it was made
     explaining/                          why a candidate stands where it stands; loaded when somebody asks
     reranker                             candidates in, a ranking out
-    anomaly, router                      how unlike the training queries a list is; which specialist ranks it
-    second_pass                          networks, specialists and their mixture, by the route
-    aggregates, first_pass               what the router sees of a list; the first stage's part of a request
-    onnx_first_stage                     a first stage that was brought along as an ONNX graph
-    compiled/                            Cython code and its Python twins: trees, linear rankers, list statistics
-    scorers, first_stage                 scores by ONNX Runtime, scores by LightGBM
+    router                               which specialist ranks a list
+    aggregates                           what the router sees of a list; how unlike the training queries it is
+    compiled/                            Cython code: trees of the first stage, list-relative columns
+    first_stage                          LightGBM, a column, or an ONNX graph that was brought along
+    scorers                              ONNX graphs; networks, specialists and their mixture
     manifest, stages                     what a bundle says of itself and of its stages
+    candidates                           a list, its route and its ranking
     relative                             list-relative columns
-    served/                              records of what was served, in Avro files
-    candidates, features, metrics        a list and its ranking, the schema, NDCG and others
-    experiments/                         two rankings interleaved into one shown list
-    onnx_graph, deadline, extensions     which graphs are safe; how long is left; which compiled modules are built
+    served/                              records of what was served, in Avro files; events
+    features, metrics                    the schema, NDCG and others
+    experiments                          who gets what; two rankings interleaved into one shown list
+    onnx_graph, deadline                 which graphs are safe; how long is left
     plain_file                           files that are only files, small JSON and TOML
-    errors, order, relevance             what goes wrong; how ties break; probabilities
+    errors, order                        what goes wrong; how ties break; probabilities
 
 ``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """

@@ -13,15 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from listwright.ranking import golden, plain_file
-from listwright.ranking.aggregates import Aggregates
-from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.aggregates import Aggregates, AnomalyScore
 from listwright.ranking.compiled.first_stage import open_first_stage
-from listwright.ranking.compiled.forest import open_forest
-from listwright.ranking.compiled.linear import open_specialists
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
-from listwright.ranking.first_stage import ColumnFirstStage, FirstStage
+from listwright.ranking.first_stage import ColumnFirstStage, FirstStage, OnnxFirstStage
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
@@ -55,7 +51,7 @@ def load(path: Path) -> Bundle:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a bundle, and of no file more: the rest is not verified.
+    """Return the manifest of a bundle, and of no file more: the rest is not verified.
 
     Raises:
         BundleFormatError: if it was written by a newer version.
@@ -77,7 +73,7 @@ def read_listed(path: Path, manifest: Manifest, name: str) -> bytes:
 
 
 def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
-    """The same of files that are held in memory, the manifest among them; nothing is read from disk.
+    """Check a bundle as :func:`load` does, of files in memory, the manifest among them; nothing is read from disk.
 
     Args:
         path: what errors call the place; need not exist.
@@ -104,7 +100,7 @@ def _checked_bundle(path: Path, read: Callable[[str], bytes], later: Callable[[s
 
 
 def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    """Reads a file once more, and refuses it if it is another by now; keeps none in memory."""
+    """Return what reads a file once more, and refuses it if it is another by now; keeps none in memory."""
     entries = {entry.name: entry for entry in manifest.files}
     return lambda name: _checked(path, entries[name], read(name))
 
@@ -112,7 +108,7 @@ def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> 
 def build(
     path: Path, manifest: Manifest, read: Callable[[str], bytes], again: Callable[[str], bytes] | None = None
 ) -> Reranker:
-    """The rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
+    """Return the rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
 
     Args:
         path: of the folder, for errors.
@@ -147,40 +143,32 @@ def build(
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
-        specialists = _compilable(
-            open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
-        )
+        width = input_width(srm, manifest)
+        specialists = _graph(path, srm.file, read, width=width, columns=count, name="specialists' graph")
     anomaly = router = None
     if manifest.anomaly is not None:
-        seen = Aggregates(schema, count)
-        forest = _compilable(open_forest, path, manifest.anomaly.file, read, seen.numeric, 1, "anomaly score")
-        anomaly = AnomalyScore(seen, forest)
+        aggregates = Aggregates(schema, count)
+        forest = _graph(path, manifest.anomaly.file, read, width=aggregates.numeric, columns=1, name="anomaly score")
+        anomaly = AnomalyScore(aggregates, forest)
         if manifest.router is not None:
-            chooser = _compilable(open_forest, path, manifest.router.file, read, len(seen.names), 2 * count, "router")
-            router = BundleRouter(manifest.router, seen, chooser, forest)
+            width = len(aggregates.names)
+            chooser = _graph(path, manifest.router.file, read, width=width, columns=2 * count, name="router")
+            router = BundleRouter(manifest.router, aggregates, chooser, forest)
     model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
-def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
-    try:
-        return OnnxScorer(read(file), width)
-    except ScoringError as error:
-        raise BundleError(path / file, str(error)) from error
-
-
-def _compilable(
-    opened: Callable[[bytes, int, int, str], Scorer],
+def _graph(
     path: Path,
     file: str,
     read: Callable[[str], bytes],
+    *,
     width: int,
-    columns: int,
-    name: str,
-) -> Scorer:
-    """A graph that may have a compiled twin in its metadata."""
+    columns: int | None = None,
+    name: str = "second stage",
+) -> OnnxScorer:
     try:
-        return opened(read(file), width, columns, name)
+        return OnnxScorer(read(file), width, columns=columns, name=name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 
@@ -192,7 +180,7 @@ def input_width(stage: SecondStage, manifest: Manifest) -> int:
 
 
 def open_unsealed(path: Path, manifest: Manifest) -> Reranker:
-    """The rankers of a folder that is still being written, under a manifest that is not on disk yet."""
+    """Return the rankers of a folder that is still being written, under a manifest that is not on disk yet."""
     return build(path, manifest, lambda name: _read(path, name))
 
 
@@ -252,7 +240,7 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
 
 
 def _without_manifest(path: Path) -> str:
-    """The remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
+    """Return the remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
     versions = sorted(manifest.parent.name for manifest in path.glob(f"*/{MANIFEST}"))
     if versions:
         return f": a bundle is a folder NAME/VERSION; name a version, such as {versions[-1]}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Real
 
 from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
-from listwright.ranking.order import ranks_of, sort_keys
+from listwright.ranking.order import best, ranks_of, sort_keys
+from listwright.ranking.stages import SecondStage
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
 DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
@@ -61,9 +62,9 @@ class CandidateList:
 def _check_ids(ids: tuple[str, ...], length: int) -> None:
     if len(ids) != length:
         raise CandidateError(f"{len(ids)} ids for {length} candidates: send one id each, or none at all", ("ids",))
-    seen: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for position, candidate_id in enumerate(ids):
-        first = seen.setdefault(candidate_id, position)
+        first = positions.setdefault(candidate_id, position)
         if first != position:
             raise CandidateError(
                 f"id {candidate_id!r} was used at {first} already: ids are unique in a list", ("ids", position)
@@ -136,5 +137,36 @@ class Ranking:
     @property
     def sort_keys(self) -> Float[np.ndarray, " L"]:
         """``(L,)`` for metrics: higher is better, equal where only input order tells candidates apart."""
-        kept = np.flatnonzero(~np.isnan(self.scores))
-        return sort_keys(self.scores[kept], kept, self.first_stage_scores)
+        positions = np.flatnonzero(~np.isnan(self.scores))
+        return sort_keys(self.scores[positions], positions, self.first_stage_scores)
+
+
+class FirstPass(NamedTuple):
+    """A list after the first stage.
+
+    Args:
+        candidates: all of them.
+        widened: their features and list-relative columns; the features alone where the bundle has no such columns.
+        scores: by the first stage.
+        order: positions, best first.
+    """
+
+    candidates: CandidateList
+    widened: Float[np.ndarray, "L W"]
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " L"]
+
+    def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
+        """Return the candidates that reach a stage, in input order, so that ties keep it; see
+        :func:`listwright.ranking.order.best`."""
+        if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
+            return np.arange(len(self.order))
+        return np.sort(best(stage.cutoff, self.order, self.scores, self.candidates.features))
+
+    def inputs(self, positions: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
+        """Return what a stage sees: features, list-relative columns and first-stage scores where these take part."""
+        features = self.widened if stage.relative else self.candidates.features
+        inputs: Float[np.ndarray, "C E"] = features if len(positions) == len(features) else features[positions]
+        if stage.first_stage_score:
+            inputs = np.column_stack([inputs, self.scores[positions].astype(np.float32)])
+        return inputs

@@ -19,7 +19,7 @@ Key = tuple[str, int]
 """A stage and a size class."""
 
 
-def _somebody_waits() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -33,7 +33,7 @@ class Deadline:
     """
 
     at: float = math.inf
-    abandoned: Callable[[], bool] = _somebody_waits
+    abandoned: Callable[[], bool] = _never
 
     @property
     def left_s(self) -> float:
@@ -49,7 +49,7 @@ class Deadline:
 NO_DEADLINE = Deadline()
 
 
-class Pace:
+class LatencyEstimator:
     """The last :data:`REMEMBERED` times of each stage, apart by list length in powers of two. Threads may share it.
 
     What is expected of a stage is the second slowest of them (of two, the faster): one outlier, such as the first call

@@ -39,7 +39,7 @@ _IS_WHOLE = re.compile(WHOLE)
 
 
 def spelled(value: object) -> str | None:
-    """The name of a category or an id, however a file or a request holds it; None where it is missing.
+    """Return the name of a category or an id, however a file or a request holds it; None where it is missing.
 
     Text keeps its spelling: ``01234`` and ``1234`` are two names. But padding is no part of it, ``True`` in any case is
     ``true``, and ``12.0`` is ``12``. A number has the digits that a person would write: 2 and 2.0 are ``2``.
@@ -251,7 +251,7 @@ def count_categories(codes: Float[np.ndarray, "L C"]) -> Int[np.ndarray, "2 C"]:
 
 
 def mostly_unknown(counts: Int[np.ndarray, "2 C"], schema: FeatureSchema) -> dict[str, str]:
-    """A sentence, by name, on each column most of whose categories the schema does not know.
+    """Return a sentence, by name, on each column most of whose categories the schema does not know.
 
     Args:
         counts: of :func:`count_categories`, added up over any number of rows.

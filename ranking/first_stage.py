@@ -1,4 +1,4 @@
-"""The first stage: one score per candidate. LightGBM and a column look at each alone."""
+"""The first stage, one score per candidate: by LightGBM, from a column, or by an ONNX graph that was brought along."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from jaxtyping import Float
 
 from listwright.ranking.errors import SchemaMismatchError, ScoringError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.scorers import OnnxScorer, all_finite
 
 if TYPE_CHECKING:
     import lightgbm
+
 
 _DEFAULT_NAME = re.compile(r"Column_\d+")
 
 
 def read_booster(model: str) -> lightgbm.Booster:
-    """A model from LightGBM's text format.
+    """Read a model from LightGBM's text format.
 
     LightGBM crashes the whole process on a file that was cut: what the text says of its length is checked first.
 
@@ -61,7 +63,7 @@ class FirstStage(Protocol):
 
 
 def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """The matrix as LightGBM sees it, in training and in serving alike.
+    """Return the matrix as LightGBM sees it, in training and in serving alike.
 
     Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
     categorical column; numeric values stay float32, NaN included.
@@ -102,8 +104,8 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
         return None
     columns_by_name = {name: [column] for name, column in schema.index.items()}
     for column, name in enumerate(schema.names):
-        if (written := re.sub(r"\s", "_", name)) not in schema.index:
-            columns_by_name.setdefault(written, []).append(column)
+        if (spelling := re.sub(r"\s", "_", name)) not in schema.index:
+            columns_by_name.setdefault(spelling, []).append(column)
     absent = [name for name in names if name not in columns_by_name]
     if absent:
         raise SchemaMismatchError(
@@ -182,14 +184,29 @@ class ColumnFirstStage:
         return all_finite(features[:, self._column].astype(np.float64), f"first-stage column {self._feature!r}")
 
 
-def all_finite(scores: Float[np.ndarray, " L *columns"], what: str) -> Float[np.ndarray, " L *columns"]:
-    """The scores, if every one is finite.
+class OnnxFirstStage:
+    """An ONNX graph ``features (L, N) float32 -> scores (L,)``, run once per list on one thread.
+
+    Convention: the graph sees the N numeric features of the schema, in its order. ONNX keeps no list of categories, so
+    that no code of a category could be known to mean the same in the graph. A missing value is NaN, also where training
+    data had none: what it means is the graph's own affair.
+
+    Args:
+        model: the serialised graph, with its weights inside.
+        schema: of the feature matrices that will be scored.
 
     Raises:
-        ScoringError: naming the first candidate without a score.
+        ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
+            through.
     """
-    finite = np.isfinite(scores)
-    if not finite.all():
-        where = int(np.argwhere(~finite)[0][0])
-        raise ScoringError(f"the {what} gave {scores[~finite][0]} for candidate {where}")
-    return scores
+
+    engine: Engine = "onnx"
+
+    def __init__(self, model: bytes, schema: FeatureSchema) -> None:
+        self._scorer = OnnxScorer(model, len(schema.numeric), name="first stage")
+        self._columns = list(schema.numeric) if schema.categorical else None
+
+    def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        """``(L,)`` the graph's scores."""
+        numeric = features if self._columns is None else features[:, self._columns]
+        return self._scorer.score(numeric).astype(np.float64)

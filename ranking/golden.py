@@ -52,7 +52,7 @@ class GoldenList(BaseModel):
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
-    """The golden file: one JSON line per list, answered by this reranker, and one per specialist.
+    """Return the golden file: one JSON line per list, answered by this reranker, and one per specialist.
 
     A second stage that ``auto`` does not mean answers every list, too.
 
@@ -141,7 +141,7 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
 
 
 def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
-    """The candidates that the record rescored, if now others with the same first-stage score are; else None.
+    """Return the candidates that the record rescored, if now others with the same first-stage score are; else None.
 
     Older bundles were recorded while input order chose among equal scores at the cutoff.
     """
@@ -152,7 +152,7 @@ def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " 
 
 
 def _cut(golden: GoldenList, kept: Int[np.ndarray, " C"]) -> GoldenList:
-    """The same answer for these candidates alone; a router's estimate was of the whole list."""
+    """Return the same answer for these candidates alone; a router's estimate was of the whole list."""
     place = {int(i): n for n, i in enumerate(kept)}
     whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
     parts: dict[str, object] = {name: [values[i] for i in kept] for name, values in whole.items()}

@@ -172,7 +172,7 @@ class Manifest(Frozen):
 
 
 def to_json(manifest: Manifest) -> str:
-    """The manifest's file, with the hash of its own contents."""
+    """Return the manifest's file, with the hash of its own contents."""
     values = manifest.model_dump(mode="json")
     return json.dumps(values | {"sha256": _own_hash(values)}, indent=1, ensure_ascii=False) + "\n"
 

@@ -79,7 +79,7 @@ def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int, gains: Sequence[fl
 
 
 def gains_of(labels: Int[np.ndarray, " L"], gains: Sequence[float] | None = None) -> Float[np.ndarray, " L"]:
-    """What each label is worth: ``gains[y]``, or ``2^y - 1`` for None.
+    """Return what each label is worth: ``gains[y]``, or ``2^y - 1`` for None.
 
     Raises:
         IndexError: if a label has no gain.
@@ -235,7 +235,7 @@ def measure(
     gains: Sequence[float] | None = None,
     highest: float = HIGHEST_GAIN,
 ) -> float:
-    """A metric of one list, by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
+    """Return a metric of one list, by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
 
     Args:
         name: K is the cutoff.
@@ -273,7 +273,7 @@ def _first_of_equals(ranked: Float[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
 def _rank_groups(
     scores: Float[np.ndarray, " L"], values: Float[np.ndarray, " L"]
 ) -> tuple[Float[np.ndarray, " G"], Int[np.ndarray, " G"], Int[np.ndarray, " G"]]:
-    """Groups of candidates with equal scores, best first: the sum of their values, their number, ranks before them."""
+    """Group candidates with equal scores, best first: the sum of their values, their number, ranks before them."""
     order = rank_by_score(scores)
     starts = np.flatnonzero(_first_of_equals(scores[order]))
     return np.add.reduceat(values[order], starts), np.diff(starts, append=len(scores)), starts

@@ -102,7 +102,7 @@ _REFUSED = {
 
 
 def checked(model: bytes, remedy: str = REMEDY) -> bytes:
-    """The same graph, with nothing in it but what was looked at.
+    """Return the same graph, with nothing in it but what was looked at.
 
     Args:
         model: a serialised ONNX model.
@@ -135,7 +135,7 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
 
 
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:
-    """A message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which does not lead into itself."""
+    """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no circle."""
     yield message, kind, place
     for inner, many, name in _INSIDE[kind]:
         if many or message.HasField(name):
@@ -144,7 +144,7 @@ def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]
 
 
 def _named(part: Any, kind: str) -> str | None:
-    """What a message calls it; None for parts of another one that has a name."""
+    """Return what a message calls it; None for parts of another one that has a name."""
     match kind:
         case "Node":
             return f"operator {_shown(part.op_type)} ({_shown(part.name)})"
@@ -181,7 +181,7 @@ def _shown(name: bytes) -> str:
 
 @cache
 def _model_class() -> Any:
-    """The message class of a model."""
+    """Return the message class of a model."""
     file = descriptor_pb2.FileDescriptorProto(name="listwright_onnx.proto", package="listwright", syntax="proto2")
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)

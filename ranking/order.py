@@ -1,4 +1,4 @@
-"""The one place that sorts."""
+"""The one place that sorts, and what scores say beside their order: shares of a list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 
 def rank_by_score(scores: Float[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
-    """Indices of the candidates, best first.
+    """Return the indices of the candidates, best first.
 
     Args:
         scores: ``(L,)`` higher is better; comparable within this list only.
@@ -26,7 +26,7 @@ def best(
     first_scores: Float[np.ndarray, " L"],
     features: Float[np.ndarray, "L D"],
 ) -> Int[np.ndarray, " C"]:
-    """The ``count`` best candidates by the first stage, best first; all if there are no more.
+    """Return the ``count`` best candidates by the first stage, best first; all if there are no more.
 
     Which ones these are does not depend on input order. Among candidates with the score of the last one that is taken,
     the bytes of their feature values decide: an order that is always the same and prefers no feature.
@@ -38,12 +38,12 @@ def best(
 
     Convention: candidates that are equal in score and in all features are taken in input order.
     """
-    taken = by_first_stage[:count]
+    top = by_first_stage[:count]
     if not tied_after(count, by_first_stage, first_scores):
-        return taken
-    last = first_scores[taken[-1]]
+        return top
+    last = first_scores[top[-1]]
     tied = np.flatnonzero(np.isnan(first_scores) if np.isnan(last) else first_scores == last)
-    above = taken[~np.isin(taken, tied)]
+    above = top[~np.isin(top, tied)]
     rows = features[tied] + np.float32(0.0)  # which makes 0.0 of -0.0
     rows[np.isnan(rows)] = np.nan  # there are many in bytes
     by_bytes = np.argsort(rows.astype("<f4", copy=False).view(f"V{4 * rows.shape[1]}")[:, 0], kind="stable")
@@ -59,28 +59,28 @@ def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: 
 
 
 def refined_order(
-    scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], by_first_stage: Int[np.ndarray, " L"]
+    scores: Float[np.ndarray, " C"], positions: Int[np.ndarray, " C"], by_first_stage: Int[np.ndarray, " L"]
 ) -> Int[np.ndarray, " L"]:
-    """The order of a whole list: a second stage's candidates first, by its scores, the others in first-stage order.
+    """Return a whole list's order: a second stage's candidates first, by its scores, the others in first-stage order.
 
     Args:
         scores: of the second stage.
-        kept: the candidates that these belong to, in input order.
+        positions: of the candidates that these belong to, in input order.
         by_first_stage: all candidates, best first.
     """
     others = np.ones(len(by_first_stage), dtype=bool)
-    others[kept] = False
-    return np.concatenate([kept[rank_by_score(scores)], by_first_stage[others[by_first_stage]]])
+    others[positions] = False
+    return np.concatenate([positions[rank_by_score(scores)], by_first_stage[others[by_first_stage]]])
 
 
 def sort_keys(
-    scores: Float[np.ndarray, " C"], kept: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
+    scores: Float[np.ndarray, " C"], positions: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
 ) -> Float[np.ndarray, " L"]:
     """Numbers that order a whole list as :func:`refined_order` does, equal where only input order decides.
 
     Args:
         scores: of the second stage.
-        kept: the candidates that these belong to.
+        positions: of the candidates that these belong to.
         first_scores: of all candidates.
 
     Returns:
@@ -88,7 +88,7 @@ def sort_keys(
     """
     keys = np.where(np.isnan(first_scores), -np.inf, first_scores)
     reranked = np.zeros(len(keys), dtype=bool)
-    keys[kept], reranked[kept] = scores, True
+    keys[positions], reranked[positions] = scores, True
     order = np.lexsort((keys, reranked))
     ascending, stage = keys[order], reranked[order]
     steps = (ascending[1:] != ascending[:-1]) | (stage[1:] != stage[:-1])
@@ -98,7 +98,34 @@ def sort_keys(
 
 
 def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
-    """The 1-based rank of every candidate, in input order: the inverse of :func:`rank_by_score`."""
+    """Return the 1-based rank of every candidate, in input order: the inverse of :func:`rank_by_score`."""
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(1, len(order) + 1)
     return ranks
+
+
+def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Float[np.ndarray, " L"]:
+    """Softmax over the scored candidates (QILCM eq. 9), of the scores divided by a temperature above 0.
+
+    Where the temperature was fitted on choices, it is the probability of being chosen among them.
+
+    Convention: NaN where there is no score; the others sum to 1. No temperature changes an order.
+    """
+    if np.isnan(scores).all():
+        return scores
+    weights: Float[np.ndarray, " L"] = np.exp((scores - np.nanmax(scores)) / temperature)
+    weights /= np.nansum(weights)
+    return weights
+
+
+def mixture(scores: Float[np.ndarray, "C K"], weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " C"]:
+    """Log-probability of being drawn first from a mixture of Plackett-Luce rankers.
+
+    Definition (from SRM, Jagerman et al., 2017, eq. 2, each ranker weighed by its probability):
+        log sum_k p_k exp(f_k(i)) / sum_j exp(f_k(j))
+    """
+    shifted = scores.astype(np.float64) - scores.max(axis=0)
+    first_choice = np.exp(shifted)
+    first_choice /= first_choice.sum(axis=0)
+    log_probability: Float[np.ndarray, " C"] = np.log(np.maximum(first_choice @ weights, np.finfo(np.float64).tiny))
+    return log_probability

@@ -19,7 +19,7 @@ class NotPlainError(Exception):
 
 
 def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
-    """The content of a plain file.
+    """Read the content of a plain file.
 
     A FIFO, a socket or a device is never opened: it could hold whoever opens or reads it for ever.
 
@@ -76,7 +76,7 @@ def is_plain(path: Path) -> bool:
 
 
 def from_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
         ValueError: if it is none, or goes beyond what Python reads: nested too deeply, numbers of thousands of digits.
@@ -88,7 +88,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML text, which may begin with a byte order mark.
+    """Parse a TOML text, which may begin with a byte order mark.
 
     Raises:
         ValueError: as :func:`from_json`.
@@ -100,7 +100,7 @@ def from_toml(text: str) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object of a JSON file that an earlier run has left.
+    """Read the object of a JSON file that an earlier run has left.
 
     Raises:
         DataError: if it cannot be read, or holds something else.

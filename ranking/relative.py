@@ -9,14 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
-from listwright.ranking.extensions import relative_columns
 from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, Quantiles
+
+relative_columns: Any
+try:
+    relative_columns = import_module("listwright.ranking.compiled.relative_columns")
+except ImportError:  # there was no C compiler
+    relative_columns = None
 
 RelativeKind = Literal["z", "rank"]
 
@@ -110,7 +116,7 @@ class RelativeColumns:
 
 
 def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np.ndarray, "L W"]) -> None:
-    """The reference of what ``ranking.compiled.relative_columns``, which is compiled, writes.
+    """Write the columns in NumPy: the reference of ``ranking.compiled.relative_columns``, which is compiled.
 
     Args:
         features: ``(L, D)`` float32, NaN = missing.
@@ -159,17 +165,17 @@ def _agrees() -> bool:
         features = (rng.normal(size=(length, 4)) * scale).astype(np.float32)
         features[:, 3] = rng.integers(-2, 3, length) * -1.0
         features[rng.random(features.shape) < 0.1] = np.nan
-        found, expected = (np.zeros((length, 10), dtype=np.float32) for _ in range(2))
-        relative_columns.write(features, sources, found)
+        compiled, expected = (np.zeros((length, 10), dtype=np.float32) for _ in range(2))
+        relative_columns.write(features, sources, compiled)
         write(features, sources, expected)
-        if not np.array_equal(found, expected, equal_nan=True):
+        if not np.array_equal(compiled, expected, equal_nan=True):
             return False
     return True
 
 
 @cache
 def _fastest() -> Callable[..., None]:
-    """The compiled twin, if it is built and agrees; the log says where it does not."""
+    """Return the compiled twin, if it is built and agrees; the log says where it does not."""
     if relative_columns is None:
         log.warning("list-relative columns are computed by NumPy, several times slower: no C compiler built them here")
         return write

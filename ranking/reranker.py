@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from listwright.ranking.anomaly import AnomalyScore
-from listwright.ranking.candidates import CandidateList, Ranking, Route, Stage
-from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
+from listwright.ranking.aggregates import AnomalyScore
+from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import (
     RoutingError,
     SchemaMismatchError,
@@ -22,27 +21,17 @@ from listwright.ranking.errors import (
     UnknownStrategyError,
 )
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.first_pass import FirstPass
 from listwright.ranking.first_stage import FirstStage
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.order import rank_by_score, refined_order
+from listwright.ranking.order import rank_by_score, refined_order, relevance
 from listwright.ranking.relative import RelativeColumns
-from listwright.ranking.relevance import relevance
 from listwright.ranking.router import BundleRouter, Choice, Hook, ask
-from listwright.ranking.scorers import Scorer
-from listwright.ranking.second_pass import SecondPass
+from listwright.ranking.scorers import Scorer, SecondPass
 
 if TYPE_CHECKING:
     from listwright.ranking.explaining.explanation import CandidateExplanation
 
 _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
-
-
-class _Routed(NamedTuple):
-    """A route, and what was computed on the way to it."""
-
-    route: Route
-    specialists: Float[np.ndarray, "C K"] | None = None
 
 
 class Reranker:
@@ -72,7 +61,7 @@ class Reranker:
     ) -> None:
         self.manifest = manifest
         self.router, self.anomaly, self.relative = router, anomaly, relative
-        self.pace = Pace()
+        self.pace = LatencyEstimator()
         self.default_strategy: str = manifest.strategy
         self.first_stage, self.first_stage_model = first_stage, first_stage_model
         self.second_pass = SecondPass(manifest, second_stages, specialists)
@@ -153,50 +142,68 @@ class Reranker:
                 f"candidates have {features.shape[1]} features, the bundle was fitted on {len(self.schema)}",
                 expected=self.schema.names,
             )
-        default = self._default(strategy, specialist)
+        route = self._default(strategy, specialist)
         if not self.pace.fits(deadline, length, "first_stage"):
-            return _in_input_order(length, default, _TOO_LATE.format("first"), {}, late=True)
+            return _in_input_order(length, route, _TOO_LATE.format("first"), {}, late=True)
         started = perf_counter()
         try:
             widened = features if self.relative is None else self.relative.widened(features)
-            seen = widened if self._first_sees_relative else features
-            first_scores = self.first_stage.score(seen) if first_stage_scores is None else first_stage_scores
+            visible = widened if self._first_sees_relative else features
+            first_scores = self.first_stage.score(visible) if first_stage_scores is None else first_stage_scores
         except ScoringError as error:
-            return _in_input_order(length, default, str(error), {"first_stage": _ms_since(started)})
+            return _in_input_order(length, route, str(error), {"first_stage": _ms_since(started)})
         first = FirstPass(candidates, widened, first_scores, rank_by_score(first_scores))
-        took = self._took("first_stage", length, started) if first_stage_scores is None else _ms_since(started)
-        timings = {"first_stage": took}
+        ms = self._record_ms("first_stage", length, started) if first_stage_scores is None else _ms_since(started)
+        timings = {"first_stage": ms}
 
-        routed = _Routed(default)
+        specialists = None
         if routing and specialist is None and strategy in ("auto", "srm") and self.second_pass.specialists is not None:
             started = perf_counter()
-            if self.pace.fits(deadline, length, "routing", default.strategy):
-                routed = self._route(first, default, hook)
-                timings["routing"] = self._took("routing", length, started)
+            if self.pace.fits(deadline, length, "routing", route.strategy):
+                route, specialists = self._route(first, route, hook)
+                timings["routing"] = self._record_ms("routing", length, started)
             else:
                 late = RoutingError("routing_late", "no hook and no router was asked: it would have been too late")
-                routed = _Routed(replace(default, faults=(late,)))
-        told = partial(_ranking, self.manifest.temperatures, first_stage_scores=first_scores)
-        answer = partial(told, route=routed.route, timings_ms=timings)
-        by_first = partial(answer, first.order, first_scores, "first_stage")
-        if routed.route.strategy == "first_stage":
-            return by_first()
-        # a specialist that routing scored already costs nothing more
-        if routed.specialists is None and not self.pace.fits(deadline, length, routed.route.strategy):
-            return by_first(reason=_TOO_LATE.format("second"), late=True)
+                route = replace(route, faults=(late,))
 
-        started = perf_counter()
-        try:
-            kept, rescored = self.second_pass.score(first, routed.route, routed.specialists)
-        except ScoringError as error:
-            timings["second_stage"] = _ms_since(started)
-            return by_first(reason=str(error))
-        stage = routed.route.strategy if routed.specialists is None else "mixing"
+        rescored, reason, too_late = None, None, False
+        if route.strategy != "first_stage":
+            # a specialist that routing scored already costs nothing more
+            too_late = specialists is None and not self.pace.fits(deadline, length, route.strategy)
+            if too_late:
+                reason = _TOO_LATE.format("second")
+            else:
+                started = perf_counter()
+                try:
+                    positions, rescored = self.second_pass.score(first, route, specialists)
+                except ScoringError as error:
+                    timings["second_stage"] = _ms_since(started)
+                    reason = str(error)
+        if rescored is None:
+            return Ranking(
+                order=first.order,
+                scores=first_scores,
+                relevance=relevance(first_scores, self.manifest.temperatures.get("first_stage", 1.0)),
+                first_stage_scores=first_scores,
+                stage_reached="first_stage",
+                route=route,
+                reason=reason,
+                timings_ms=timings,
+                late=too_late,
+            )
         scores = np.full(length, np.nan)  # below the cutoff
-        scores[kept] = rescored
-        order = refined_order(rescored, kept, first.order)
-        timings["second_stage"] = self._took(stage, length, started)
-        return answer(order, scores, "second_stage")
+        scores[positions] = rescored
+        order = refined_order(rescored, positions, first.order)
+        timings["second_stage"] = self._record_ms(route.strategy if specialists is None else "mixing", length, started)
+        return Ranking(
+            order=order,
+            scores=scores,
+            relevance=relevance(scores, self.manifest.temperatures.get(route.strategy, 1.0)),
+            first_stage_scores=first_scores,
+            stage_reached="second_stage",
+            route=route,
+            timings_ms=timings,
+        )
 
     def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:
         """Say why a candidate stands where it stands.
@@ -215,8 +222,8 @@ class Reranker:
 
         return explain(self, candidates, candidate, **words)
 
-    def _took(self, stage: str, length: int, started: float) -> float:
-        """Milliseconds since ``started``, remembered as what this stage takes."""
+    def _record_ms(self, stage: str, length: int, started: float) -> float:
+        """Return the milliseconds since ``started``, and remember them as what this stage takes."""
         seconds = perf_counter() - started
         self.pace.note(stage, length, seconds)
         return seconds * 1000.0
@@ -236,60 +243,60 @@ class Reranker:
             raise UnknownSpecialistError(f"this bundle has no specialist {specialist}: use 0 to {count - 1}, see /info")
 
     def _default(self, strategy: str, specialist: int | None) -> Route:
-        """The route if no hook and no router is asked."""
+        """Return the route if no hook and no router is asked."""
         if specialist is not None:
             return Route("srm", "caller", specialist)
         if strategy == "auto":
             return Route(self.default_strategy, "bundle")
         return Route(strategy, "caller")
 
-    def _route(self, first: FirstPass, default: Route, hook: Hook | None) -> _Routed:
-        """Ask the hook, then the bundle's router."""
+    def _route(
+        self, first: FirstPass, default: Route, hook: Hook | None
+    ) -> tuple[Route, Float[np.ndarray, "C K"] | None]:
+        """Ask the hook, then the bundle's router: the route, and the specialists' scores if these were computed."""
         faults: tuple[RoutingError, ...] = ()
         if hook is not None:
             try:
-                return _Routed(_taken(ask(hook, first, self.manifest.srm), "hook", default))
+                return _chosen_route(ask(hook, first, self.manifest.srm), "hook", default), None
             except RoutingError as error:
                 faults = (error.with_traceback(None),)  # which would keep this list alive
         if self.router is None:
-            return _Routed(replace(default, faults=faults))
+            return replace(default, faults=faults), None
         if self.router.always_abstains and default.strategy != "srm":
-            return _Routed(replace(default, decided_by="abstained", faults=faults))  # known without looking
+            return replace(default, decided_by="abstained", faults=faults), None  # known without looking
         try:
-            kept, scores = self.second_pass.specialist_scores(first)
-            estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, kept)
+            positions, scores = self.second_pass.specialist_scores(first)
+            estimate = self.router.estimate(first.candidates.features, first.scores, first.order, scores, positions)
         except ScoringError as error:
-            return _Routed(replace(default, faults=(*faults, RoutingError("router_failed", str(error)))))
+            return replace(default, faults=(*faults, RoutingError("router_failed", str(error)))), None
         except RoutingError as error:
-            return _Routed(replace(default, faults=(*faults, error.with_traceback(None))))
-        seen = faults, estimate.probabilities, estimate.gains
-        return _Routed(_taken(estimate.choice, "router", default, *seen), scores)
+            return replace(default, faults=(*faults, error.with_traceback(None))), None
+        route = _chosen_route(estimate.choice, "router", default)
+        return replace(route, faults=faults, probabilities=estimate.probabilities, gains=estimate.gains), scores
 
 
-def _taken(choice: Choice, by: Literal["hook", "router"], default: Route, *seen: Any) -> Route:
-    """The route after a hook's or router's choice; an abstention leaves the default's strategy."""
+def _chosen_route(choice: Choice, by: Literal["hook", "router"], default: Route) -> Route:
+    """Return the route after a hook's or router's choice; an abstention leaves the default's strategy."""
     if choice.specialist is not None:
-        return Route("srm", by, choice.specialist, choice.confidence, *seen)
-    return Route(default.strategy, "abstained" if by == "router" else by, None, None, *seen)
+        return Route("srm", by, choice.specialist, choice.confidence)
+    return Route(default.strategy, "abstained" if by == "router" else by)
 
 
-def _ranking(temperatures: Any, order: Any, scores: Any, stage: Stage, route: Route, **more: Any) -> Ranking:
-    strategy = "first_stage" if stage == "first_stage" else route.strategy  # whose scores these are
-    return Ranking(
-        order=order,
-        scores=scores,
-        relevance=relevance(scores, temperatures.get(strategy, 1.0)),
-        stage_reached=stage,
-        route=route,
-        **more,
-    )
-
-
-def _in_input_order(length: int, route: Route, reason: str, timings_ms: dict[str, float], **more: Any) -> Ranking:
+def _in_input_order(
+    length: int, route: Route, reason: str, timings_ms: dict[str, float], *, late: bool = False
+) -> Ranking:
     nothing = np.full(length, np.nan)
-    order = np.arange(length)
-    more |= {"first_stage_scores": nothing, "timings_ms": timings_ms, "reason": reason}
-    return _ranking({}, order, nothing, "input_order", route, **more)
+    return Ranking(
+        order=np.arange(length),
+        scores=nothing,
+        relevance=nothing,
+        first_stage_scores=nothing,
+        stage_reached="input_order",
+        route=route,
+        reason=reason,
+        timings_ms=timings_ms,
+        late=late,
+    )
 
 
 def _ms_since(started: float) -> float:

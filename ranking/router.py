@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.candidates import FirstPass
 from listwright.ranking.errors import RoutingError, ScoringError
-from listwright.ranking.first_pass import FirstPass
 from listwright.ranking.scorers import Scorer
 from listwright.ranking.stages import RouterStage, SrmStage
 
@@ -61,7 +61,7 @@ class Hook(Protocol):
 
 
 def ask(hook: Hook, first: FirstPass, srm: SrmStage | None) -> Choice:
-    """A hook's choice among the specialists.
+    """Return a hook's choice among the specialists.
 
     Raises:
         RoutingError: if it cannot decide, or names none of them.
@@ -74,7 +74,7 @@ def ask(hook: Hook, first: FirstPass, srm: SrmStage | None) -> Choice:
 
 
 def _own(array: np.ndarray) -> np.ndarray:
-    """A read-only copy: whatever a hook does to it, and whenever, stays its own."""
+    """Return a read-only copy: whatever a hook does to it, and whenever, stays its own."""
     copy: np.ndarray = array.copy()
     copy.flags.writeable = False
     return copy
@@ -128,8 +128,8 @@ class BundleRouter:
             RoutingError: if a graph fails.
         """
         try:
-            seen = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
-            output = self._graph.score(seen[None])[0]
+            aggregates = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
+            output = self._graph.score(aggregates[None])[0]
         except ScoringError as error:
             raise RoutingError("router_failed", str(error)) from error
         count = len(output) // 2

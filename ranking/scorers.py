@@ -1,4 +1,4 @@
-"""ONNX graphs as scorers: one score per candidate, the whole list looked at."""
+"""What scores a list as a whole: ONNX graphs, and the second stages of a bundle made of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import onnxruntime
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from listwright.ranking.candidates import FirstPass, Route
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.first_stage import all_finite
+from listwright.ranking.manifest import Manifest
 from listwright.ranking.onnx_graph import checked
+from listwright.ranking.order import mixture
+from listwright.ranking.stages import NetworkStage, SecondStage
 
 _ORT_ERRORS = (
     ort_errors.Fail,
@@ -50,8 +53,6 @@ class OnnxScorer:
         columns: K; None for one score per row without a column axis.
         name: of the stage, for messages.
 
-    ``metadata`` are the graph's own.
-
     Raises:
         ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
             through.
@@ -68,7 +69,6 @@ class OnnxScorer:
             self._session = onnxruntime.InferenceSession(checked(model), options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
-        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._name, self._tail = name, () if columns is None else (columns,)
         inputs = [(i.name, i.shape[1:], i.type) for i in self._session.get_inputs()]
         outputs = [o.name for o in self._session.get_outputs()]
@@ -85,3 +85,77 @@ class OnnxScorer:
         if scores.shape != (len(features), *self._tail):
             raise ScoringError(f"the {self._name} gave scores of shape {scores.shape} for {len(features)} candidates")
         return all_finite(scores, self._name)
+
+
+def all_finite(scores: Float[np.ndarray, " L *columns"], what: str) -> Float[np.ndarray, " L *columns"]:
+    """Return the scores, if every one is finite.
+
+    Raises:
+        ScoringError: naming the first candidate without a score.
+    """
+    finite = np.isfinite(scores)
+    if not finite.all():
+        where = int(np.argwhere(~finite)[0][0])
+        raise ScoringError(f"the {what} gave {scores[~finite][0]} for candidate {where}")
+    return scores
+
+
+class SecondPass:
+    """Scores by networks, specialists and their mixture. Threads may share it.
+
+    Args:
+        manifest: of the bundle.
+        networks: by kind.
+        specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
+    """
+
+    def __init__(self, manifest: Manifest, networks: Mapping[str, Scorer], specialists: Scorer | None = None) -> None:
+        self.manifest, self.networks, self.specialists = manifest, networks, specialists
+        self._stages: dict[str, NetworkStage] = {stage.kind: stage for stage in manifest.second_stages}
+
+    def stage(self, strategy: str) -> SecondStage:
+        """Return the manifest's entry of a strategy that has one: a network's kind, or ``srm``."""
+        if strategy == "srm":
+            assert self.manifest.srm is not None
+            return self.manifest.srm
+        return self._stages[strategy]
+
+    def score(
+        self, first: FirstPass, route: Route, specialists: Float[np.ndarray, "M K"] | None = None
+    ) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, " C"]]:
+        """Return the candidates that reach the route's stage, in input order, and their scores.
+
+        Args:
+            first: the list after the first stage.
+            route: to a second stage.
+            specialists: ``(M, K)`` of all K for the M candidates that reach them, where the router has asked already.
+
+        Raises:
+            ScoringError: if the stage fails.
+        """
+        stage = self.stage(route.strategy)
+        positions = first.kept(stage)
+        if route.strategy != "srm":
+            return positions, self.networks[route.strategy].score(first.inputs(positions, stage))
+        if specialists is None:
+            positions, specialists = self.specialist_scores(first)
+        return positions, self.routed(specialists, route)
+
+    def specialist_scores(self, first: FirstPass) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, "C K"]]:
+        """Return the candidates that reach the specialists, in input order, and their scores by each of them."""
+        assert self.specialists is not None
+        stage = self.stage("srm")
+        positions = first.kept(stage)
+        return positions, self.specialists.score(first.inputs(positions, stage))
+
+    def routed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
+        """Return the scores of the route's specialist; or the mixture's, where it names none.
+
+        The mixture stands under the router's probabilities, or under its own weights where the router was not asked.
+        """
+        if route.specialist is not None:
+            return scores[:, route.specialist]
+        if route.probabilities is not None:
+            return mixture(scores, route.probabilities)
+        assert self.manifest.srm is not None
+        return mixture(scores, np.array([specialist.weight for specialist in self.manifest.srm.specialists]))

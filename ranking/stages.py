@@ -55,7 +55,7 @@ class ColumnStage(Frozen):
 
 class OnnxStage(Frozen):
     """First stage: an ONNX graph over the numeric features, see
-    :class:`listwright.ranking.onnx_first_stage.OnnxFirstStage`."""
+    :class:`listwright.ranking.first_stage.OnnxFirstStage`."""
 
     kind: Literal["onnx"] = "onnx"
     file: FileName = "first_stage.onnx"

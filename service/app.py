@@ -29,14 +29,13 @@ from listwright.service.admission.readiness import DegradedRun
 from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
 from listwright.service.api.openapi import completed
-from listwright.service.api.service import EventSink, Service
+from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
-from listwright.service.served_log.opening import open_log
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -48,8 +47,10 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
 if TYPE_CHECKING:
+    from listwright.service.events import EventWriter
     from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
+    from listwright.service.served_log.writer import LogWriter
     from listwright.service.telemetry.otel import OtelTracer
 
 HOOK_THREADS = 2
@@ -234,18 +235,26 @@ def _composed(
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
         events=_opened_events(settings, telemetry),
-        served_log=open_log(settings, telemetry),
+        served_log=_opened_log(settings, telemetry),
         experiments=_opened_experiments(settings, telemetry, current),
         explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
     )
 
 
-def _opened_events(settings: Settings, telemetry: Telemetry) -> EventSink | None:
+def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
     if settings.events_log is None:
         return None
-    from listwright.service.events.log import opened  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
+    from listwright.service.events import EventWriter  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
 
-    return opened(settings, telemetry)
+    return EventWriter.open(settings, telemetry)
+
+
+def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
+    if not settings.logs_served:
+        return None
+    from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
+
+    return LogWriter(settings, telemetry)
 
 
 def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:

@@ -13,11 +13,10 @@ from socket import socket
 from pydantic import ValidationError
 
 from listwright.ranking.errors import ListwrightError
-from listwright.service import disk, hook
+from listwright.service import disk, hook, served_log
 from listwright.service.app import create_app, server_of
 from listwright.service.auth import keys
 from listwright.service.bundles import loading
-from listwright.service.served_log import opening
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.supervisor import supervise
 from listwright.service.telemetry import logs
@@ -87,7 +86,7 @@ def _misnamed(settings: Settings) -> str | None:
         return f"{PREFIX}HOOK: {error}"
     except keys.KeysError as error:
         return str(error)
-    return check_tls(settings) or opening.fault(settings)
+    return check_tls(settings) or served_log.settings_fault(settings)
 
 
 def _faults(error: ValidationError) -> list[str]:

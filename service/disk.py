@@ -33,7 +33,7 @@ class Disk:
         return self._hung is not None and self._hung.is_alive()
 
     async def run(self, call: Callable[[], _Read], within_s: float) -> _Read:
-        """What a call returns or raises; it runs in a thread of its own.
+        """Return what a call returns, or raise what it raises; it runs in a thread of its own.
 
         Args:
             call: reads or writes files.
@@ -58,7 +58,10 @@ class Disk:
 
 
 def wait_for(call: Callable[[], _Read]) -> _Read:
-    """What a call returns or raises. It runs in a thread of its own, so that signals reach the waiting one at once."""
+    """Return what a call returns, or raise what it raises.
+
+    It runs in a thread of its own, so that signals reach the waiting one at once.
+    """
     return _started(call)[0].result()
 
 

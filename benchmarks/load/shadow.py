@@ -36,7 +36,7 @@ from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
-from listwright.ranking.experiments.assignment import fraction
+from listwright.ranking.experiments import fraction
 from listwright.service.bundles import folder as models_folder
 
 CANDIDATES = 100

@@ -1,5 +1,4 @@
-"""What is compiled by Cython, and what does the same where there is no C compiler.
+"""What is compiled by Cython, and what prepares its arrays. Without a C compiler LightGBM and NumPy do the same.
 
-Forests and linear rankers are checked against LightGBM or their ONNX graphs when a bundle is loaded. List-relative
-columns are checked against NumPy at their first use.
+Forests are checked against LightGBM when a bundle is loaded, list-relative columns against NumPy at their first use.
 """

@@ -1,18 +1,40 @@
-"""The LightGBM first stage without LightGBM's own traversal: compiled, several times as fast, equal to the last bit."""
+"""The LightGBM first stage without LightGBM's own traversal: compiled, several times as fast, equal to the last bit.
+
+Trees of plain thresholds go in step, four at a time (``lockstep.h``); the others are walked through row by row.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
-from listwright.ranking.compiled.lockstep import schedule
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.extensions import tree_traversal
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, all_finite, lightgbm_input
+from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, lightgbm_input
+from listwright.ranking.scorers import all_finite
+
+tree_traversal: Any
+try:
+    tree_traversal = import_module("listwright.ranking.compiled.tree_traversal")
+except ImportError:  # there was no C compiler
+    tree_traversal = None
+
+ABREAST = 4
+"""Trees that go in step; as in ``ranking/compiled/lockstep.h``."""
+
+MOST_LEAVES = 64
+"""Of a tree that goes in step. It passes all splits, a tree that is walked through only those on a row's way."""
+
+SPLIT = np.dtype([("threshold", "f4"), ("column", "i4"), ("at", "i4"), ("step", "i4")])
+GROUP = np.dtype([("steps", "i4"), ("starts", "i4", ABREAST)])
+
+_INERT = (np.inf, 0, 0, 0)
 
 PROBES = 512
 """Rows on which the compiled traversal is held against LightGBM before it may serve."""
@@ -36,12 +58,12 @@ class CompiledFirstStage:
     def __init__(self, forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> None:
         self._forest = forest
         order = np.arange(len(schema)) if columns is None else np.array(columns)
-        asked = forest.columns["feature"]
-        if ((asked < 0) | (asked >= len(order))).any():
+        split_features = forest.columns["feature"]
+        if ((split_features < 0) | (split_features >= len(order))).any():
             raise ScoringError("the LightGBM model splits on a feature that it does not have")
         self._schedule = schedule(forest)
         self._columns = forest.columns.copy()
-        self._columns["feature"] = order[asked]
+        self._columns["feature"] = order[split_features]
         self._schema = schema
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
@@ -65,7 +87,7 @@ class CompiledFirstStage:
 
 
 def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstStage:
-    """The first stage of a LightGBM text model, on the engine that the bundle asks for if that can be had.
+    """Return the first stage of a LightGBM text model, on the engine that the bundle asks for if that can be had.
 
     Where the compiled traversal is not built, does not support the model, or differs from LightGBM in a single bit of
     a probe, LightGBM scores, and a warning says why.
@@ -118,3 +140,61 @@ def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> 
             values = np.concatenate([near[np.isfinite(near)], edges])
         rows[:, column] = rng.choice(values, PROBES)
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Who goes in step and who is walked through.
+
+    Args:
+        groups: ``(G,)`` of :data:`GROUP`: how many splits, and the place of each tree's leftmost leaf.
+        splits: ``(S, 4)`` of :data:`SPLIT`, group after group, parents before children; ``at`` is the
+            place of the leftmost leaf below, from which ``step`` leads to that of the right side.
+        walked: ``(W,)`` numbers of the other trees.
+        turns: ``(T,)`` when each tree has its turn: four a group, and then those that are walked through.
+    """
+
+    groups: np.ndarray
+    splits: np.ndarray
+    walked: Int[np.ndarray, " W"]
+    turns: Int[np.ndarray, " T"]
+
+
+def schedule(forest: Forest) -> Schedule:
+    """Trees of plain thresholds and at most :data:`MOST_LEAVES` leaves go in step, with others of about their size."""
+    ends = np.append(forest.trees["root"][1:], len(forest.nodes))
+    small = (ends - forest.trees["root"] < 2 * MOST_LEAVES) & (forest.trees["categorical"] == 0)
+    chosen = {
+        int(tree): _in_step(forest.nodes[forest.trees["root"][tree] : ends[tree]].tolist())
+        for tree in np.flatnonzero(small)
+    }
+    order = sorted(chosen, key=lambda tree: len(chosen[tree][1]))
+    groups, splits = [], []
+    for first in range(0, len(order), ABREAST):
+        members = order[first : first + ABREAST]
+        missing = ABREAST - len(members)
+        starts, ways = zip(*(chosen[tree] for tree in members), *[(0, [])] * missing, strict=True)
+        steps = max(len(way) for way in ways)
+        groups.append((steps, starts))
+        padded = [way + [_INERT] * (steps - len(way)) for way in ways]
+        splits += [list(step) for step in zip(*padded, strict=True)]
+    walked = np.flatnonzero(~small).astype(np.int32)
+    turns = np.empty(len(small), dtype=np.int32)
+    turns[order] = np.arange(len(order))
+    turns[walked] = len(groups) * ABREAST + np.arange(len(walked))
+    return Schedule(np.array(groups, dtype=GROUP), np.array(splits, dtype=SPLIT).reshape(-1, ABREAST), walked, turns)
+
+
+def _in_step(nodes: list[tuple[float, int, int]]) -> tuple[int, list[tuple[float, int, int, int]]]:
+    """Return the place of a tree's leftmost leaf, and its splits."""
+    leftmost = list(range(len(nodes)))
+    for place in reversed(range(len(nodes))):
+        leftmost[place] = leftmost[nodes[place][2]]  # children stand behind their parents; a leaf is its own child
+    splits, waiting = [], [0]
+    while waiting:
+        place = waiting.pop()
+        threshold, column, child = nodes[place]
+        if child != place:
+            splits.append((threshold, column, leftmost[place], leftmost[child + 1] - leftmost[place]))
+            waiting += [child + 1, child]
+    return leftmost[0], splits

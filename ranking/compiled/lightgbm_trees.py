@@ -61,7 +61,7 @@ class Forest:
 
 
 def read_forest(model: str) -> Forest:
-    """The forest of a LightGBM text model that LightGBM itself has read.
+    """Read the forest of a LightGBM text model that LightGBM itself has read.
 
     Raises:
         UnsupportedForestError: for linear leaves, averaged output, more than 65,535 nodes a tree or 32,767 columns.
@@ -80,7 +80,9 @@ def read_forest(model: str) -> Forest:
 
 
 def float32_below(thresholds: Float[np.ndarray, "*S"]) -> Float[np.ndarray, "*S"]:
-    """The largest float32 that is not above each: a finite float32 is above the one exactly when it is above the other.
+    """Return the largest float32 that is not above each.
+
+    A finite float32 is above the one exactly when it is above the other.
 
     Convention: never infinity, which in a column of numbers means a missing value that goes right.
     """

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
-from listwright.ranking.deadline import NO_DEADLINE, Deadline, Pace
+from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
 from listwright.ranking.explaining.explanation import (
     AnomalyReasons,
@@ -163,7 +163,7 @@ def as_answered(
         strategy, specialist, routing: that the answer was asked for.
     """
     own_pace = copy(reranker)
-    own_pace.pace = Pace()
+    own_pace.pace = LatencyEstimator()
     rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned))
     if ranking.degraded:
         return partial(rerank, strategy="first_stage", routing=False)

@@ -1,24 +1,33 @@
-"""``listwright served``: list the files of a served log, remove a person's records."""
+"""``listwright served``: list the files of a served log, remove the records and events of a person."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served import files
-from listwright.ranking.served.event_forgetting import forget_events, query_ids
-from listwright.ranking.served.forgetting import Forgotten, forget
-from listwright.ranking.served.units import hashed
+from listwright.ranking.served.record import ServedRecord, hashed
 
 SALT = "LISTWRIGHT_UNIT_SALT"
 """The service's setting, which this command reads, too."""
 
 LEFT = 3
 """Exit code where records of the unit are left in files that are not finished, or may be in damaged ones."""
+
+EVENTS_SUFFIX, OPEN_EVENTS_SUFFIX = ".jsonl", ".jsonl.part"
+"""Of files that ``POST /ubi/events`` writes."""
+
+WITHOUT = ".without"
+"""Ends the name of a file that is being written anew."""
+
+T = TypeVar("T")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,15 +83,15 @@ def _list(folder: Path) -> int:
     return 0
 
 
-def _forget(folder: Path, given: Sequence[str], events: Path | None) -> int:
+def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
     salt = os.environ.get(SALT)
     if salt is not None and not (salt := salt.strip()):  # as the service reads it
         raise RecipeError(f"{SALT} is empty, so hashed units would not be found: give it its value, or do not set it")
-    units = frozenset([*given, *(hashed(unit, salt.encode()) for unit in given if salt)])
+    units = frozenset([*names, *(hashed(unit, salt.encode()) for unit in names if salt)])
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
-        left, awaited = _tell(forget_events(events, query_ids(folder, units), units), "events")
-    left += _tell(forget(folder, units, awaited), "records")[0]
+        left, awaited = _print_outcome(forget_events(events, query_ids(folder, units), units), "events")
+    left += _print_outcome(forget(folder, units, awaited), "records")[0]
     if awaited:
         print(f"records of {len(awaited)} queries stay until then: they tell whose events these are")
     for path in files.damaged_files(folder):
@@ -91,20 +100,201 @@ def _forget(folder: Path, given: Sequence[str], events: Path | None) -> int:
     return LEFT if left else 0
 
 
-def _tell(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
+def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
     """Print what became of each file; how many are left, and the query ids that these name."""
     removed = left = 0
     named: set[str] = set()
-    for found in forgotten:
-        if found.unfinished:
-            left += found.removed
-            named |= found.queries
-            print(f"{found.path.name}: {found.removed} {what} are left: the file is not finished")
+    for file in forgotten:
+        if file.unfinished:
+            left += file.removed
+            named |= file.queries
+            print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
         else:
-            removed += found.removed
-            print(f"{found.path.name}: {found.removed} {what} removed, {found.kept} kept")
+            removed += file.removed
+            print(f"{file.path.name}: {file.removed} {what} removed, {file.kept} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
     return left, frozenset(named)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What became of one file.
+
+    Args:
+        path: of the file.
+        removed: records of the unit that were in it.
+        kept: other records.
+        unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
+        queries: query ids of events that are left in it.
+    """
+
+    path: Path
+    removed: int
+    kept: int
+    unfinished: bool
+    queries: frozenset[str] = frozenset()
+
+
+def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozenset()) -> Iterator[Forgotten]:
+    """Remove all records of some units from the finished files of a served log; a file that has any is written anew.
+
+    The new file replaces the old one in one step and is on the disk by then; a file that would have no record is
+    removed. An interrupted run loses nothing, and may be run again.
+
+    Args:
+        folder: of the log.
+        units: as they stand in the log: as they were sent, or their hashes.
+        awaited: query ids of records that stay: without them nobody knows which events are left.
+
+    Yields:
+        Of each file that has records of the units, in the order of :func:`~listwright.ranking.served.files.log_files`.
+
+    Raises:
+        DataError: if the folder is not there, or a file is damaged: its name, and what to do.
+        OSError: if a file cannot be written.
+    """
+
+    def goes(record: ServedRecord) -> bool:
+        return record.unit in units and record.query_id not in awaited
+
+    for listed in files.log_files(folder):
+        path, of_units = _scan_records(listed, goes)
+        if not any(of_units):
+            continue
+        unfinished = path.name.endswith(files.OPEN_SUFFIX)
+        if not unfinished:
+            _rewrite_records(path, goes, some_stay=not all(of_units))
+        yield Forgotten(path, sum(of_units), len(of_units) - sum(of_units), unfinished)
+
+
+def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Path, list[T]]:
+    """Return the file's name now, and a judgement of each of its records; the service may finish the file, or remove it
+    by its limits, at any moment.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    for path in files.names_of(listed):
+        try:
+            return path, [judge(record) for record in files.read(path)]
+        except files.GoneError:
+            continue
+    return listed, []
+
+
+def _rewrite_records(path: Path, goes: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
+    if not some_stay:
+        path.unlink(missing_ok=True)
+        return
+    new = path.with_name(f".{path.name}{WITHOUT}")
+    files.write(new, (record for record in files.read(path) if not goes(record)), mode=path.stat().st_mode & 0o777)
+    _replace_durably(new, path)
+
+
+def _replace_durably(new: Path, path: Path) -> None:
+    """Put a file in the place of another one of its folder, in one step that a power failure does not undo."""
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
+    """Query ids of all records of some units in a served log, files that are still written among them.
+
+    Args:
+        log: folder of the served log.
+        units: as they stand in it.
+
+    Raises:
+        DataError: if the folder is not there, or a file is damaged.
+    """
+
+    def query_of(record: ServedRecord) -> str | None:
+        return record.query_id if record.unit in units else None
+
+    queries = (query for listed in files.log_files(log) for query in _scan_records(listed, query_of)[1])
+    return frozenset(query for query in queries if query is not None)
+
+
+def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]) -> Iterator[Forgotten]:
+    """Remove all events of some queries or clients from the finished files of a log of events.
+
+    A file that has any is written anew, and replaces the old one in one step. Lines that are no events stay.
+
+    Args:
+        folder: of the log of events.
+        queries: their query ids.
+        clients: their client ids.
+
+    Yields:
+        Of each file that has such events, by name.
+
+    Raises:
+        DataError: if the folder is not there, or a file cannot be read.
+        OSError: if a file cannot be written.
+    """
+    if not folder.is_dir():
+        raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
+    for leftover in folder.glob(f".events-*{WITHOUT}"):  # of a run that was stopped
+        leftover.unlink(missing_ok=True)
+    for listed in sorted((*folder.glob(f"events-*{EVENTS_SUFFIX}"), *folder.glob(f"events-*{OPEN_EVENTS_SUFFIX}"))):
+        path, goes, named = _scan_events(listed, queries, clients)
+        if not any(goes):
+            continue
+        unfinished = path.name.endswith(OPEN_EVENTS_SUFFIX)
+        if not unfinished:
+            _rewrite_events(path, goes)
+        yield Forgotten(path, sum(goes), len(goes) - sum(goes), unfinished, named if unfinished else frozenset())
+
+
+def _scan_events(
+    listed: Path, queries: frozenset[str], clients: frozenset[str]
+) -> tuple[Path, list[bool], frozenset[str]]:
+    """Return the file's name now, of each of its lines whether it is the person's, and the queries that these lines
+    name; the service may finish the file, or remove it by its limits, at any moment.
+    """
+    goes: list[bool] = []
+    named: set[str] = set()
+    for path in files.names_of(listed):
+        try:
+            with plain_file.open_file(path) as lines:
+                for line in lines:
+                    query, client = _ids(line)
+                    goes.append(query in queries or client in clients)
+                    named |= {query} & queries
+            return path, goes, frozenset(named)
+        except DataError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return listed, [], frozenset()
+
+
+def _ids(line: bytes) -> tuple[str, str]:
+    """Query id and client id of a line; empty where it names none, or is no event."""
+    try:
+        event = plain_file.from_json(line)
+    except ValueError:  # cut off by the end of its writer
+        return "", ""
+    values = [event.get(name) if isinstance(event, dict) else None for name in ("query_id", "client_id")]
+    query, client = (value if isinstance(value, str) else "" for value in values)
+    return query, client
+
+
+def _rewrite_events(path: Path, of_person: list[bool]) -> None:
+    if all(of_person):
+        path.unlink(missing_ok=True)
+        return
+    new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
+    with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
+        file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
+        file.flush()
+        os.fsync(descriptor)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
+    _replace_durably(new, path)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,112 @@
-"""Records and blocks as bytes."""
+"""The Avro schema of a served record, and records, blocks and headers as bytes."""
 
 from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import fastavro
 import numpy as np
 
-from listwright.ranking import extensions
-from listwright.ranking.served.framing import long_bytes
 from listwright.ranking.served.record import Columns, Intervention, ServedRecord, ShadowRanking
-from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEMA, SCHEMA_VERSION, VERSION_KEY
 
-Part = bytes | memoryview
+SCHEMA_VERSION = 1
+"""Version of :data:`SCHEMA`, in the metadata of each file under :data:`VERSION_KEY`.
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+To change the schema:
+
+1. Add a field at the end, with a default: readers give the default for files that lack the field. Then the version
+   stays, and readers of the old schema ignore the field.
+2. Any other change (a field that goes, another type, another meaning) raises the version by one. The reader of
+   :mod:`listwright.ranking.served.files` must then read both versions; ``tests/golden/served`` keeps a file of each.
+3. Readers refuse a file of a newer version than theirs, and name the remedy.
+"""
+
+VERSION_KEY = "listwright.schema_version"
+FEATURES_KEY = "listwright.features"
+"""Metadata of a file: JSON list of the names of the columns of ``features``."""
+
+CATEGORIES_KEY = "listwright.categories"
+"""Metadata of a file: JSON object, the categories of each categorical column. Code 1 is the first of them; 0 is an
+unknown or missing one."""
+
+
+def _optional(kind: Any) -> dict[str, Any]:
+    return {"type": ["null", kind], "default": None}
+
+
+_INTERVENTION = {
+    "type": "record",
+    "name": "Intervention",
+    "fields": [
+        {"name": "kind", "type": "string"},
+        {"name": "places", "type": {"type": "array", "items": "int"}},
+        {"name": "propensity", "type": "double"},
+    ],
+}
+
+_SHADOW = {
+    "type": "record",
+    "name": "Shadow",
+    "fields": [
+        {"name": "bundle", "type": "string"},
+        {"name": "order", "type": {"type": "array", "items": "int"}},
+        {"name": "status", "type": "string"},
+    ],
+}
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "ServedRecord",
+    "namespace": "listwright",
+    "doc": "One answered request, as it was answered",
+    "fields": [
+        {"name": "query_id", "type": "string"},
+        {"name": "served_at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "unit", **_optional("string")},
+        {"name": "bundle", "type": "string", "doc": "name/version"},
+        {"name": "fingerprint", "type": "string"},
+        {"name": "candidate_ids", "type": {"type": "array", "items": "string"}},
+        {"name": "features", "type": "bytes", "doc": "float32, little-endian, row-major, (L, D)"},
+        {"name": "first_stage_scores", "type": "bytes", "doc": "float64, little-endian, (L,); NaN: not scored"},
+        {"name": "scores", "type": "bytes", "doc": "float64, little-endian, (L,); NaN: not scored"},
+        {"name": "order", "type": {"type": "array", "items": "int"}, "doc": "candidate at each shown place, from 0"},
+        {"name": "top_n", **_optional("int")},
+        {"name": "strategy", "type": "string"},
+        {"name": "route", **_optional("string"), "doc": "JSON"},
+        {"name": "degraded", **_optional("string"), "doc": "reason"},
+        {"name": "experiment", **_optional("string")},
+        {"name": "arm", **_optional("string")},
+        {"name": "teams", **_optional({"type": "array", "items": "string"})},
+        {"name": "intervention", **_optional(_INTERVENTION)},
+        {"name": "shadow", **_optional(_SHADOW)},
+        {"name": "timings_ms", "type": {"type": "map", "values": "double"}},
+        {"name": "request_id", "type": "string"},
+    ],
+}
+"""Of one record. The order of the fields is that of their bytes."""
+
+SYNC_BYTES = 16
+"""Of the mark behind the header and behind each block of a file."""
+
 _FLOATS, _DOUBLES = np.dtype("<f4"), np.dtype("<f8")
 
 PARSED: Any = fastavro.parse_schema(SCHEMA)
 
 
-@runtime_checkable
-class Block(Protocol):
+class Block:
     """Records of one schema, one behind the other; it may be filled again and again."""
+
+    def __init__(self) -> None:
+        self._records: list[bytes] = []
+        self.size = 0
+        """Bytes of all records."""
 
     @property
     def records(self) -> int:
         """How many."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        ...
+        return len(self._records)
 
     def add(self, record: ServedRecord) -> None:
         """Encode a record behind the others, or nothing of it.
@@ -44,108 +115,26 @@ class Block(Protocol):
             UnicodeEncodeError: if a text has a lone surrogate.
             TypeError, ValueError: if a text is none.
         """
-        ...
-
-    def last(self) -> bytes:
-        """The bytes of the last record; there must be one."""
-        ...
-
-    def view(self) -> Part:
-        """The bytes, until :meth:`clear`; no record may be added while someone holds them."""
-        ...
-
-    def clear(self) -> None:
-        """Forget all records."""
-        ...
-
-
-def new_block() -> Block:
-    """An empty one; compiled where there was a compiler."""
-    return FastavroBlock() if extensions.served_record is None else CompiledBlock()
-
-
-class CompiledBlock:
-    """Records encoded by the compiled module, in room that is used again: see :class:`Block`."""
-
-    def __init__(self) -> None:
-        self._block = extensions.served_record.Block()
-
-    @property
-    def records(self) -> int:
-        """How many."""
-        return int(self._block.records)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return int(self._block.size)
-
-    def add(self, record: ServedRecord) -> None:
-        """Encode a record behind the others, or nothing of it."""
-        since = record.served_at - _EPOCH
-        self._block.add(
-            record,
-            (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds,
-            np.ascontiguousarray(record.features, _FLOATS),
-            np.ascontiguousarray(record.first_stage_scores, _DOUBLES),
-            np.ascontiguousarray(record.scores, _DOUBLES),
-            record.order,
-        )
-
-    def last(self) -> bytes:
-        """The bytes of the last record."""
-        return bytes(self._block.last())
-
-    def view(self) -> Part:
-        """The bytes, until :meth:`clear`."""
-        view: memoryview = self._block.view()
-        return view
-
-    def clear(self) -> None:
-        """Forget all records."""
-        self._block.clear()
-
-
-class FastavroBlock:
-    """The same bytes, from the library: see :class:`Block`."""
-
-    def __init__(self) -> None:
-        self._encoded: list[bytes] = []
-        self._size = 0
-
-    @property
-    def records(self) -> int:
-        """How many."""
-        return len(self._encoded)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return self._size
-
-    def add(self, record: ServedRecord) -> None:
-        """Encode a record behind the others, or nothing of it."""
         file = io.BytesIO()
-        fields = {**_facts(record), "features": np.asarray(record.features, _FLOATS).tobytes()}
-        fastavro.schemaless_writer(file, PARSED, fields, disable_tuple_notation=True)
-        self._encoded.append(file.getvalue())
-        self._size += len(self._encoded[-1])
+        fastavro.schemaless_writer(file, PARSED, _fields(record), disable_tuple_notation=True)
+        self._records.append(file.getvalue())
+        self.size += len(self._records[-1])
 
     def last(self) -> bytes:
-        """The bytes of the last record."""
-        return self._encoded[-1]
+        """Return the bytes of the last record; there must be one."""
+        return self._records[-1]
 
-    def view(self) -> Part:
-        """The bytes."""
-        return b"".join(self._encoded)
+    def encoded(self) -> bytes:
+        """Return the bytes of all records."""
+        return b"".join(self._records)
 
     def clear(self) -> None:
         """Forget all records."""
-        self._encoded.clear()
-        self._size = 0
+        self._records.clear()
+        self.size = 0
 
 
-def _facts(record: ServedRecord) -> dict[str, Any]:
+def _fields(record: ServedRecord) -> dict[str, Any]:
     return {
         "query_id": record.query_id,
         "served_at": record.served_at,
@@ -153,6 +142,7 @@ def _facts(record: ServedRecord) -> dict[str, Any]:
         "bundle": record.bundle,
         "fingerprint": record.fingerprint,
         "candidate_ids": record.candidate_ids,
+        "features": np.asarray(record.features, _FLOATS).tobytes(),
         "first_stage_scores": np.asarray(record.first_stage_scores, _DOUBLES).tobytes(),
         "scores": np.asarray(record.scores, _DOUBLES).tobytes(),
         "order": record.order.tolist(),
@@ -170,16 +160,16 @@ def _facts(record: ServedRecord) -> dict[str, Any]:
     }
 
 
-def _intervention(done: Intervention | None) -> dict[str, Any] | None:
-    return None if done is None else {"kind": done.kind, "places": done.places, "propensity": done.propensity}
+def _intervention(swap: Intervention | None) -> dict[str, Any] | None:
+    return None if swap is None else {"kind": swap.kind, "places": swap.places, "propensity": swap.propensity}
 
 
-def _shadow(seen: ShadowRanking | None) -> dict[str, Any] | None:
-    return None if seen is None else {"bundle": seen.bundle, "order": seen.order, "status": seen.status}
+def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
+    return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:
-    """The beginning of a file.
+    """Return the beginning of a file.
 
     Args:
         columns: of all its records.
@@ -195,8 +185,8 @@ def header(columns: Columns, sync: bytes) -> bytes:
     return file.getvalue()
 
 
-def framed(records: int, encoded: Part, sync: bytes) -> list[Part]:
-    """A block as a file has it, in parts.
+def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
+    """Return a block as a file has it, in parts.
 
     Args:
         records: at least one.
@@ -204,3 +194,13 @@ def framed(records: int, encoded: Part, sync: bytes) -> list[Part]:
         sync: of the file's header.
     """
     return [long_bytes(records) + long_bytes(len(encoded)), encoded, sync]
+
+
+def long_bytes(value: int) -> bytes:
+    """Return a whole number that is not negative, as Avro writes it."""
+    coded, out = value << 1, bytearray()
+    while coded >= 0x80:
+        out.append((coded & 0x7F) | 0x80)
+        coded >>= 7
+    out.append(coded)
+    return bytes(out)

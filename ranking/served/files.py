@@ -1,11 +1,17 @@
-"""Files of the served log: their records, and a writer of whole files."""
+"""Files of the served log: which of their blocks are whole, their records, and a writer of whole files.
+
+A file that was cut off, by a full disk or a killed process, is whole up to the end of its last whole block. The format:
+Apache Avro specification, "Object Container Files": a header (magic, metadata, sync marker of 16 bytes), then blocks
+(number of records, number of bytes, the bytes, the sync marker).
+"""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -15,10 +21,18 @@ from fastavro.read import SchemaResolutionError
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.encoding import PARSED, framed, header, new_block
-from listwright.ranking.served.framing import SYNC_BYTES, Frame, frame_of
+from listwright.ranking.served.encoding import (
+    CATEGORIES_KEY,
+    FEATURES_KEY,
+    PARSED,
+    SCHEMA_VERSION,
+    SYNC_BYTES,
+    VERSION_KEY,
+    Block,
+    framed,
+    header,
+)
 from listwright.ranking.served.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
-from listwright.ranking.served.schema import CATEGORIES_KEY, FEATURES_KEY, SCHEMA_VERSION, VERSION_KEY
 
 SUFFIX, OPEN_SUFFIX = ".avro", ".avro.part"
 """Of a finished file, and of one that is still written or whose writer was killed."""
@@ -27,6 +41,12 @@ DAMAGED_SUFFIX = ".avro.damaged"
 """Of a file that a killed worker left and whose blocks cannot be found."""
 
 BLOCK_RECORDS = 100
+
+MAGIC = b"Obj\x01"
+MOST_METADATA = 16 * 2**20
+"""Bytes of one value of the metadata: a larger number is no length."""
+
+_LONGEST_VARINT, _CHUNK = 10, 2**16
 
 
 class GoneError(DataError):
@@ -46,7 +66,7 @@ class _Until(io.RawIOBase):
 
 
 def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
-    """The files of a served log's folder, the oldest first by name.
+    """Return the files of a served log's folder, the oldest first by name.
 
     Args:
         folder: of the log.
@@ -67,7 +87,7 @@ def damaged_files(folder: Path) -> list[Path]:
 
 
 def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
-    """The records of files, in the order of the files and as they stand in them.
+    """Yield the records of files, in the order of the files and as they stand in them.
 
     Of a file that was cut off, or is still written, all records up to its last whole block.
 
@@ -92,7 +112,7 @@ def names_of(listed: Path) -> tuple[Path, ...]:
 
 
 def read(path: Path) -> Iterator[ServedRecord]:
-    """The records of one file; see :func:`records`."""
+    """Yield the records of one file; see :func:`records`."""
     with _opened(path) as file:
         frame = frame_of(file, str(path))
         if not frame.until:
@@ -105,15 +125,15 @@ def read(path: Path) -> Iterator[ServedRecord]:
 
 def _decoded(file: BinaryIO, until: int, path: Path) -> Iterator[dict[str, Any]]:
     try:
-        found = fastavro.reader(cast(BinaryIO, _Until(file, until)), PARSED)
-        while isinstance(fields := next(found, None), dict):
+        decoder = fastavro.reader(cast(BinaryIO, _Until(file, until)), PARSED)
+        while isinstance(fields := next(decoder, None), dict):
             yield fields
     except (EOFError, ValueError, LookupError, TypeError, SchemaResolutionError) as error:
         raise DataError(path, f"is damaged: a record cannot be decoded ({error})") from error
 
 
 def frame(path: Path) -> Frame:
-    """What of a file is whole.
+    """Return what of a file is whole.
 
     Raises:
         DataError: if it cannot be read, is none of a served log, or is damaged before its end.
@@ -123,13 +143,13 @@ def frame(path: Path) -> Frame:
 
 
 def feature_columns(path: Path) -> Columns | None:
-    """The columns of a file's records; None where its header is cut off.
+    """Return the columns of a file's records; None where its header is cut off.
 
     Raises:
         DataError: as :func:`frame`, and if the file is of a newer version.
     """
-    found = frame(path)
-    return _columns(found, path) if found.until else None
+    whole = frame(path)
+    return _columns(whole, path) if whole.until else None
 
 
 def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = BLOCK_RECORDS, mode: int = 0o600) -> int:
@@ -148,7 +168,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
         DataError: if there is no record, or one has other columns than the first.
     """
     rest, count = iter(written), 0
-    columns, sync, block = None, os.urandom(SYNC_BYTES), new_block()
+    columns, sync, block = None, os.urandom(SYNC_BYTES), Block()
     part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
     part.unlink(missing_ok=True)  # of a run that was stopped
     with part.open("xb") as file:
@@ -161,7 +181,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
                 block.add(record)
-            file.writelines(framed(block.records, block.view(), sync))
+            file.writelines(framed(block.records, block.encoded(), sync))
             block.clear()
             count += len(several)
         file.flush()
@@ -185,9 +205,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _columns(found: Frame, path: Path) -> Columns:
-    version = found.metadata.get(VERSION_KEY, b"").decode("ascii", "replace")
-    if not version.isdecimal() or FEATURES_KEY not in found.metadata:
+def _columns(frame: Frame, path: Path) -> Columns:
+    version = frame.metadata.get(VERSION_KEY, b"").decode("ascii", "replace")
+    if not version.isdecimal() or FEATURES_KEY not in frame.metadata:
         raise DataError(path, f"is no file of a served log: its metadata lacks {VERSION_KEY} or {FEATURES_KEY}")
     if int(version) > SCHEMA_VERSION:
         raise DataError(
@@ -195,6 +215,135 @@ def _columns(found: Frame, path: Path) -> Columns:
             f"has version {version} of the schema, this Listwright reads {SCHEMA_VERSION} at most: install a newer one",
         )
     try:
-        return parsed_columns(found.metadata[FEATURES_KEY], found.metadata.get(CATEGORIES_KEY, b"{}"))
+        return parsed_columns(frame.metadata[FEATURES_KEY], frame.metadata.get(CATEGORIES_KEY, b"{}"))
     except ValueError as error:
         raise DataError(path, f"is no file of a served log: {error}") from error
+
+
+class CutOffError(Exception):
+    """The file ends in the middle of what is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What of a container file is whole.
+
+    Args:
+        metadata: of the header; empty where the header itself is cut off.
+        until: bytes up to the end of the last whole block; 0 where the header is cut off.
+        records: of the whole blocks.
+        size: bytes of the file when it was looked at.
+    """
+
+    metadata: Mapping[str, bytes]
+    until: int
+    records: int
+    size: int
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether bytes follow that are no whole block."""
+        return self.until < self.size
+
+
+def frame_of(file: BinaryIO, source: str) -> Frame:
+    """Return what of a file is whole, from the header and the frames of its blocks.
+
+    Args:
+        file: open at its beginning; can be sought.
+        source: its name, for errors.
+
+    Raises:
+        DataError: if it is no container file, or a block is followed by other bytes than the sync marker. A tail of
+            zeros counts as cut off: so a file system may leave a file after a power failure.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    try:
+        metadata, sync = _header(file, source)
+    except CutOffError:
+        return Frame({}, 0, 0, size)
+    until, records = file.tell(), 0
+    try:
+        while until < size:
+            count, length = _long(file), _long(file)
+            end = file.tell() + length + SYNC_BYTES
+            if count < 0 or length < 0:
+                _check_zeros(file, until, source)
+                break
+            if end > size:
+                _check_last(file, until, size, sync, source)
+                break
+            file.seek(length, io.SEEK_CUR)
+            if _exactly(file, SYNC_BYTES) != sync:
+                _check_zeros(file, until, source)
+                break
+            until, records = end, records + count
+    except CutOffError:
+        pass  # the last block has not even its lengths: what is before it is whole
+    return Frame(metadata, until, records, size)
+
+
+def _check_zeros(file: BinaryIO, at: int, source: str) -> None:
+    """Raise DataError unless all bytes from ``at`` are zero."""
+    file.seek(at)
+    while chunk := file.read(_CHUNK):
+        if chunk.strip(b"\0"):
+            raise _damaged(source, at)
+
+
+def _check_last(file: BinaryIO, at: int, size: int, sync: bytes, source: str) -> None:
+    """Raise DataError if a block that seems cut off is not the last: then its length is wrong, as more blocks end."""
+    file.seek(at)
+    before = b""
+    while chunk := file.read(min(_CHUNK, size - file.tell())):
+        if sync in before + chunk:
+            raise _damaged(source, at)
+        before = (before + chunk)[1 - SYNC_BYTES :]
+
+
+def _damaged(source: str, at: int) -> DataError:
+    return DataError(
+        source, f"is damaged at byte {at}: no block begins there. Cut the file there: what is before is whole"
+    )
+
+
+def _header(file: BinaryIO, source: str) -> tuple[dict[str, bytes], bytes]:
+    start = file.read(len(MAGIC))
+    if start != MAGIC[: len(start)]:
+        raise DataError(source, "is no Avro object container file: name the files of a served log")
+    if len(start) < len(MAGIC):
+        raise CutOffError
+    metadata: dict[str, bytes] = {}
+    while count := _long(file):
+        if count < 0:
+            _long(file)  # bytes of the block, which allow to skip it
+        for _ in range(abs(count)):
+            key = _value(file, source)
+            metadata[key.decode("utf-8", "replace")] = _value(file, source)
+    return metadata, _exactly(file, SYNC_BYTES)
+
+
+def _value(file: BinaryIO, source: str) -> bytes:
+    length = _long(file)
+    if not 0 <= length <= MOST_METADATA:
+        raise DataError(source, f"is damaged in its header: a length of {length} bytes")
+    return _exactly(file, length)
+
+
+def _exactly(file: BinaryIO, length: int) -> bytes:
+    data = file.read(length)
+    if len(data) < length:
+        raise CutOffError
+    return data
+
+
+def _long(file: BinaryIO) -> int:
+    """Read a variable-length, zigzag-coded whole number."""
+    coded = 0
+    for place in range(_LONGEST_VARINT):
+        byte = _exactly(file, 1)[0]
+        coded |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            break
+    return (coded >> 1) ^ -(coded & 1)

@@ -1,7 +1,8 @@
-"""What one served record holds."""
+"""What one served record holds, and the salted hash that stands for a unit in it."""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -120,10 +121,10 @@ class Columns:
 
 
 def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> ServedRecord:
-    """The record of decoded Avro fields.
+    """Return the record of decoded Avro fields.
 
     Args:
-        fields: of :data:`listwright.ranking.served.schema.SCHEMA`.
+        fields: of :data:`listwright.ranking.served.encoding.SCHEMA`.
         columns: of the file's metadata.
         source: of the record, for errors.
 
@@ -174,7 +175,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
 
 
 def columns_of(record: ServedRecord) -> Columns:
-    """The columns that a record names."""
+    """Return the columns that a record names."""
     return Columns(record.feature_names, record.categories)
 
 
@@ -189,3 +190,11 @@ def parsed_columns(names: bytes, categories: bytes) -> Columns:
     if not (good and all(isinstance(of, list) for of in known.values())):
         raise ValueError("its metadata names no columns")
     return Columns(tuple(listed), {name: tuple(map(str, of)) for name, of in known.items()})
+
+
+UNIT_CHARACTERS = 32
+
+
+def hashed(unit: str, salt: bytes) -> str:
+    """Return the first 128 bits of a unit's HMAC-SHA256, in hexadecimal; nobody without the salt can try units out."""
+    return hmac.digest(salt, unit.encode("utf-8", "surrogatepass"), "sha256").hex()[:UNIT_CHARACTERS]

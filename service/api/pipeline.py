@@ -22,12 +22,13 @@ from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import Service
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.errors import DegradedError
-from listwright.service.served_log.taken import ServedLog, Taken
+from listwright.service.served_log.entry import LogEntry
 from listwright.service.wire.answers import facts
 from listwright.service.wire.codec import Codec, EncodedAnswer, RankingRequest
 
 if TYPE_CHECKING:
     from listwright.service.experiments.live import LiveExperiments
+    from listwright.service.served_log.writer import LogWriter
 
 T = TypeVar("T")
 
@@ -128,16 +129,16 @@ def _log_served(request: Request, service: Service, done: _Done) -> None:
     """Log what was answered; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
     log, part = None if unlogged else service.served_log, done.asked.part
-    taken = None if log is None else _taken(request, done)
+    entry = None if log is None else _log_entry(request, done)
     if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
-        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, taken))
-    elif log is not None and taken is not None:
-        log.note(taken)
+        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, entry))
+    elif log is not None and entry is not None:
+        log.note(entry)
 
 
-def _log_shadowed(log: ServedLog | None, taken: Taken | None, shadow: ShadowRanking) -> None:
-    if log is not None and taken is not None and taken.part is not None:
-        log.note(taken._replace(part=replace(taken.part, shadow=shadow)))
+def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowRanking) -> None:
+    if log is not None and entry is not None and entry.part is not None:
+        log.note(entry._replace(part=replace(entry.part, shadow=shadow)))
 
 
 def query_id_of(asked: RankingRequest, request_id: str) -> str:
@@ -145,10 +146,10 @@ def query_id_of(asked: RankingRequest, request_id: str) -> str:
     return asked.options.query_id or asked.id or request_id
 
 
-def _taken(request: Request, done: _Done) -> Taken:
+def _log_entry(request: Request, done: _Done) -> LogEntry:
     """What the served log gets to know."""
     options, request_id = done.asked.options, request.state.request_id
-    return Taken(
+    return LogEntry(
         query_id_of(done.asked, request_id),
         request_id,
         options.unit,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -22,7 +22,6 @@ from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import Deciders
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
-from listwright.service.served_log.taken import ServedLog
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
@@ -31,21 +30,10 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.validation import check_query
 
 if TYPE_CHECKING:
+    from listwright.service.events import EventWriter
     from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
-
-
-@runtime_checkable
-class EventSink(Protocol):
-    """What keeps events: :class:`listwright.service.events.log.EventsLog`, imported only where it is wanted."""
-
-    bodies: BodyBudget
-
-    async def add(self, body: bytes, within_s: float) -> int:
-        """Write the events of a body; how many they are."""
-
-    def close(self) -> None:
-        """Write what waits, and end."""
+    from listwright.service.served_log.writer import LogWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +77,8 @@ class Service:
     degraded: DegradedRun
     ignored: IgnoredFeatures
     json_bounds: JsonBounds
-    events: EventSink | None = None
-    served_log: ServedLog | None = None
+    events: EventWriter | None = None
+    served_log: LogWriter | None = None
     experiments: LiveExperiments | None = None
     explainer: ExplanationService | None = None
 

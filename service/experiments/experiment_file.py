@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import ListwrightError
-from listwright.ranking.experiments.assignment import bounds
+from listwright.ranking.experiments import bounds
 from listwright.ranking.plain_file import NotPlainError, from_toml
 from listwright.service.bundles.loading import next_pause_s
 from listwright.service.participation import Kind

@@ -13,9 +13,7 @@ import numpy as np
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.ranking.experiments.assignment import arm_of
-from listwright.ranking.experiments.interleaving import team_draft
-from listwright.ranking.experiments.swap import adjacent_swap
+from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.served.record import Intervention, ShadowRanking
 from listwright.service.bundles.served import Current, Models
 from listwright.service.experiments.experiment_file import Definition, FileContent, Watch

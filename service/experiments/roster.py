@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.experiments.assignment import bounds, fraction
+from listwright.ranking.experiments import bounds, fraction
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service.bundles.served import Models

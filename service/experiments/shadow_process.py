@@ -88,7 +88,7 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
         bundles: that are loaded, by folder; of them the one that is asked for stays.
     """
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - the process steps back before it loads
-    from listwright.ranking.experiments.agreement import agreement  # noqa: PLC0415
+    from listwright.ranking.experiments import agreement  # noqa: PLC0415
 
     began = _cpu_s()
     try:

@@ -1,20 +1,65 @@
 """The served log: what was answered, written by a thread of its own. Off unless a setting names a folder or a stream.
 
-From top to bottom, each knows only what stands below it:
+==========  ====================================================================================
+``writer``  the buffer, and the thread that encodes records into blocks and writes them
+``stream``  the Redis stream
+``folder``  names and files, recovery of what a killed worker left, limits of size and age
+``entry``   what the request path hands over, and as a record; counts of what is dropped
+==========  ====================================================================================
 
-=============  ======================================================================
-``opening``    whether there is a log, and what is wrong with its settings
-``writer``     who encodes a record, and the thread that has blocks written
-``blocks``     records one behind the other, one block for each feature schema
-``files``      the files that are open, one for each feature schema
-``folder``     names, recovery of what a killed worker left, limits of size and age
-``stream``     the Redis stream
-``conversion`` an answered request as a served record
-``buffer``     what waits, bounded
-``idle``       how idle the thread that answers is
-``taken``      what the request path hands over
-``drops``      counts and log lines of what is dropped
-=============  ======================================================================
-
-``opening`` and ``taken`` alone are imported where there is no log.
+``entry`` alone is imported where there is no log.
 """
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from listwright.service.settings import PREFIX, Settings
+
+SCHEMES = ("redis", "rediss", "unix")
+
+
+def settings_fault(settings: Settings) -> str | None:
+    """Return what is wrong with the settings of the log, before anything is loaded; None if nothing is."""
+    if not settings.logs_served:
+        return None
+    needed = {"SERVED_LOG": ["fastavro"], "SERVED_STREAM": ["fastavro", "redis"]}
+    for name, modules in needed.items():
+        if getattr(settings, name.lower()) is None:
+            continue
+        for module in modules:
+            if find_spec(module) is None:
+                return f"{PREFIX}{name} needs {module}: pip install 'listwright[loop]'"
+    return _folder_fault(settings) or _stream_fault(settings)
+
+
+def _folder_fault(settings: Settings) -> str | None:
+    folder = settings.served_log
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(mode=0o750 if settings.served_group_reads else 0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = "is no folder" if folder.exists() else f"cannot be made: {error.strerror}"
+        return f"{PREFIX}SERVED_LOG: {folder} {why}; name a folder that this process may write"
+    return None
+
+
+def _stream_fault(settings: Settings) -> str | None:
+    if settings.served_stream is None:
+        return None
+    expected = f"{PREFIX}SERVED_STREAM: expected redis://HOST:PORT/DB, found an address"
+    try:
+        address = urlsplit(settings.served_stream.get_secret_value())
+    except ValueError:  # its words repeat parts of the address, and so of the password
+        return (
+            f"{expected} that cannot be read: write [ and ] and other special characters of a password as %5B and %5D"
+        )
+    if address.scheme not in SCHEMES:
+        return f"{expected} of scheme {address.scheme!r}"
+    try:
+        _ = address.port
+    except ValueError:
+        return f"{expected} whose port is no number up to 65535"
+    return None

@@ -1,4 +1,4 @@
-"""The folder of the served log: names of files, what a killed worker left, limits of size and age."""
+"""The folder of the served log: names of files, the open ones, what a killed worker left, limits of size and age."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,9 @@ from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX
-from listwright.ranking.served.framing import frame_of
+from listwright.ranking.served.encoding import SYNC_BYTES, Block, framed, header
+from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
+from listwright.ranking.served.record import Columns
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")
@@ -30,7 +31,7 @@ _log = logging.getLogger("listwright.served")
 
 
 def new_stem() -> str:
-    """The name of a new file without its suffix: when it begins, the machine, the process."""
+    """Return the name of a new file without its suffix: when it begins, the machine, the process."""
     host = re.sub(r"[^\w.]", "_", socket.gethostname())
     return f"served-{datetime.now(UTC).strftime(_TIME)}Z-{host}-{os.getpid()}"
 
@@ -132,7 +133,7 @@ def _began(path: Path) -> float:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """The file, open and locked; None if somebody else has it, or it has gone."""
+    """Open and lock a file; yield its descriptor, or None if somebody else has it, or it has gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -170,3 +171,81 @@ def _recover(path: Path) -> None:
         path.rename(path.with_name(stem + SUFFIX))
         facts = {"records": frame.records, "lost_bytes": frame.size - frame.until}
         _log.info("recovered %s, which a worker left open", stem + SUFFIX, extra={"facts": facts})
+
+
+class OpenFile:
+    """A file that grows by blocks. It has the suffix ``.avro.part`` until it is finished.
+
+    It is made under a hidden name, locked, and then renamed: nobody takes an open file for one that was left behind.
+
+    Args:
+        folder: where it stands.
+        columns: of its records.
+        mode: permissions.
+
+    Raises:
+        OSError: if it cannot be made.
+    """
+
+    def __init__(self, folder: Path, columns: Columns, mode: int) -> None:
+        stem = new_stem()
+        self.path, self.began, self.records = folder / (stem + OPEN_SUFFIX), time.monotonic(), 0
+        self._sync = os.urandom(SYNC_BYTES)
+        hidden = folder / f".{stem}.new"
+        self._file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            os.fchmod(self._file, mode)
+            with suppress(OSError):  # some shared disks have no locks: see LogFolder
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.size = _write_all(self._file, [header(columns, self._sync)])
+            hidden.rename(self.path)
+        except OSError:
+            os.close(self._file)
+            hidden.unlink(missing_ok=True)
+            raise
+
+    def append(self, block: Block) -> int:
+        """Write a block: the whole of it, or nothing. Its bytes.
+
+        Raises:
+            OSError: if it cannot be written; the file then ends where it did.
+        """
+        parts = framed(block.records, block.encoded(), self._sync)
+        try:
+            size = _write_all(self._file, parts)
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            os.lseek(self._file, self.size, os.SEEK_SET)
+            raise
+        self.size += size
+        self.records += block.records
+        return size
+
+    def finish(self) -> None:
+        """Bring the file to the disk and give it its name; one without records is removed.
+
+        Raises:
+            OSError: if that fails; whoever finds the file later may recover it.
+        """
+        try:
+            if self.records == 0:
+                self.path.unlink(missing_ok=True)
+                return
+            os.fsync(self._file)
+            self.path.rename(self.path.with_name(self.path.name.removesuffix(OPEN_SUFFIX) + SUFFIX))
+        finally:
+            os.close(self._file)
+
+
+def _write_all(descriptor: int, parts: Sequence[bytes]) -> int:
+    """Write a few buffers one after the other, without joining them; bytes."""
+    total = 0
+    rest: list[bytes | memoryview] = list(parts)
+    while rest:
+        count = os.writev(descriptor, rest)
+        total += count
+        while rest and count >= len(rest[0]):
+            count -= len(rest.pop(0))
+        if count:
+            rest[0] = memoryview(rest[0])[count:]
+    return total

@@ -12,10 +12,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served.encoding import framed, header
-from listwright.ranking.served.framing import SYNC_BYTES
+from listwright.ranking.served.encoding import SYNC_BYTES, framed, header
 from listwright.ranking.served.record import Columns
-from listwright.service.served_log.drops import Drops
+from listwright.service.served_log.entry import Drops
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
@@ -47,7 +46,7 @@ class _Waiting(NamedTuple):
 
 
 def address(url: str) -> tuple[str, str]:
-    """The server's address, and the key of the stream, which the query of the URL names as ``stream``."""
+    """Return the server's address, and the key of the stream, which the query of the URL names as ``stream``."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     stream = query.pop("stream", STREAM)
@@ -121,8 +120,8 @@ class RedisStream:
             self._drops.note("stream_refused", len(refused), f"the Redis server refused them: {refused[0]}")
         self._failures = 0
         self._records.inc(len(batch) - len(refused))
-        taken = zip(entries, answers, strict=True)
-        self._bytes.inc(sum(len(entry) for entry, answer in taken if not isinstance(answer, Exception)))
+        answered = zip(entries, answers, strict=True)
+        self._bytes.inc(sum(len(entry) for entry, answer in answered if not isinstance(answer, Exception)))
         return True
 
     def _pause(self, error: Exception) -> None:

@@ -1,9 +1,7 @@
-"""The served log of a worker: records are encoded into blocks, and a thread of its own writes them.
+"""The served log of a worker: the thread that answers hands requests over, another one encodes and writes them.
 
-The thread that answers encodes a record itself, behind its answer, if it is idle between requests: two threads that
-both run Python take its lock from each other, and a request that comes meanwhile is answered later. A thread that is
-never idle only hands the record over. One record after the other is encoded in a third of the time that each alone
-takes behind its answer, where caches hold other code.
+Both run Python, so they take its lock from each other. Hence records are encoded several at a time, and written in
+blocks.
 """
 
 from __future__ import annotations
@@ -15,35 +13,30 @@ import math
 import os
 import sys
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.served.encoding import header
-from listwright.ranking.served.framing import SYNC_BYTES
-from listwright.service.served_log.blocks import BLOCK_BYTES, Blocks, PendingBlock
-from listwright.service.served_log.buffer import Buffer, size_of
-from listwright.service.served_log.drops import Drops
-from listwright.service.served_log.files import OpenFile
-from listwright.service.served_log.folder import LogFolder
-from listwright.service.served_log.idle import IdleShare
-from listwright.service.served_log.taken import Taken
+from listwright.ranking.served.encoding import SYNC_BYTES, Block, header
+from listwright.ranking.served.record import Columns
+from listwright.service.served_log.entry import Drops, LogEntry, columns_of, to_record
+from listwright.service.served_log.folder import LogFolder, OpenFile
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from listwright.service.served_log.stream import RedisStream
 
+
 POLL_S = 0.02
 """Seconds between looks at the buffer while records come in: longer rows of records cost less."""
-
-LEAST_IDLE = 0.1
-"""Share of its time in which the thread that answers is idle, or it encodes nothing."""
 
 IDLE_S = 0.2
 """Behind a look at an empty buffer the thread sleeps for so long, unless a record wakes it, or something is due."""
 
 MOST_AT_ONCE = 256
-"""Records that are taken before anything else is looked at."""
+"""Records that are encoded before anything else is looked at."""
 
 NICENESS = 10
 """Of the thread: it gives way to the one that answers."""
@@ -54,6 +47,12 @@ RETRY_S = 1.0
 TIDY_S = 30.0
 """Seconds between looks at the whole folder."""
 
+BLOCK_BYTES = 2**19
+"""Bytes at which a block is full: each write gives Python's lock away and takes it again."""
+
+CANDIDATE_BYTES = 80
+"""Of a candidate's scores and place, and of what Python adds to its id."""
+
 FRAME_BYTES = 64
 """Of a block in a file, at most: two numbers before it, and the file's mark behind it."""
 
@@ -63,6 +62,21 @@ CLOSE_WITHIN_S = 3.0
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 _log = logging.getLogger("listwright.served")
+
+
+@dataclass(slots=True)
+class PendingBlock:
+    """Records of one schema that are to be written.
+
+    Args:
+        columns: of the records.
+        block: their bytes.
+        since: when it was begun, by ``time.monotonic``.
+    """
+
+    columns: Columns
+    block: Block = field(default_factory=Block)
+    since: float = field(default_factory=time.monotonic)
 
 
 class LogWriter:
@@ -80,44 +94,33 @@ class LogWriter:
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
-        self._folder = None if settings.served_log is None else _folder(settings, telemetry)
-        self._stream = _opened_stream(settings, telemetry, self._drops)
-        salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
-        self._blocks = Blocks(salt, self._stream, kept=self._folder is not None)
+        self._folder = None if settings.served_log is None else _open_folder(settings, telemetry)
+        self._stream = _open_stream(settings, telemetry, self._drops)
+        self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
+        self._pending: dict[str, PendingBlock] = {}  # this and the open files by the fingerprint of their schema
         self._open: dict[str, OpenFile] = {}
         self._writing = self._room = 0
         self._grant = min(settings.served_file_bytes // 4, settings.served_max_bytes // (4 * settings.workers))
         self._retry_at = self._tidy_at = 0.0
         self._failure = ("", "")
-        self._idle = IdleShare()
         self._idle_s = min(IDLE_S, settings.served_flush_s)  # a block that is begun meanwhile is not due sooner
         self._sleeps = False
         self._stop, self._wake = Event(), Event()
         self._thread = Thread(target=self._run, name="served-log", daemon=True)
         self._thread.start()
 
-    def note(self, taken: Taken) -> None:
+    def note(self, entry: LogEntry) -> None:
         """Log a request if its query is in the share, or drop it and count."""
-        self._idle.note(taken)
-        if self._below < 2**64 and not in_share(taken.query_id, self._below):
+        if self._below < 2**64 and not in_share(entry.query_id, self._below):
             return
         if self._stop.is_set():
             self._drops.note("closing", 1, "they were answered after the log had been closed")
             return
-        if self._encodes_now(taken):
-            self._encode(taken)
-            if self._blocks.full:
-                self._wake.set()
-        elif not self._buffer.put(taken):
+        if not self._buffer.put(entry):
             why = "their buffer is full: the disk or the stream is too slow, or LISTWRIGHT_SERVED_SHARE too large"
             self._drops.note("buffer_full", 1, why)
         elif self._sleeps:
             self._wake.set()
-
-    def _encodes_now(self, taken: Taken) -> bool:
-        """Whether the thread that answers encodes a record: it is idle enough, and no earlier record waits."""
-        waits = len(self._buffer) or self._blocks.full
-        return not waits and self._idle.share >= LEAST_IDLE and size_of(taken) <= BLOCK_BYTES
 
     def close(self) -> None:
         """Write what waits and finish the files; what is not done in time is dropped and counted."""
@@ -127,7 +130,8 @@ class LogWriter:
         self._thread.join(CLOSE_WITHIN_S)
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
-        lost = len(self._buffer) + self._writing + self._blocks.records  # also of what came while the thread ended
+        pending = sum(pending.block.records for pending in list(self._pending.values()))
+        lost = len(self._buffer) + self._writing + pending  # also of what came while the thread ended
         self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -148,47 +152,56 @@ class LogWriter:
             if len(self._buffer) == 0:
                 if stopping:
                     return
-                self._rest(sleeps=empty)
+                self._wait(sleeps=empty)
 
-    def _rest(self, *, sleeps: bool) -> None:
-        """Until the next look; without records, until one comes or something is due."""
+    def _wait(self, *, sleeps: bool) -> None:
+        """Wait until the next look; without records, until one comes or something is due."""
         if not sleeps:
             self._stop.wait(POLL_S)
             return
         self._wake.clear()
         self._sleeps = True  # before the look at the buffer: a record that comes behind it wakes
-        if len(self._buffer) == 0 and not self._blocks.full and not self._stop.is_set():
-            due_s = self._blocks.began + self._settings.served_flush_s - time.monotonic()
+        if len(self._buffer) == 0 and not self._stop.is_set():
+            began = min((pending.since for pending in self._pending.values()), default=math.inf)
+            due_s = began + self._settings.served_flush_s - time.monotonic()
             self._wake.wait(max(0.0, min(self._idle_s, due_s)))
         self._sleeps = False
 
     def _take(self) -> None:
         """Encode what waits; but not without end, as blocks and files have their time."""
         for _ in range(MOST_AT_ONCE):
-            if (taken := self._buffer.take()) is None:
+            if (entry := self._buffer.take()) is None:
                 return
-            self._encode(taken)
-            if self._blocks.full:
-                self._write_due(stopping=False)
+            key = entry.manifest.fingerprint
+            self._encode(key, entry)
+            if key in self._pending and self._pending[key].block.size >= BLOCK_BYTES:
+                self._write(key)
 
-    def _encode(self, taken: Taken) -> None:
-        """Add a record to its block, or drop it; either thread."""
+    def _encode(self, key: str, entry: LogEntry) -> None:
+        """Add a record to the block of its schema, or drop it."""
+        pending = self._pending.get(key) or PendingBlock(columns_of(entry.manifest))
         try:
-            self._blocks.add(taken)
+            pending.block.add(to_record(entry, self._salt))
         except Exception as error:  # whatever a caller sent, the next request is logged
-            self._drops.note("encode_failed", 1, f"query {taken.query_id!r} cannot be encoded ({error!r})")
+            self._drops.note("encode_failed", 1, f"query {entry.query_id!r} cannot be encoded ({error!r})")
+            return
+        if self._stream is not None:
+            self._stream.put(pending.columns, pending.block.last())
+        if self._folder is not None:
+            self._pending[key] = pending
 
     def _write_due(self, *, stopping: bool) -> None:
         begun_by = math.inf if stopping else time.monotonic() - self._settings.served_flush_s
-        while (pending := self._blocks.take(begun_by)) is not None:
-            self._write(pending)
+        for key, pending in list(self._pending.items()):
+            if pending.since <= begun_by:
+                self._write(key)
 
-    def _write(self, pending: PendingBlock) -> None:
+    def _write(self, key: str) -> None:
         """Write a block, or drop its records and try nothing for a while."""
-        key, block = pending.fingerprint, pending.block
+        pending = self._pending.pop(key)
+        block = pending.block
         if time.monotonic() < self._retry_at:
             self._drops.note(self._failure[0], block.records, self._failure[1])
-            self._blocks.done(pending)
             return
         self._writing = block.records
         try:
@@ -205,7 +218,6 @@ class LogWriter:
             self._bytes.labels("file").inc(size)
             self._room -= most
         self._writing = 0
-        self._blocks.done(pending)
         if key in self._open and self._open[key].size >= self._settings.served_file_bytes:
             self._finish(key)
 
@@ -259,7 +271,7 @@ class LogWriter:
             _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
 
 
-def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
+def _open_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
     if settings.served_stream is None:
         return None
     from listwright.service.served_log.stream import RedisStream  # noqa: PLC0415 - not each log has a stream
@@ -267,7 +279,7 @@ def _opened_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> Re
     return RedisStream(settings, telemetry, drops)
 
 
-def _folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
+def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
     assert settings.served_log is not None
     return LogFolder(
         settings.served_log,
@@ -287,3 +299,48 @@ def in_share(query_id: str, below: int) -> bool:
     """
     digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=b"served").digest()
     return int.from_bytes(digest, "big") < below
+
+
+def size_of(entry: LogEntry) -> int:
+    """Return about how many bytes a request holds while it waits."""
+    features, ids = entry.candidates.features, entry.candidates.ids
+    return features.nbytes + CANDIDATE_BYTES * len(features) + (0 if ids is None else sum(map(len, ids)))
+
+
+class Buffer:
+    """Requests that wait, bounded in bytes. One thread puts, one takes, and neither waits for the other.
+
+    Each of the two counts has one thread that changes it, so that there is no lock.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._waiting = most, deque[tuple[int, LogEntry]]()
+        self._put = self._got = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait."""
+        return self._put - self._got
+
+    def put(self, entry: LogEntry) -> bool:
+        """Take a request in; False if there is no room."""
+        size = size_of(entry)
+        if self._put - self._got + size > self._most:
+            return False
+        self._put += size
+        self._waiting.append((size, entry))
+        return True
+
+    def take(self) -> LogEntry | None:
+        """Remove the oldest and return it; None if there is none."""
+        if not self._waiting:
+            return None
+        size, entry = self._waiting.popleft()
+        self._got += size
+        return entry

@@ -176,15 +176,6 @@ def scrapes():
     return table(["median", "ours", "prometheus_client"], rows)
 
 
-def encoders():
-    """Decision 12: time of one served record."""
-    rows = [
-        [row["candidates"], f"{row['compiled_us']:.1f}", f"{row['fastavro_us']:.1f}", f"{row['ratio']:.1f}"]
-        for row in result("served_bytes")["table"]
-    ]
-    return table(["candidates", "compiled, µs", "fastavro, µs", "times"], rows)
-
-
 TABLES = {
     "0002-select-first-stage-by-folds": (selection,),
     "0004-compiled-walks": (engines,),
@@ -193,7 +184,6 @@ TABLES = {
     "0008-json-scanner": (scanner,),
     "0009-supervisor": (supervisor,),
     "0010-merged-metrics": (scrapes,),
-    "0012-encoder-of-served-records": (encoders,),
 }
 
 

@@ -6,11 +6,10 @@ import shlex
 
 import polars as pl
 
-from listwright.ranking.events import COLUMNS, MAX_EVENTS, event_of
+from listwright.ranking.served.events import COLUMNS, MAX_EVENTS, event_of
 from listwright.ranking.served.files import write
 from listwright.service.api.events import MAX_BODY
-from listwright.service.events.files import MODE, ROLL_BYTES, ROLL_S
-from listwright.service.events.lines import MAX_LINE_BYTES
+from listwright.service.events import MAX_LINE_BYTES, MODE, ROLL_BYTES, ROLL_S
 from listwright.service.settings import PREFIX, Settings
 from listwright.training import join
 from listwright.training.data.tables.judged import KEY, judged_metadata

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage
 from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages import foreign_rankers, given_networks
 from support.first_stages.foreign_rankers import WIDTH

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from listwright.ranking.served import files
-from listwright.ranking.served.schema import SCHEMA
-from listwright.ranking.served.units import hashed
+from listwright.ranking.served.encoding import SCHEMA
+from listwright.ranking.served.record import hashed
 from support.pages.figure_blocks import blocks, result, table
 from support.served import served_record
 

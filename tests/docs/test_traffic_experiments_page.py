@@ -6,7 +6,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry
 
 from benchmarks.load import shadow as shadow_benchmark
-from listwright.ranking.experiments.agreement import PERSISTENCE, Agreement
+from listwright.ranking.experiments import PERSISTENCE, Agreement
 from listwright.service.experiments import experiment_file, live, shadow
 from listwright.service.experiments.experiment_file import Definition, ExperimentFile, parse
 from listwright.service.experiments.roster import ExperimentMetrics

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.served import files
-from listwright.ranking.served.schema import SCHEMA_VERSION
+from listwright.ranking.served.encoding import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parent / "served"
 

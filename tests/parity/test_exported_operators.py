@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_graph import OPERATORS
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.forest import attach, forest_graph
+from listwright.training.export.forest import forest_graph
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.bring_your_own import canonical
@@ -74,9 +74,7 @@ def forests(rng):
     x, y = rng.normal(size=(100, 3)).astype(np.float32), rng.normal(size=(100, 4))
     yield fit_forest(x, seed=0)[0], 3, 1
     fitted = make_pipeline(SimpleImputer(), ExtraTreesRegressor(5, random_state=0)).fit(x, y)
-    graph = forest_graph(fitted, 3, 4)
-    attach(graph, fitted)
-    yield graph.SerializeToString(), 3, 4
+    yield forest_graph(fitted, 3, 4).SerializeToString(), 3, 4
 
 
 def given(_rng):

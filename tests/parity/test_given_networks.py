@@ -8,7 +8,7 @@ import torch
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage
 from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages import given_networks
 from support.first_stages.given_networks import (

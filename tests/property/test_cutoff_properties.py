@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from listwright.ranking.aggregates import TOP, Aggregates
-from listwright.ranking.candidates import CandidateList
+from listwright.ranking.candidates import CandidateList, FirstPass
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.first_pass import FirstPass
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import best, rank_by_score
 from listwright.ranking.reranker import Reranker

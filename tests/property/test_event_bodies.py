@@ -6,8 +6,8 @@ from fastapi.exceptions import RequestValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from listwright.ranking.events import event_in
-from listwright.service.events.lines import lines_of
+from listwright.ranking.served.events import event_in
+from listwright.service.events import lines_of
 from listwright.service.problems import STATUS
 
 REFUSALS = (RequestValidationError, *STATUS)

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from listwright.ranking import relative
-from listwright.ranking.extensions import relative_columns
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns
+from listwright.ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns, relative_columns
 
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 TIED = st.integers(-3, 3).map(float)

@@ -18,8 +18,7 @@ from listwright.ranking.metrics import (
     precision,
     reciprocal_rank,
 )
-from listwright.ranking.order import rank_by_score, ranks_of, refined_order, sort_keys
-from listwright.ranking.relevance import relevance
+from listwright.ranking.order import rank_by_score, ranks_of, refined_order, relevance, sort_keys
 from support.strategies import CUTOFFS, judged_lists, permuted, score_lists
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from listwright.ranking.served import files
-from listwright.ranking.served.framing import long_bytes
+from listwright.ranking.served.encoding import long_bytes
 from listwright.ranking.served.record import Intervention, ShadowRanking
 from support.served import as_bytes, served_record
 

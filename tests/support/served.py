@@ -8,10 +8,10 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score
-from listwright.ranking.served.encoding import new_block
+from listwright.ranking.served.encoding import Block
 from listwright.ranking.served.record import ServedRecord
 from listwright.ranking.stages import LightGbmStage
-from listwright.service.served_log.taken import Taken
+from listwright.service.served_log.entry import LogEntry
 from listwright.service.served_log.writer import LogWriter
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -47,7 +47,7 @@ def served_record(number=0, length=4, *, names=NAMES, **changes):
 
 def block_of(*records):
     """Records as a block."""
-    block = new_block()
+    block = Block()
     for record in records:
         block.add(record)
     return block
@@ -55,10 +55,10 @@ def block_of(*records):
 
 def as_bytes(record):
     """A record as the log has it."""
-    return bytes(block_of(record).view())
+    return block_of(record).encoded()
 
 
-def taken(number=0, length=4, **changes):
+def log_entry(number=0, length=4, **changes):
     """What the request path hands over of an answered request."""
     columns = schema(categorical=True)
     rng = np.random.default_rng(number)
@@ -87,7 +87,7 @@ def taken(number=0, length=4, **changes):
         "milliseconds": {"total": 2.0},
         "at": NOON.timestamp() + number,
     }
-    return Taken(**{**fields, **changes})
+    return LogEntry(**{**fields, **changes})
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import deque
 from typing import Any
 
@@ -12,8 +14,10 @@ from onnx import TensorProto, helper
 from skl2onnx.common.data_types import FloatTensorType
 from sklearn.pipeline import Pipeline
 
-from listwright.ranking.compiled.forest import METADATA, PackedForest
 from listwright.ranking.compiled.lightgbm_trees import NODE, float32_below
+
+METADATA = "listwright.forest"
+"""Name of the graph's metadata entry that holds the forest a second time."""
 
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
@@ -51,11 +55,11 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     return graph
 
 
-def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = None) -> None:
-    """Put the same forest into the graph's metadata, packed for the compiled walk.
+def attach(graph: onnx.ModelProto, model: Pipeline, power: float) -> None:
+    """Put the same forest into the graph's metadata, which earlier releases traverse and this one ignores.
 
     Args:
-        graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
+        graph: of :func:`forest_graph`, with ``2^(power m)`` after it.
         model: that it was made of.
         power: of that.
     """
@@ -71,15 +75,17 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
             leaves.append(len(values) if value is not None else 0)
             if value is not None:
                 values.append(value)
-    packed = PackedForest(
+    packed = io.BytesIO()
+    np.savez(
+        packed,
         fills=imputer.statistics_.astype(np.float32),
         nodes=np.array(nodes, dtype=NODE),
         roots=np.array(roots, dtype=np.int32),
         leaves=np.array(leaves, dtype=np.uint32),
         values=np.ascontiguousarray(values, dtype=np.float32),
-        power=np.array([] if power is None else [power]),
+        power=np.array([power]),
     )
-    helper.set_model_props(graph, {METADATA: packed.to_text()})
+    helper.set_model_props(graph, {METADATA: base64.b64encode(packed.getvalue()).decode()})
 
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:

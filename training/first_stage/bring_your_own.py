@@ -17,8 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
-from listwright.ranking.first_stage import model_columns, read_booster
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage, model_columns, read_booster
 from listwright.ranking.onnx_graph import checked
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import silence_lightgbm

@@ -20,8 +20,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.events import COLUMNS, MAX_NAME, event_in, moment
 from listwright.ranking.plain_file import from_toml
+from listwright.ranking.served.events import COLUMNS, MAX_NAME, event_in, moment
 from listwright.training.data.cells import names_in, numbers_in
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.sources import check_exists, open_plain
@@ -115,8 +115,8 @@ def event_files(path: Path) -> list[Path]:
 def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     """The events of one file.
 
-    A table has the columns of :data:`listwright.ranking.events.COLUMNS`; Parquet may have ``event_attributes`` as a
-    nested column instead. A line or a row that is no event is counted.
+    A table has the columns of :data:`listwright.ranking.served.events.COLUMNS`; Parquet may have ``event_attributes``
+    as a nested column instead. A line or a row that is no event is counted.
 
     Args:
         path: of the file.

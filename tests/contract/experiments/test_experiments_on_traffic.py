@@ -6,9 +6,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.experiments.assignment import arm_of
-from listwright.ranking.experiments.interleaving import team_draft
-from listwright.ranking.experiments.swap import adjacent_swap
+from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.served import files
 from support.experiments import experiment
 from support.http import binary_requests

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.experiments.agreement import Agreement, agreement
+from listwright.ranking.experiments import Agreement, agreement
 from listwright.ranking.served import files
 from listwright.service.experiments import shadow as background
 from listwright.service.experiments.shadow import MOST_WAITING

@@ -6,7 +6,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from listwright.ranking.experiments.assignment import arm_of
+from listwright.ranking.experiments import arm_of
 from listwright.service.bundles.folder import point
 from support.experiments import experiment, written
 from support.http.rerank_requests import BODY, BROKEN

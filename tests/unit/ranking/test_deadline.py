@@ -3,7 +3,7 @@ from time import perf_counter
 
 import pytest
 
-from listwright.ranking.deadline import FRESH_S, NO_DEADLINE, REMEMBERED, Deadline, Pace
+from listwright.ranking.deadline import FRESH_S, NO_DEADLINE, REMEMBERED, Deadline, LatencyEstimator
 from listwright.ranking.errors import AbandonedError
 
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def paced(*seconds, stage="first_stage", length=100, clock=None):
-    pace = Pace(clock or Clock())
+    pace = LatencyEstimator(clock or Clock())
     for value in seconds:
         pace.note(stage, length, value)
     return pace
@@ -56,8 +56,8 @@ def test_stages_that_follow_each_other_must_fit_together():
 
 
 def test_what_is_unknown_is_tried_unless_it_is_too_late_already():
-    assert Pace().fits(within(1), 100, "first_stage")
-    assert not Pace().fits(within(-1), 100, "first_stage")
+    assert LatencyEstimator().fits(within(1), 100, "first_stage")
+    assert not LatencyEstimator().fits(within(-1), 100, "first_stage")
 
 
 def test_a_slow_stage_is_tried_again_by_whoever_has_time_for_its_quickest_run():
@@ -92,4 +92,4 @@ def test_without_a_deadline_everything_fits():
 
 def test_nothing_is_done_for_a_caller_that_has_gone():
     with pytest.raises(AbandonedError):
-        Pace().fits(Deadline(abandoned=lambda: True), 100, "first_stage")
+        LatencyEstimator().fits(Deadline(abandoned=lambda: True), 100, "first_stage")

@@ -7,7 +7,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ScoringError
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage
 from support.service.bundles import NUMERIC, _linear, make_bundle, rows, schema
 
 WEIGHTS = np.array([1.0, 10.0, 100.0], dtype=np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import SchemaMismatchError
-from listwright.ranking.reranker import relevance
+from listwright.ranking.order import relevance
 from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
 
 

@@ -6,7 +6,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RoutingError, UnknownSpecialistError, UnknownStrategyError
-from listwright.ranking.relevance import mixture
+from listwright.ranking.order import mixture
 from listwright.ranking.router import Choice, decide
 from listwright.ranking.stages import RouterStage
 from support.service.bundles import make_bundle

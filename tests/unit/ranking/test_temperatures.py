@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.relevance import relevance
+from listwright.ranking.order import relevance
 from support.service.bundles import make_bundle, rows
 
 TEMPERATURES = MappingProxyType({"first_stage": 3.0, "qilcm": 0.5, "srm": 8.0})

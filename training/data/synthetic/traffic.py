@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from listwright.ranking.experiments.interleaving import team_draft
+from listwright.ranking.experiments import team_draft
 
 
 @dataclass(frozen=True, slots=True)

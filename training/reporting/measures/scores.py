@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.metrics import hit
-from listwright.ranking.relevance import relevance
+from listwright.ranking.order import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.calibration import (

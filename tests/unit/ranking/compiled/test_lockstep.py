@@ -4,9 +4,9 @@ import lightgbm
 import numpy as np
 import pytest
 
-from listwright.ranking.compiled import lockstep
+from listwright.ranking.compiled import first_stage
+from listwright.ranking.compiled.first_stage import tree_traversal
 from listwright.ranking.compiled.lightgbm_trees import read_forest
-from listwright.ranking.extensions import tree_traversal
 
 FEATURES = 6
 
@@ -44,7 +44,7 @@ def on_thresholds(found, model):
 
 
 def scores(model, asked, *, fastest=True):
-    turns, out = lockstep.schedule(model), np.empty(len(asked))
+    turns, out = first_stage.schedule(model), np.empty(len(asked))
     tree_traversal.score(
         *(asked, model.columns, model.nodes, model.trees, model.sets, model.values),
         *(turns.groups, turns.splits, turns.walked, turns.turns, out, fastest),
@@ -53,11 +53,11 @@ def scores(model, asked, *, fastest=True):
 
 
 def test_every_tree_has_a_turn_of_its_own(uneven):
-    turns = lockstep.schedule(uneven)
+    turns = first_stage.schedule(uneven)
     assert len(turns.walked)
     assert len(turns.groups) > 1
     assert len(set(turns.turns)) == len(uneven.trees)
-    assert turns.turns.max() < lockstep.ABREAST * len(turns.groups) + len(turns.walked)
+    assert turns.turns.max() < first_stage.ABREAST * len(turns.groups) + len(turns.walked)
     assert turns.groups["steps"].sum() == len(turns.splits)
 
 
@@ -69,8 +69,8 @@ def test_every_tree_has_a_turn_of_its_own(uneven):
 def test_in_step_is_walking_to_the_last_bit(uneven, count, fastest, monkeypatch):
     asked = on_thresholds(rows(count, seed=count), uneven)
     found = scores(uneven, asked, fastest=fastest)
-    monkeypatch.setattr(lockstep, "MOST_LEAVES", 0)
-    assert len(lockstep.schedule(uneven).walked) == len(uneven.trees)
+    monkeypatch.setattr(first_stage, "MOST_LEAVES", 0)
+    assert len(first_stage.schedule(uneven).walked) == len(uneven.trees)
     assert np.array_equal(found, scores(uneven, asked))
     assert len(np.unique(found)) > count / 2
 
@@ -79,11 +79,11 @@ def test_in_step_is_walking_to_the_last_bit(uneven, count, fastest, monkeypatch)
 def test_up_to_so_many_leaves(leaves):
     model = forest(trees=1, num_leaves=leaves, min_data_in_leaf=1)
     assert len(model.nodes) == 2 * leaves - 1
-    assert len(lockstep.schedule(model).groups) == (leaves <= lockstep.MOST_LEAVES)
+    assert len(first_stage.schedule(model).groups) == (leaves <= first_stage.MOST_LEAVES)
 
 
 def test_a_group_that_is_not_full_waits_for_nobody():
-    turns = lockstep.schedule(forest(trees=5, num_leaves=4))
+    turns = first_stage.schedule(forest(trees=5, num_leaves=4))
     assert list(turns.groups["steps"]) == [3, 3]
     assert np.isinf(turns.splits["threshold"][3:, 1:]).all()
     assert not turns.splits["step"][3:, 1:].any()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from listwright.ranking.experiments.agreement import PERSISTENCE, agreement
+from listwright.ranking.experiments import PERSISTENCE, agreement
 from listwright.ranking.order import ranks_of
 
 TWO = st.integers(2, 12).flatmap(lambda length: st.tuples(*[st.permutations(range(length))] * 2))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2_contingency, kstest
 
-from listwright.ranking.experiments.assignment import arm_of, bounds, fraction, place_of
+from listwright.ranking.experiments import arm_of, bounds, fraction, place_of
 
 KEYS = [f"unit-{number}" for number in range(10_000)]
 
@@ -43,7 +43,7 @@ def test_salt_and_key_are_kept_apart():
 
 def test_another_process_draws_the_same():
     code = (
-        "from listwright.ranking.experiments.assignment import fraction;"
+        "from listwright.ranking.experiments import fraction;"
         "print(fraction('u\\u00fc', 'salt', 'traffic'), fraction('u\\u00fc', 'salt', 'pair'))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

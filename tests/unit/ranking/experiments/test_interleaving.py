@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from listwright.ranking.experiments.interleaving import team_draft
+from listwright.ranking.experiments import team_draft
 from listwright.training.data.synthetic.traffic import clicked, examination
 
 RANKINGS = st.integers(0, 12).flatmap(lambda size: st.tuples(*[st.permutations(range(size))] * 2))
@@ -39,7 +39,7 @@ def test_a_shorter_list_is_the_beginning_of_a_longer_one(rankings, query_id, len
 
 def test_another_process_gives_the_same_list():
     code = (
-        "from listwright.ranking.experiments.interleaving import team_draft;"
+        "from listwright.ranking.experiments import team_draft;"
         "print(team_draft(range(40), range(39, -1, -1), query_id='q\\u00fc', salt='x'))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

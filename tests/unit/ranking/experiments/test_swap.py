@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from listwright.ranking.experiments.swap import adjacent_swap
+from listwright.ranking.experiments import adjacent_swap
 
 
 @given(st.permutations(range(8)), st.integers(2, 12), st.text(max_size=10))

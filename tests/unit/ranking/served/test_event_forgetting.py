@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from listwright.ranking.served import command, event_forgetting, files
+from listwright.ranking.served import command, files
 from support.served import served_record
 
 
@@ -63,7 +63,7 @@ def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
     lines(whole, [event(100, client_id="unit-1"), event(101, client_id="unit-2"), {"query_id": 7}])
     with whole.open("a") as file:
         file.write('{"query_id": "query-1", "cut o')
-    list(event_forgetting.forget_events(events, frozenset(), frozenset({"unit-1"})))
+    list(command.forget_events(events, frozenset(), frozenset({"unit-1"})))
     kept = whole.read_text().splitlines()
     assert [json.loads(line)["query_id"] for line in kept[:2]] == ["query-101", 7]
     assert kept[2:] == ['{"query_id": "query-1", "cut o']
@@ -76,7 +76,7 @@ def test_a_file_keeps_its_age_and_what_a_stopped_run_left_is_removed(logs):
     whole, left = events / "events-1.jsonl", events / ".events-0.jsonl.without"
     os.utime(whole, (1000.0, 2000.0))
     left.write_text("half")
-    list(event_forgetting.forget_events(events, frozenset({"query-1"}), frozenset()))
+    list(command.forget_events(events, frozenset({"query-1"}), frozenset()))
     assert len(queries(whole)) == 5
     assert whole.stat().st_mtime == 2000.0
     assert not left.exists()
@@ -88,7 +88,7 @@ def test_a_file_that_the_service_finishes_or_removes_meanwhile_stops_nothing(log
     (events / "events-3.jsonl.part").rename(events / "events-3.jsonl")
     (events / "events-2.jsonl").unlink()
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: [p for p in found if p.match(pattern)])
-    removed = list(event_forgetting.forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
+    removed = list(command.forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
     assert [(one.path.name, one.removed, one.unfinished) for one in removed] == [
         ("events-1.jsonl", 1, False),
         ("events-3.jsonl", 1, False),
@@ -98,7 +98,7 @@ def test_a_file_that_the_service_finishes_or_removes_meanwhile_stops_nothing(log
 def test_query_ids_of_a_unit_stand_in_files_that_are_still_written_too(logs):
     served, _ = logs
     files.write(served / "3.avro.part", [served_record(10), served_record(11)])
-    found = event_forgetting.query_ids(served, frozenset({"unit-1"}))
+    found = command.query_ids(served, frozenset({"unit-1"}))
     assert found == {"query-1", "query-4", "query-7", "query-10"}
 
 
@@ -109,7 +109,7 @@ def test_a_log_whose_file_is_finished_meanwhile_tells_all_queries(logs, monkeypa
     (served / "3.avro.part").rename(served / "3.avro")
     (served / "1.avro").unlink()
     monkeypatch.setattr(files, "log_files", lambda folder: listed)
-    assert event_forgetting.query_ids(served, frozenset({"unit-1"})) == {"query-7", "query-10"}
+    assert command.query_ids(served, frozenset({"unit-1"})) == {"query-7", "query-10"}
 
 
 def test_a_folder_of_events_that_is_not_there_is_named_and_no_record_goes(logs, capsys):

@@ -7,9 +7,8 @@ import pytest
 
 from listwright.command import main as listwright
 from listwright.ranking.served import command, files
-from listwright.ranking.served.encoding import header
-from listwright.ranking.served.framing import long_bytes
-from listwright.ranking.served.units import hashed
+from listwright.ranking.served.encoding import header, long_bytes
+from listwright.ranking.served.record import hashed
 from support.served import as_bytes, served_record
 
 SALT = "a salt that is long enough"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listwright.service.events import files
-from listwright.service.events.files import EventFiles
+from listwright.service import events as files
+from listwright.service.events import EventFiles
 from support.stand_ins import Clock
 from support.strategies import scale_examples
 

@@ -8,11 +8,9 @@ import threading
 import pytest
 from fastapi.exceptions import RequestValidationError
 
+from listwright.service import events as event_log
 from listwright.service.errors import EventsNotKeptError, TooLargeError, UndecodableBodyError
-from listwright.service.events import log as event_log
-from listwright.service.events.files import EventFiles
-from listwright.service.events.lines import MAX_LINE_BYTES, lines_of
-from listwright.service.events.log import EventsLog
+from listwright.service.events import MAX_LINE_BYTES, EventFiles, EventWriter, lines_of
 from listwright.service.telemetry.metrics import Telemetry
 from support.waiting import PATIENCE_S, until, until_async
 
@@ -55,7 +53,7 @@ def telemetry():
 
 @pytest.fixture
 def log(files, telemetry):
-    log = EventsLog(files, telemetry)
+    log = EventWriter(files, telemetry)
     yield log
     files.gate.set()
     log.close()
@@ -129,7 +127,7 @@ def test_a_stalled_disk_refuses_in_time_and_bounds_what_waits(log, files, teleme
 def test_the_folder_is_looked_after_though_no_event_comes(files, telemetry, monkeypatch):
     monkeypatch.setattr(event_log, "LOOK_S", 0.01)
     monkeypatch.setattr(event_log, "TIDY_S", 0.02)
-    log = EventsLog(files, telemetry)
+    log = EventWriter(files, telemetry)
     until(lambda: files.tidied >= 3)
     log.close()
 

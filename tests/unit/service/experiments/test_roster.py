@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.experiments.assignment import fraction
+from listwright.ranking.experiments import fraction
 from listwright.service.bundles.served import Models
 from listwright.service.experiments.experiment_file import parse
 from listwright.service.experiments.roster import make_roster

@@ -8,8 +8,7 @@ import pytest
 
 from listwright.ranking.served import files
 from listwright.ranking.served.record import columns_of
-from listwright.service.served_log.files import OpenFile
-from listwright.service.served_log.folder import LogFolder, new_stem
+from listwright.service.served_log.folder import LogFolder, OpenFile, new_stem
 from listwright.service.telemetry.metrics import Telemetry
 from support.served import served_record
 

@@ -7,8 +7,8 @@ import pytest
 
 from listwright.ranking.served import files
 from listwright.ranking.served.record import columns_of
-from listwright.service.served_log import files as module
-from listwright.service.served_log.files import OpenFile
+from listwright.service.served_log import folder as module
+from listwright.service.served_log.folder import OpenFile
 from support.served import block_of, served_record
 
 COLUMNS = columns_of(served_record())

@@ -12,7 +12,7 @@ from listwright.service.served_log.writer import LogWriter
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from support.redis_server import RedisServer
-from support.served import counted, taken
+from support.served import counted, log_entry
 from support.waiting import until
 
 
@@ -60,7 +60,7 @@ def test_files_and_the_stream_get_the_same_records(opened, server, tmp_path):
     (tmp_path / "log").mkdir()
     writer, _ = opened(served_log=tmp_path / "log", served_flush_s=60.0)
     for number in range(5):
-        writer.note(taken(number, length=3 + number))
+        writer.note(log_entry(number, length=3 + number))
     writer.close()
     names = [f"query-{number}" for number in range(5)]
     assert query_ids(server, tmp_path) == names
@@ -76,7 +76,7 @@ def test_records_arrive_in_order_each_as_a_file_of_its_own(server, opened, tmp_p
     server.start()
     writer, telemetry = opened()
     for number in range(150):
-        writer.note(taken(number))
+        writer.note(log_entry(number))
     until(lambda: counted(telemetry, "records", sink="stream") == 150)
     assert query_ids(server, tmp_path) == [f"query-{number}" for number in range(150)]
     assert counted(telemetry, "bytes", sink="stream") > 150 * 64
@@ -86,7 +86,7 @@ def test_the_stream_keeps_about_the_length_that_is_set(server, opened):
     server.start()
     writer, telemetry = opened(served_stream_length=10)
     for number in range(500):
-        writer.note(taken(number))
+        writer.note(log_entry(number))
     until(lambda: counted(telemetry, "records", sink="stream") == 500)
     with server.client() as client:
         assert 10 <= client.xlen("shown") < 300  # trimmed by whole nodes of a hundred entries
@@ -96,11 +96,11 @@ def test_records_wait_for_a_server_that_is_not_there(server, opened, tmp_path, m
     monkeypatch.setattr(module, "PAUSES_S", (0.05,))
     server.start()
     writer, telemetry = opened()
-    writer.note(taken(0))
+    writer.note(log_entry(0))
     until(lambda: counted(telemetry, "records", sink="stream") == 1)
     server.stop()
     for number in range(1, 4):
-        writer.note(taken(number))
+        writer.note(log_entry(number))
     server.start()
     until(lambda: counted(telemetry, "records", sink="stream") == 4)
     assert query_ids(server, tmp_path) == ["query-1", "query-2", "query-3"]
@@ -120,7 +120,7 @@ def test_a_server_that_is_none_or_lacks_the_database_is_asked_again(server, tmp_
         not_redis = socketserver.TCPServer(("127.0.0.1", server.port), Greeting)
         threading.Thread(target=not_redis.serve_forever, daemon=True).start()
     writer = LogWriter(Settings(bundle=tmp_path, served_stream=url), telemetry)
-    writer.note(taken(0))
+    writer.note(log_entry(0))
     until(lambda: writer._stream._failures >= 3)
     assert writer._stream._thread.is_alive()
     if not database:
@@ -134,14 +134,14 @@ def test_a_server_that_is_none_or_lacks_the_database_is_asked_again(server, tmp_
 def test_a_buffer_that_is_full_drops_and_counts(server, opened, monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 1)
     writer, telemetry = opened()
-    writer.note(taken(0))
+    writer.note(log_entry(0))
     until(lambda: counted(telemetry, "dropped", reason="stream_full") == 1)
 
 
 def test_what_the_server_refuses_is_dropped_and_counted(server, opened):
     server.start("--maxmemory", "1", "--maxmemory-policy", "noeviction")
     writer, telemetry = opened()
-    writer.note(taken(0))
+    writer.note(log_entry(0))
     until(lambda: counted(telemetry, "dropped", reason="stream_refused") == 1)
     assert counted(telemetry, "records", sink="stream") == 0
 
@@ -149,6 +149,6 @@ def test_what_the_server_refuses_is_dropped_and_counted(server, opened):
 def test_the_end_does_not_wait_for_a_server_that_is_not_there(server, opened):
     writer, telemetry = opened()
     for number in range(3):
-        writer.note(taken(number))
+        writer.note(log_entry(number))
     writer.close()
     assert counted(telemetry, "dropped", reason="closing") == 3

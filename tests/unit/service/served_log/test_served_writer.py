@@ -8,12 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from listwright.ranking.served import files
-from listwright.service.served_log import blocks
-from listwright.service.served_log import files as open_files
+from listwright.service.served_log import folder as open_files
 from listwright.service.served_log import writer as module
-from listwright.service.served_log.buffer import size_of
-from listwright.service.served_log.writer import in_share
-from support.served import counted, logging_to, taken
+from listwright.service.served_log.writer import in_share, size_of
+from support.served import counted, log_entry, logging_to
 from support.waiting import until
 
 
@@ -29,18 +27,10 @@ def ids(folder, **which):
     return [record.query_id for record in files.records(files.log_files(folder, **which))]
 
 
-@pytest.fixture(params=[0.0, 2.0], ids=["encoded at once", "handed over"])
-def least_idle(request, monkeypatch):
-    """If the thread that answers is less idle, that of the writer encodes."""
-    monkeypatch.setattr(module, "LEAST_IDLE", request.param)
-    return request.param
-
-
-@pytest.mark.usefixtures("least_idle")
 def test_what_is_noted_stands_in_finished_files_after_the_end(tmp_path):
     with logging_to(tmp_path) as (writer, telemetry):
         for number in range(20):
-            writer.note(taken(number))
+            writer.note(log_entry(number))
     assert ids(tmp_path, unfinished=False) == [f"query-{number}" for number in range(20)]
     assert counted(telemetry, "records", sink="file") == 20
     assert 0 < counted(telemetry, "bytes", sink="file") <= sum(path.stat().st_size for path in tmp_path.iterdir())
@@ -49,13 +39,13 @@ def test_what_is_noted_stands_in_finished_files_after_the_end(tmp_path):
 
 def test_an_open_file_is_readable_after_the_flush(tmp_path):
     with logging_to(tmp_path) as (writer, _):
-        writer.note(taken(1))
+        writer.note(log_entry(1))
         assert until(lambda: ids(tmp_path)) == ["query-1"]
         assert ids(tmp_path, unfinished=False) == []
 
 
 def test_files_are_rolled_by_size_and_by_schema(tmp_path):
-    one = taken(0, length=500)
+    one = log_entry(0, length=500)
     other = one.manifest.model_copy(update={"fingerprint": "sha256:other"})
     with logging_to(tmp_path, served_file_bytes=2**16, served_max_bytes=2**20) as (writer, telemetry):
         several = (one._replace(query_id=f"query-{number}") for number in range(20))  # about 20 kB each
@@ -72,50 +62,18 @@ def ids_of(path):
     return [record.query_id for record in files.records([path])]
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_blocks_are_written_while_more_comes_than_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_AT_ONCE", 2)
     with logging_to(tmp_path) as (writer, telemetry):
         for number in range(9):
-            writer.note(taken(number))
+            writer.note(log_entry(number))
         until(lambda: counted(telemetry, "records", sink="file") == 9)
     assert ids(tmp_path) == [f"query-{number}" for number in range(9)]
 
 
-@pytest.mark.parametrize(
-    ("taken_s", "block_bytes", "by_caller"), [(0.5, 2**19, True), (1.0, 2**19, False), (0.5, 1, False)]
-)
-def test_the_thread_that_answers_encodes_what_is_small_while_it_is_idle(
-    tmp_path, monkeypatch, taken_s, block_bytes, by_caller
-):
-    encoded_by, to_served = [], blocks.to_served
-
-    def note_thread(*arguments):
-        encoded_by.append(threading.current_thread())
-        return to_served(*arguments)
-
-    monkeypatch.setattr(blocks, "to_served", note_thread)
-    monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
-    each_second = [taken(number, milliseconds={"total": 1000.0 * taken_s}) for number in range(4)]
-    with logging_to(tmp_path) as (writer, telemetry):
-        for number, _ in enumerate(note_one_by_one(writer, telemetry, each_second)):
-            here = encoded_by.pop() is threading.current_thread()
-            assert here == by_caller or number == 0, "of a single request nothing is known"
-
-
-def test_a_record_waits_behind_those_that_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "POLL_S", 0.2)
-    monkeypatch.setattr(module, "LEAST_IDLE", 2.0)
-    with logging_to(tmp_path) as (writer, _):
-        for number in range(20):
-            writer.note(taken(number))
-            monkeypatch.setattr(module, "LEAST_IDLE", 0.0)
-    assert ids(tmp_path) == [f"query-{number}" for number in range(20)]
-
-
 def test_a_full_block_is_written_before_its_time(tmp_path, monkeypatch):
-    one = taken(0, length=500)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * one.candidates.features.nbytes)  # two records
+    one = log_entry(0, length=500)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 2 * one.candidates.features.nbytes)  # two records
     monkeypatch.setattr(module, "IDLE_S", 1e6)
     with logging_to(tmp_path, served_flush_s=600.0) as (writer, telemetry):
         until(lambda: writer._sleeps)
@@ -131,18 +89,18 @@ def test_a_record_wakes_the_thread_that_sleeps_and_its_block_is_written_in_time(
     with logging_to(tmp_path, served_flush_s=flush_s) as (writer, telemetry):
         for number in range(3):
             until(lambda: writer._sleeps)
-            writer.note(taken(number))
+            writer.note(log_entry(number))
             until(lambda written=number + 1: counted(telemetry, "records", sink="file") == written)
 
 
 def test_files_are_rolled_by_age(tmp_path):
     with logging_to(tmp_path, served_file_s=0.02) as (writer, _):
-        writer.note(taken(1))
+        writer.note(log_entry(1))
         assert until(lambda: ids(tmp_path, unfinished=False)) == ["query-1"]
 
 
 def test_the_folder_stays_within_its_size(tmp_path):
-    one = taken(0, length=500)
+    one = log_entry(0, length=500)
     with logging_to(tmp_path, served_file_bytes=2**16, served_max_bytes=2**18) as (writer, telemetry):
         several = (one._replace(query_id=f"query-{number}") for number in range(100))
         for _ in note_one_by_one(writer, telemetry, several):
@@ -153,7 +111,7 @@ def test_the_folder_stays_within_its_size(tmp_path):
 
 def test_several_workers_keep_the_folder_within_its_size(tmp_path):
     """Each has an open file, which nobody else can remove; the limit is that of all."""
-    one, limits = taken(0, length=500), {"served_file_bytes": 2**17, "served_max_bytes": 2**18, "workers": 3}
+    one, limits = log_entry(0, length=500), {"served_file_bytes": 2**17, "served_max_bytes": 2**18, "workers": 3}
     with ExitStack() as stack:
         writers = [stack.enter_context(logging_to(tmp_path, **limits)) for _ in range(3)]
         for number in range(60):
@@ -170,7 +128,7 @@ def test_several_workers_keep_the_folder_within_its_size(tmp_path):
     assert counted(writers[0][1], "records", sink="file") > 0
 
 
-def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch, least_idle):
+def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch):
     stalled, goes_on, written = threading.Event(), threading.Event(), os.writev
 
     def stall(descriptor, parts):
@@ -178,15 +136,15 @@ def test_a_stalled_disk_holds_up_nobody_and_is_counted(tmp_path, monkeypatch, le
         goes_on.wait()
         return written(descriptor, parts)
 
-    one = taken(0, length=500)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)  # each record is a block
+    one = log_entry(0, length=500)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1)  # each record is a block
     with logging_to(tmp_path, served_buffer_bytes=2**16) as (writer, telemetry):
         monkeypatch.setattr(open_files.os, "writev", stall)
         writer.note(one)
         until(stalled.is_set)
         for _ in range(50):
             writer.note(one)
-        fits = 2**16 // size_of(one) + (least_idle == 0.0)  # what is encoded at once is a block that waits
+        fits = 2**16 // size_of(one)
         assert counted(telemetry, "dropped", reason="buffer_full") == 50 - fits
         goes_on.set()
         until(lambda: counted(telemetry, "records", sink="file") == 1 + fits)
@@ -204,16 +162,16 @@ def test_a_full_disk_is_counted_and_left_behind(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(open_files.os, "writev", fail)
     monkeypatch.setattr(module, "RETRY_S", 0.05)
     with logging_to(tmp_path) as (writer, telemetry):
-        writer.note(taken(0))
+        writer.note(log_entry(0))
         until(lambda: counted(telemetry, "records", sink="file") == 1)
         full.set()
-        writer.note(taken(1))
+        writer.note(log_entry(1))
         until(lambda: counted(telemetry, "dropped", reason="disk_full") == 1)
         until(lambda: ids(tmp_path, unfinished=False) == ["query-0"])  # it is finished behind the count
         full.clear()
 
         def again():
-            writer.note(taken(2))
+            writer.note(log_entry(2))
             return "query-2" in ids(tmp_path)
 
         until(again)
@@ -221,26 +179,24 @@ def test_a_full_disk_is_counted_and_left_behind(tmp_path, monkeypatch, caplog):
     assert sum("dropped" in line.message for line in caplog.records) == 1
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_a_record_that_cannot_be_encoded_stops_nothing(tmp_path):
     with logging_to(tmp_path) as (writer, telemetry):
-        writer.note(taken(0, query_id="\ud800"))
-        writer.note(taken(1))
+        writer.note(log_entry(0, query_id="\ud800"))
+        writer.note(log_entry(1))
     assert ids(tmp_path) == ["query-1"]
     assert counted(telemetry, "dropped", reason="encode_failed") == 1
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_the_end_is_bounded_and_what_is_lost_counted(tmp_path, monkeypatch):
     goes_on, written = threading.Event(), os.writev
     monkeypatch.setattr(module, "CLOSE_WITHIN_S", 0.2)
     monkeypatch.setattr(open_files.os, "writev", lambda *what: goes_on.wait() and written(*what))
     with logging_to(tmp_path) as (writer, telemetry):
-        writer.note(taken(0))
+        writer.note(log_entry(0))
         until(lambda: any(tmp_path.iterdir()))
         writer.close()
         assert counted(telemetry, "dropped", reason="closing") == 1
-        writer.note(taken(1))
+        writer.note(log_entry(1))
         assert counted(telemetry, "dropped", reason="closing") == 2
         goes_on.set()
 
@@ -250,10 +206,9 @@ def test_a_record_that_comes_while_the_thread_ends_is_counted(tmp_path):
         writer._stop.set()
         writer._wake.set()
         writer._thread.join()
-        writer._blocks.add(taken(0))
+        writer._buffer.put(log_entry(0))
         writer.close()
         assert counted(telemetry, "dropped", reason="closing") == 1
-        writer._blocks.take(float("inf"))
 
 
 def test_the_share_is_that_of_the_query_ids(tmp_path):
@@ -264,11 +219,10 @@ def test_the_share_is_that_of_the_query_ids(tmp_path):
     assert set(chosen) < more, "a larger share has all queries of a smaller one"
     with logging_to(tmp_path, served_share=0.3) as (writer, _):
         for number in range(200):
-            writer.note(taken(number))
+            writer.note(log_entry(number))
     assert ids(tmp_path) == [f"query-{number}" for number in chosen if number < 200]
 
 
-@pytest.mark.usefixtures("least_idle")
 def test_a_failure_of_the_writer_itself_is_counted(tmp_path, monkeypatch):
     written = module.OpenFile.append
     fails = [RuntimeError("a defect")]
@@ -281,16 +235,16 @@ def test_a_failure_of_the_writer_itself_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(module.OpenFile, "append", append)
     monkeypatch.setattr(module, "RETRY_S", 0.01)
     with logging_to(tmp_path) as (writer, telemetry):
-        writer.note(taken(0))
+        writer.note(log_entry(0))
         until(lambda: counted(telemetry, "dropped", reason="write_failed") == 1)
-        writer.note(taken(1))
+        writer.note(log_entry(1))
     assert ids(tmp_path) == ["query-1"]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_several_writers_share_a_folder(tmp_path, workers):
     with logging_to(tmp_path, workers=workers) as (one, _), logging_to(tmp_path, workers=workers) as (other, _):
-        one.note(taken(1))
-        other.note(taken(2))
+        one.note(log_entry(1))
+        other.note(log_entry(2))
         until(lambda: len(ids(tmp_path)) == 2)
     assert sorted(ids(tmp_path, unfinished=False)) == ["query-1", "query-2"]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
-from listwright.service.events.lines import lines_of
+from listwright.service.events import lines_of
 from listwright.service.wire import json_parse
 from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
 from support.service.bundles import schema

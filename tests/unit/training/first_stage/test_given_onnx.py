@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage
 from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages.foreign_rankers import kept_rows
 from support.first_stages.given_graphs import FLOAT, INT64, SCHEMA, WEIGHTS, model, value

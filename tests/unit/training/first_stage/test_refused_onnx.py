@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.onnx_first_stage import OnnxFirstStage
+from listwright.ranking.first_stage import OnnxFirstStage
 from listwright.training.first_stage.bring_your_own import canonical
 from support.first_stages.given_graphs import DOUBLE, FLOAT, INT64, SCHEMA, model
 

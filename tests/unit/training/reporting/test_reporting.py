@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from listwright.ranking.anomaly import AnomalyScore
+from listwright.ranking.aggregates import AnomalyScore
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.reranker import Reranker
 from listwright.training.command import repeatable

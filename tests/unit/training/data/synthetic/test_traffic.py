@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.ranking.experiments.interleaving import team_draft
+from listwright.ranking.experiments import team_draft
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, swapped_rows, visits
 
 SHOP = Shop(length=6, shown=4, days=5)

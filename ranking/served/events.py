@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 def moment(text: str) -> datetime:
-    """The time of an event, in UTC without a zone.
+    """Return the time of an event, in UTC without a zone.
 
     Args:
         text: ISO 8601, a date and a time; one without a zone counts as UTC.
@@ -49,17 +49,17 @@ def moment(text: str) -> datetime:
         ValueError: if it is none, or its year is not from 1970 to 2200.
     """
     try:
-        found = datetime.fromisoformat(text.removesuffix(" UTC"))  # BigQuery writes it so
+        time = datetime.fromisoformat(text.removesuffix(" UTC"))  # BigQuery writes it so
         if len(text) <= len("2024-05-31"):
             raise ValueError("a date alone")
-        found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+        time = time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
     except (ValueError, OverflowError):
         raise ValueError(
             f"expected a time as ISO 8601 has it, such as 2024-05-31T18:30:00Z; found {text[:40]!r}"
         ) from None
-    if not FIRST_YEAR <= found.year <= LAST_YEAR:
+    if not FIRST_YEAR <= time.year <= LAST_YEAR:
         raise ValueError(f"expected a time of the years {FIRST_YEAR} to {LAST_YEAR}; found {text[:40]!r}")
-    return found
+    return time
 
 
 def _is_time(text: str) -> str:
@@ -149,21 +149,21 @@ class Event(Ubi):
     @property
     def object_id(self) -> str | None:
         """Id of the candidate; None where the event names none."""
-        found = self.event_attributes
-        return None if found is None or found.object is None else found.object.object_id
+        attributes = self.event_attributes
+        return None if attributes is None or attributes.object is None else attributes.object.object_id
 
     @property
     def ordinal(self) -> int | None:
         """Place that the event says; None where it says none."""
-        found = self.event_attributes
-        return None if found is None or found.position is None else found.position.ordinal
+        attributes = self.event_attributes
+        return None if attributes is None or attributes.position is None else attributes.position.ordinal
 
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, BeforeValidator(_is_small)])
 
 
 def event_of(value: object) -> Event:
-    """An event of plain values, as JSON has them.
+    """Return an event of plain values, as JSON has them.
 
     Raises:
         ValidationError: pydantic's, with every fault and its place.
@@ -172,7 +172,7 @@ def event_of(value: object) -> Event:
 
 
 def event_in(line: bytes) -> Event:
-    """An event of a line of JSON.
+    """Return an event of a line of JSON.
 
     Raises:
         ValidationError: pydantic's, also of what is no JSON.

@@ -1,0 +1,167 @@
+"""An answered request on its way into the log: as it is handed over and as a record, and counts of what is dropped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+from prometheus_client import Counter
+
+from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.served.record import Columns, ServedRecord, hashed
+from listwright.service.participation import Participation
+
+MOST_SCHEMAS = 64
+
+LARGEST_INT = 2**31 - 1
+"""Of Avro's ``int``; a request may ask for more."""
+
+WARN_S = 30.0
+"""Seconds between two log lines about one reason."""
+
+_known: dict[str, Columns] = {}
+"""By fingerprint, for the thread that writes alone."""
+
+_log = logging.getLogger("listwright.served")
+
+
+class LogEntry(NamedTuple):
+    """An answered request; nothing of it is copied, and nobody changes it.
+
+    Args:
+        query_id: what events name it by.
+        request_id: of the HTTP request.
+        unit: as it was sent.
+        top_n: as it was asked for.
+        candidates: as they were ranked.
+        ranking: as it was answered.
+        manifest: of the bundle.
+        milliseconds: by step.
+        at: when it was answered, seconds since 1970.
+        part: in an experiment; None: in none.
+    """
+
+    query_id: str
+    request_id: str
+    unit: str | None
+    top_n: int | None
+    candidates: CandidateList
+    ranking: Ranking
+    manifest: Manifest
+    milliseconds: Mapping[str, float]
+    at: float
+    part: Participation | None = None
+
+
+def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
+    """Return the record of a request that was answered.
+
+    Args:
+        entry: from the request path.
+        salt: that units are hashed with; None keeps them as they were sent.
+    """
+    ranking, manifest, ids, part = entry.ranking, entry.manifest, entry.candidates.ids, entry.part
+    columns = columns_of(manifest)
+    unit = entry.unit
+    return ServedRecord(
+        query_id=entry.query_id,
+        served_at=datetime.fromtimestamp(entry.at, UTC),
+        unit=unit if unit is None or salt is None else hashed(unit, salt),
+        bundle=f"{manifest.name}/{manifest.version}",
+        fingerprint=manifest.fingerprint,
+        candidate_ids=_numbers(len(entry.candidates)) if ids is None else ids,
+        features=entry.candidates.features,
+        first_stage_scores=np.asarray(ranking.first_stage_scores, dtype=np.float64),
+        scores=np.asarray(ranking.scores, dtype=np.float64),
+        order=ranking.order[: entry.top_n],
+        strategy=ranking.route.strategy,
+        feature_names=columns.names,
+        request_id=entry.request_id,
+        top_n=None if entry.top_n is None else min(entry.top_n, LARGEST_INT),
+        route=_route_json(ranking.route),
+        degraded=ranking.reason,
+        experiment=None if part is None else part.experiment,
+        arm=None if part is None else part.arm,
+        teams=None if part is None else part.teams,
+        intervention=None if part is None else part.intervention,
+        shadow=None if part is None else part.shadow,
+        timings_ms=entry.milliseconds,
+        categories=columns.categories,
+    )
+
+
+def columns_of(manifest: Manifest) -> Columns:
+    """Return what the columns of a bundle's lists are; made once for each schema."""
+    columns = _known.get(manifest.fingerprint)
+    if columns is None:
+        if len(_known) == MOST_SCHEMAS:
+            _known.pop(next(iter(_known)))
+        schema = manifest.feature_schema
+        columns = Columns(schema.names, {f.name: f.categories for f in schema.features if f.kind == "categorical"})
+        _known[manifest.fingerprint] = columns
+    return columns
+
+
+@lru_cache(64)
+def _numbers(length: int) -> tuple[str, ...]:
+    """Ids of candidates that have none."""
+    return tuple(map(str, range(length)))
+
+
+def _route_json(route: Route) -> str | None:
+    """Return JSON of who chose the ranker; None where nobody was asked."""
+    if route.decided_by == "bundle" and not route.faults:
+        return None
+    facts = {
+        "decided_by": route.decided_by,
+        "specialist": route.specialist,
+        "confidence": route.confidence,
+        "probabilities": None if route.probabilities is None else route.probabilities.tolist(),
+        "gains": None if route.gains is None else route.gains.tolist(),
+        "faults": [fault.kind for fault in route.faults],
+    }
+    return json.dumps({name: value for name, value in facts.items() if value not in (None, [])})
+
+
+class Drops:
+    """What is dropped, by reason. For several threads; the lock is never held while anything is written.
+
+    Args:
+        counter: of dropped records, with a label for the reason.
+        clock: seconds.
+    """
+
+    def __init__(self, counter: Counter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._counter, self._clock, self._lock = counter, clock, Lock()
+        self._warned_at: dict[str, float] = {}
+        self._since: dict[str, int] = {}
+
+    def note(self, reason: str, count: int, why: str) -> None:
+        """Count dropped records; a log line tells of them and of those since the last line.
+
+        Args:
+            reason: stable and short, to count by.
+            count: of records; 0 counts nothing.
+            why: for people, with the remedy.
+        """
+        if not count:
+            return
+        self._counter.labels(reason).inc(count)
+        with self._lock:
+            self._since[reason] = self._since.get(reason, 0) + count
+            now = self._clock()
+            if now - self._warned_at.get(reason, -math.inf) < WARN_S:
+                return
+            self._warned_at[reason] = now
+            total = self._since.pop(reason)
+        facts = {"reason": reason, "records": total}
+        _log.warning("served records were dropped: %s", why, extra={"facts": facts})

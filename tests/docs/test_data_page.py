@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking import features
 from listwright.ranking.features import MISSING_WORDS, MOSTLY_UNKNOWN, Feature, spelled
 from listwright.training import diagnose, experiment, fit, tune
-from listwright.training.data import cells, dataset, leaks
+from listwright.training.data import cells, dataset, leaks, load
 from listwright.training.data.tables import frames
 from listwright.training.data.tables.table import _SPLIT_OF, read
 from listwright.training.recipe import config
@@ -92,7 +92,7 @@ def test_the_bounds_of_what_is_pointed_out_are_the_codes():
 
 
 def test_every_note_is_on_the_page():
-    modules = (leaks, constant, dataset, features, cells, frames)
+    modules = (leaks, load, dataset, features, cells, frames)
     source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
     notes = re.findall(r"^\| ([a-z][^|]*?) \|", PAGE.split("| note | when")[1], flags=re.MULTILINE)
     assert len(notes) == 17

@@ -267,7 +267,7 @@ def test_with_enough_validation_queries_each_network_is_fitted_once(recipe, tmp_
         return fit_network(spec, train, *given, **more)
 
     monkeypatch.setattr(choice, "ENOUGH", 10)
-    for module in (second_stage, comparing):
+    for module in (second_stage, choice):
         monkeypatch.setattr(module, "fit_network", counted)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(minutes, clock=Clock()))
     assert fits == [("qilcm", 90), ("qilcm2", 90)]

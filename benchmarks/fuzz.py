@@ -44,15 +44,14 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.ranking.served.events import event_in
     from listwright.service.events import lines_of
     from listwright.service.problems import STATUS
+    from listwright.service.wire import json_codec as decode
     from listwright.service.wire import json_matrix as convert
-    from listwright.service.wire import json_parse as decode
     from listwright.service.wire import npy
     from listwright.service.wire import open_inference as tensors
     from listwright.service.wire import raw_matrix as matrix
     from listwright.service.wire.examples import EVENTS
     from listwright.service.wire.json_codec import plan_of
-    from listwright.service.wire.schemas import RerankRequest
-    from listwright.service.wire.validation import validated
+    from listwright.service.wire.schemas import RerankRequest, validated
     from listwright.training.data.letor import text as letor
     from listwright.training.data.letor.fast import Block, parse_fast
     from listwright.training.data.letor.text import parse_lines
@@ -88,7 +87,7 @@ IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
 
 
 def a_json_body(data: bytes) -> None:
-    """``service.wire.json_parse``, validation, ``service.wire.json_matrix``."""
+    """``service.wire.json_codec``, validation, ``service.wire.json_matrix``."""
     request = validated(RerankRequest, decode.decode(data, decode.bounds_of(LIMIT, [SCHEMA])))
     convert.to_candidates(request, SCHEMA)
 

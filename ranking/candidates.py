@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int, Real
 
 from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
+from listwright.ranking.features import FeatureSchema
 from listwright.ranking.order import best, ranks_of, sort_keys
 from listwright.ranking.stages import SecondStage
 
@@ -71,6 +72,22 @@ def _check_ids(ids: tuple[str, ...], length: int) -> None:
             )
 
 
+def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
+    """Return the matrix as LightGBM sees it, in training and in serving alike.
+
+    Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
+    categorical column; numeric values stay float32, NaN included.
+    """
+    if not schema.categorical:
+        return features
+    matrix = features.copy()
+    columns = list(schema.categorical)
+    codes = matrix[:, columns] - 1
+    codes[codes < 0] = np.nan
+    matrix[:, columns] = codes
+    return matrix
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Which ranker gave the order, and who chose it.
@@ -112,6 +129,7 @@ class Ranking:
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
         late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
+        degraded: whether an earlier stage than the route's own answered.
     """
 
     order: Int[np.ndarray, " L"]
@@ -123,11 +141,10 @@ class Ranking:
     reason: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     late: bool = False
+    degraded: bool = field(init=False)
 
-    @property
-    def degraded(self) -> bool:
-        """True if an earlier stage than the route's own answered."""
-        return self.reason is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degraded", self.reason is not None)
 
     @property
     def ranks(self) -> Int[np.ndarray, " L"]:

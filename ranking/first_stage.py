@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import SchemaMismatchError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.scorers import OnnxScorer, all_finite
@@ -60,22 +61,6 @@ class FirstStage(Protocol):
             ScoringError: if any score is missing or not finite.
         """
         ...
-
-
-def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """Return the matrix as LightGBM sees it, in training and in serving alike.
-
-    Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
-    categorical column; numeric values stay float32, NaN included.
-    """
-    if not schema.categorical:
-        return features
-    matrix = features.copy()
-    columns = list(schema.categorical)
-    codes = matrix[:, columns] - 1
-    codes[codes < 0] = np.nan
-    matrix[:, columns] = codes
-    return matrix
 
 
 def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int] | None:

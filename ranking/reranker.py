@@ -60,6 +60,9 @@ class Reranker:
         first_stage_model: Callable[[], bytes] | None = None,
     ) -> None:
         self.manifest = manifest
+        self.schema: FeatureSchema = manifest.feature_schema
+        """The columns that candidates must have."""
+        self._width, self._strategies = len(self.schema), manifest.strategies
         self.router, self.anomaly, self.relative = router, anomaly, relative
         self.pace = LatencyEstimator()
         self.default_strategy: str = manifest.strategy
@@ -67,19 +70,14 @@ class Reranker:
         self.second_pass = SecondPass(manifest, second_stages, specialists)
         self._first_sees_relative = manifest.first_stage.kind == "lightgbm" and manifest.first_stage.relative
 
-    @property
-    def schema(self) -> FeatureSchema:
-        """The columns that candidates must have."""
-        return self.manifest.feature_schema
-
     def answer_with(self, strategy: str) -> None:
         """Let ``auto`` mean another strategy than the manifest's, where no router decides.
 
         Raises:
             UnknownStrategyError: if the bundle has no such strategy.
         """
-        if strategy not in self.manifest.strategies:
-            raise UnknownStrategyError(_unknown(strategy, self.manifest.strategies))
+        if strategy not in self._strategies:
+            raise UnknownStrategyError(_unknown(strategy, self._strategies))
         self.default_strategy = strategy
 
     def first_stage_scores(self, features: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"] | None:
@@ -136,11 +134,11 @@ class Reranker:
             AbandonedError: if nobody waits for the answer any more; looked for before each stage.
         """
         self._check(strategy, specialist)
-        features, length = candidates.features, len(candidates)
-        if features.shape[1] != len(self.schema):
+        features = candidates.features
+        length, width = features.shape
+        if width != self._width:
             raise SchemaMismatchError(
-                f"candidates have {features.shape[1]} features, the bundle was fitted on {len(self.schema)}",
-                expected=self.schema.names,
+                f"candidates have {width} features, the bundle was fitted on {self._width}", expected=self.schema.names
             )
         route = self._default(strategy, specialist)
         if not self.pace.fits(deadline, length, "first_stage"):
@@ -229,7 +227,7 @@ class Reranker:
         return seconds * 1000.0
 
     def _check(self, strategy: str, specialist: int | None) -> None:
-        known = ("auto", *self.manifest.strategies)
+        known = ("auto", *self._strategies)
         if strategy not in known:
             raise UnknownStrategyError(_unknown(strategy, known))
         if specialist is None:

@@ -23,8 +23,7 @@ from fastapi.routing import APIRoute
 from listwright.ranking.bundle import Bundle
 from listwright.service import hook, paths, problems
 from listwright.service.admission.body import BodyBudget
-from listwright.service.admission.early_refusal import EarlyRefusal
-from listwright.service.admission.gate import Gate
+from listwright.service.admission.gate import EarlyRefusal, Gate
 from listwright.service.admission.readiness import DegradedRun
 from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
@@ -44,7 +43,7 @@ from listwright.service.transport.connection_limit import ConnectionLimit, room_
 from listwright.service.transport.server import DrainingServer
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
-from listwright.service.wire.validation import check_query
+from listwright.service.wire.schemas import check_query
 
 if TYPE_CHECKING:
     from listwright.service.events import EventWriter

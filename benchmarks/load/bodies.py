@@ -29,7 +29,7 @@ from listwright.ranking import bundle
 from listwright.ranking.features import FeatureSchema
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.service.wire.json_parse import Bounds, bounds_of
+from listwright.service.wire.json_codec import Bounds, bounds_of
 
 HONEST = ("by name", "by name, each in another order", "by name, with accents", "a colon in an id")
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""

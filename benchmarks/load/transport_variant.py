@@ -14,7 +14,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from listwright.service.admission.early_refusal import EarlyRefusal
+from listwright.service.admission.gate import EarlyRefusal
 from listwright.service.command_line import main
 from listwright.service.transport import server
 from listwright.service.transport.server import BACKLOG, FairAccept

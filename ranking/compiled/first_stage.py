@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage, lightgbm_input
+from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage
 from listwright.ranking.scorers import all_finite
 
 tree_traversal: Any

@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route
+from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route, lightgbm_input
 from listwright.ranking.deadline import NO_DEADLINE, Deadline
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explanation import FeatureContribution, StageContributions, value_of
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
-from listwright.ranking.first_stage import lightgbm_input, model_columns, read_booster
+from listwright.ranking.first_stage import model_columns, read_booster
 from listwright.ranking.reranker import Reranker
 
 SAME_SUM = 1e-6

@@ -15,7 +15,7 @@ from listwright.service.api.service import PlainRoute, Serving
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire.examples import EVENTS
-from listwright.service.wire.validation import check_query
+from listwright.service.wire.schemas import check_query
 
 MAX_BODY = Limit(256 * 2**10, "(send fewer events at a time)")
 """Small: while a body is validated, requests to rank wait for the interpreter."""

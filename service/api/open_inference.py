@@ -13,8 +13,7 @@ from fastapi import APIRouter, Request, Response
 
 from listwright.service import paths
 from listwright.service.api.health import readyz
-from listwright.service.api.pipeline import answer
-from listwright.service.api.rerank import HEADERS, RANKED, media_type_of
+from listwright.service.api.rerank import HEADERS, RANKED, answer, media_type_of
 from listwright.service.api.service import CheckedRoute, PlainRoute, Service, Serving, service_of
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
@@ -28,7 +27,7 @@ from listwright.service.wire.open_inference import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.validation import words_beside
+from listwright.service.wire.schemas import words_beside
 
 _VERSION = version_of("listwright")
 

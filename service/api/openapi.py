@@ -12,8 +12,7 @@ from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
 from listwright.service.wire.open_inference import InferRequest, InferWords
-from listwright.service.wire.schemas import Envelope, RerankRequest
-from listwright.service.wire.validation import BODY_ONLY, UNIT
+from listwright.service.wire.schemas import BODY_ONLY, UNIT, Envelope, RerankRequest
 
 _EXAMPLES = {
     paths.RERANK: examples.REQUESTS,

@@ -1,24 +1,45 @@
-"""``POST /rerank``, and which form of answer its caller accepts. Every error is one row of ``problems.STATUS``."""
+"""``POST /rerank``, and the way of every request that ranks: body, turn, decoding, ranking, encoding, account.
+
+Every error is one row of ``problems.STATUS``: nothing here catches one.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
+from starlette.types import Receive
 
+from listwright.ranking.candidates import Ranking
+from listwright.ranking.deadline import Deadline
+from listwright.ranking.served.record import ShadowRanking
 from listwright.service import paths
-from listwright.service.api.pipeline import answer
+from listwright.service.admission.body import held_body
+from listwright.service.admission.gate import Gate
+from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import PlainRoute, Service, Serving
-from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.errors import DegradedError, UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
+from listwright.service.served_log.entry import LogEntry
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
-from listwright.service.wire.json_codec import JsonCodec
+from listwright.service.wire.json_codec import Codec, EncodedAnswer, JsonCodec, RankingRequest, facts
 from listwright.service.wire.matrix_codecs import NpyCodec
-from listwright.service.wire.schemas import Envelope, RerankResponse
-from listwright.service.wire.validation import words_beside
+from listwright.service.wire.schemas import Envelope, RerankResponse, words_beside
+
+if TYPE_CHECKING:
+    from listwright.service.experiments.live import LiveExperiments
+    from listwright.service.served_log.writer import LogWriter
+
 
 HEADERS = {
     "X-Request-ID": {
@@ -158,3 +179,192 @@ def _ranges(accept: Iterable[str]) -> Iterator[tuple[str, float]]:
             value = quality["q"].strip() if quality else "1"
             if found and _VALUE.fullmatch(value):
                 yield found["range"].lower(), float(value)
+
+
+T = TypeVar("T")
+
+SMALL = 4 * 2**20
+"""Bytes of a body whose ranking may block the event loop: a thousand candidates by name, 10 ms."""
+
+FAIR = 0.5
+"""Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
+late, the way that the body took is to blame."""
+
+
+class _Done(NamedTuple):
+    """What came of a request."""
+
+    written: EncodedAnswer
+    ranking: Ranking
+    asked: RankingRequest
+    milliseconds: dict[str, float]
+    began: float
+    hurried: bool  # whether the caller left less time than it should, see FAIR
+    late: bool  # whether the answer was ready after its deadline
+
+
+async def answer(request: Request, service: Service, codec: Codec) -> Response:
+    """Read the body, wait for a slot, rank; what came of it is counted and logged once the answer is sent.
+
+    Args:
+        request: whose body has yet to be read.
+        service: that it has come to.
+        codec: of its body and answer.
+
+    Raises:
+        DegradedError: if the settings want no degraded answer.
+        ListwrightError: of :func:`~listwright.service.admission.body.held_body`,
+            :meth:`~listwright.service.admission.gate.Gate.turn`, the codec or the ranking.
+    """
+    settings, arrived = service.settings, request.state.arrived
+    deadline = Deadline(arrived + settings.timeout_ms / 1000.0)
+    async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
+        work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
+        pool = pool_for(len(body), settings.threads, service.pool)
+        done = await in_turn(service.gate, pool, work, deadline, request.receive)
+    request.state.after_answer = partial(_note, request, service, done)
+    if done.ranking.degraded and settings.on_failure == "error":
+        raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
+    timing = ", ".join(f"{step};dur={value:.3f}" for step, value in done.milliseconds.items())
+    content, media_type, headers = done.written
+    return Response(content, media_type=media_type, headers={"Server-Timing": timing, **headers})
+
+
+def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
+    """Where a body of ``size`` bytes is worked for: None is the event loop itself.
+
+    Two changes of thread take longer than all else around a ranking, as one waits for the other.
+    """
+    return None if threads == 0 and size <= SMALL else pool
+
+
+async def in_turn(
+    gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
+) -> T:
+    """What ``work`` returns, once it is the request's turn.
+
+    Args:
+        gate: that the request waits at.
+        pool: whose thread works; None for the event loop.
+        work: gets the deadline.
+        deadline: of the answer.
+        receive: of the request, whose body has arrived.
+
+    Raises:
+        ListwrightError: of :meth:`~listwright.service.admission.gate.Gate.turn`, or of the work.
+    """
+    async with gate.turn(deadline, receive, on_loop=pool is None) as left:
+        if pool is None:
+            return work(left)
+        return await asyncio.get_running_loop().run_in_executor(pool, work, left)
+
+
+def _note(request: Request, service: Service, done: _Done) -> None:
+    """Count, time and log a ranking."""
+    ranking, reranker = done.ranking, done.asked.bundle.reranker
+    service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
+    _log_served(request, service, done)
+    service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
+    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.asked.part))
+    request.state.began = done.began
+    if done.asked.ignored:
+        service.ignored.note(reranker.manifest, done.asked.ignored)
+    if done.late:
+        service.telemetry.late.labels(ranking.stage_reached).inc()
+    hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
+    if (ranking.degraded or service.degraded.length) and not hurried:
+        service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
+
+
+def _log_served(request: Request, service: Service, done: _Done) -> None:
+    """Log what was answered; where a challenger ranks the list in the background, once it has."""
+    unlogged = done.ranking.degraded and service.settings.on_failure == "error"
+    log, part = None if unlogged else service.served_log, done.asked.part
+    entry = None if log is None else _log_entry(request, done)
+    if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
+        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, entry))
+    elif log is not None and entry is not None:
+        log.note(entry)
+
+
+def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowRanking) -> None:
+    if log is not None and entry is not None and entry.part is not None:
+        log.note(entry._replace(part=replace(entry.part, shadow=shadow)))
+
+
+def query_id_of(asked: RankingRequest, request_id: str) -> str:
+    """What events name a query by: the caller's query id, else the id of the list, else that of the request."""
+    return asked.options.query_id or asked.id or request_id
+
+
+def _log_entry(request: Request, done: _Done) -> LogEntry:
+    """What the served log gets to know."""
+    options, request_id = done.asked.options, request.state.request_id
+    return LogEntry(
+        query_id_of(done.asked, request_id),
+        request_id,
+        options.unit,
+        options.top_n,
+        done.asked.candidates,
+        done.ranking,
+        done.asked.bundle.manifest,
+        done.milliseconds,
+        time.time(),
+        done.asked.part,
+    )
+
+
+def _ours(done: _Done) -> bool:
+    """Whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
+    return done.ranking.late or fails_on_zeros(done.asked.bundle.reranker, done.ranking.route)
+
+
+def _work(
+    body: bytes, codec: Codec, service: Service, request_id: str, arrived: float, queued: float, deadline: Deadline
+) -> _Done:
+    """All that may take long, from decoding to encoding."""
+    settings, began = service.settings, time.perf_counter()
+    asked = codec.decode(body)
+    parsed = time.perf_counter()
+    pace, length = asked.bundle.reranker.pace, len(asked.candidates.features)
+    timeout_ms = asked.options.timeout_ms
+    wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
+    by = min(wanted, deadline.at) - pace.expected("answer", length)
+    query_id = query_id_of(asked, request_id)
+    asked, ranking = shown(asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned))
+    ranked = time.perf_counter()
+    milliseconds = {
+        "parse": (parsed - began) * 1000.0,
+        "queue": (began - queued) * 1000.0,
+        **ranking.timings_ms,
+        "total": (ranked - arrived) * 1000.0,
+    }
+    written = codec.encode(asked, ranking, milliseconds)
+    ended = time.perf_counter()
+    pace.note("answer", length, ended - ranked)
+    hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
+    late = ended > min(wanted, deadline.at)
+    return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
+
+
+def shown(
+    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
+) -> tuple[RankingRequest, Ranking]:
+    """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
+    if experiments is None:
+        return asked, rank(asked, deciders, deadline)
+    return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
+
+
+def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:
+    """Looks at the switch only where somebody would be asked."""
+    options, bundle = asked.options, asked.bundle
+    asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
+    return bundle.reranker.rerank(
+        asked.candidates,
+        strategy=options.strategy,
+        specialist=options.specialist,
+        hook=deciders.hook,
+        routing=asks and deciders.switch.off() is None,
+        deadline=deadline,
+    )

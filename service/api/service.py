@@ -27,7 +27,7 @@ from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.connection_limit import ConnectionLimit
 from listwright.service.wire.ignored import IgnoredFeatures
 from listwright.service.wire.json_codec import JsonBounds
-from listwright.service.wire.validation import check_query
+from listwright.service.wire.schemas import check_query
 
 if TYPE_CHECKING:
     from listwright.service.events import EventWriter

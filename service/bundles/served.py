@@ -44,34 +44,29 @@ class Models:
         kept: the bundle that each name served before, ready for a rollback.
         aliases: other names of bundles.
         refused: by name, what should be served instead and is not.
+        default: name of the bundle that answers where the request names none; None where it must name one.
+        usual: that bundle.
     """
 
     current: Mapping[str, Bundle]
     kept: Mapping[str, Bundle] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, Refusal] = field(default_factory=dict)
+    default: str | None = field(init=False)
+    usual: Bundle | None = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("current", "kept", "aliases", "refused"):
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
-
-    @property
-    def default(self) -> str | None:
-        """Name of the bundle that answers where the request names none; None where it must name one."""
-        if len(self.current) == 1:
-            return next(iter(self.current))
         name = self.aliases.get(DEFAULT, DEFAULT)
-        return name if name in self.current else None
+        default = next(iter(self.current)) if len(self.current) == 1 else name if name in self.current else None
+        object.__setattr__(self, "default", default)
+        object.__setattr__(self, "usual", None if default is None else self.current[default])
 
     @property
     def schemas(self) -> list[FeatureSchema]:
         """Of all bundles that a request may name."""
         return [bundle.reranker.schema for bundle in (*self.current.values(), *self.kept.values())]
-
-    @property
-    def usual(self) -> Bundle | None:
-        """The bundle that answers where the request names none; None where it must name one."""
-        return None if self.default is None else self.current[self.default]
 
     def name_of(self, model: str) -> str:
         """The name that a name or an alias stands for, served or not."""

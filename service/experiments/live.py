@@ -23,7 +23,7 @@ from listwright.service.experiments.shadow_process import Question
 from listwright.service.participation import Kind
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.codec import RankingRequest
+from listwright.service.wire.json_codec import RankingRequest
 
 RankBy = Callable[[RankingRequest, Deadline], Ranking]
 """Ranks a request's list by its bundle."""

@@ -32,11 +32,9 @@ from listwright.service.errors import ExplanationFailedError, NotReadyError, Ove
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.answers import facts, to_answer
-from listwright.service.wire.codec import RankingRequest
 from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
-from listwright.service.wire.json_codec import JsonBounds, JsonCodec
-from listwright.service.wire.validation import words_beside
+from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
+from listwright.service.wire.schemas import words_beside
 
 PLACES = 1
 """Requests that may wait while one is explained."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from listwright.ranking.manifest import Manifest
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.answers import shortened
+from listwright.service.wire.json_codec import shortened
 
 MOST_NAMED = 100
 """Names of a version that are logged: a caller could send any number of them."""

@@ -12,12 +12,9 @@ from listwright.ranking.candidates import Ranking
 from listwright.service.bundles.served import Models
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
-from listwright.service.wire.answers import JsonAnswer
-from listwright.service.wire.codec import EncodedAnswer, RankingRequest
-from listwright.service.wire.json_parse import bounds_of
+from listwright.service.wire.json_codec import EncodedAnswer, JsonAnswer, RankingRequest, bounds_of
 from listwright.service.wire.raw_matrix import to_candidates
-from listwright.service.wire.schemas import Envelope
-from listwright.service.wire.validation import check_agreement
+from listwright.service.wire.schemas import Envelope, check_agreement
 
 OCTETS = "application/octet-stream"
 

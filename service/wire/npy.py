@@ -19,7 +19,7 @@ from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FeatureSchema
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
-from listwright.service.wire.json_parse import why
+from listwright.service.wire.json_codec import why
 from listwright.service.wire.raw_matrix import check_shape, value_bytes
 
 MEDIA_TYPE = "application/x-npy"

@@ -25,12 +25,21 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.answers import nullable, unscored
-from listwright.service.wire.json_parse import Bounds
-from listwright.service.wire.json_parse import decode as decode_json
+from listwright.service.wire.json_codec import Bounds, nullable, unscored
+from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
-from listwright.service.wire.schemas import FLOAT32, MAX_ID, Envelope, Id, Name, Number, Options, Strict
-from listwright.service.wire.validation import merge_words, validated
+from listwright.service.wire.schemas import (
+    FLOAT32,
+    MAX_ID,
+    Envelope,
+    Id,
+    Name,
+    Number,
+    Options,
+    Strict,
+    merge_words,
+    validated,
+)
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
 """``order`` holds positions, best first, at most ``top_n`` of them; ``ids`` the ids there, if the caller sent any."""

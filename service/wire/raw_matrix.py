@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, FeatureSchema
+from listwright.service.wire.json_codec import LEAST_VALUES, check_length
 from listwright.service.wire.json_matrix import checked_context
-from listwright.service.wire.json_parse import LEAST_VALUES, check_length
 
 FLOAT64_BYTES = 8
 

@@ -5,7 +5,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from listwright.ranking.metrics import hit
-from listwright.service.wire.answers import nullable
+from listwright.service.wire.json_codec import nullable
 from listwright.training.router import _average_path
 from support.annotated import ENABLED
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.features import MISSING_WORDS, PADDING, Feature, FeatureSchema, spelled
-from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
+from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.service.wire.json_matrix import to_candidates
 from listwright.service.wire.schemas import RerankRequest
 from listwright.training.data import memory

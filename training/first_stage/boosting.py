@@ -14,9 +14,9 @@ import lightgbm
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.first_stage import lightgbm_input
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset

@@ -17,8 +17,8 @@ import lightgbm
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.first_stage import lightgbm_input
 from listwright.training.cluster import Group, Workers, packed
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import (

@@ -13,8 +13,9 @@ import lightgbm
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
+from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks.science.attempts.problem import Problem, Scores
-from listwright.ranking.first_stage import lightgbm_input
+from listwright.ranking.candidates import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import lambdamart
 from listwright.training.stored.rows import in_memory

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from listwright.ranking import bundle, golden
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.first_stage import lightgbm_input
 from listwright.ranking.manifest import FORMAT_VERSION, Manifest
 from listwright.ranking.relative import RelativeColumn, RelativeColumns
 from listwright.ranking.stages import (

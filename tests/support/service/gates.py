@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.api.pipeline import in_turn, pool_for
+from listwright.service.api.rerank import in_turn, pool_for
 
 
 class Request:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.compiled import first_stage as compiled_first_stage
 from listwright.ranking.compiled import lightgbm_trees as forest
 from listwright.ranking.compiled.first_stage import CompiledFirstStage, open_first_stage, probes
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.first_stage import LightGbmFirstStage, lightgbm_input
+from listwright.ranking.first_stage import LightGbmFirstStage
 
 pytestmark = pytest.mark.skipif(
     compiled_first_stage.tree_traversal is None,

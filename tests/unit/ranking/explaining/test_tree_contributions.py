@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.candidates import CandidateList
+from listwright.ranking.candidates import CandidateList, lightgbm_input
 from listwright.ranking.errors import BundleError
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.stages import TreeContributions, tree_contributions
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.first_stage import lightgbm_input
 from support.explained import NEVER, contributions, ends_after, forest_by_hand
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows

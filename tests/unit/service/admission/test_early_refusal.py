@@ -6,8 +6,7 @@ import json
 import pytest
 
 from listwright.ranking.errors import AbandonedError
-from listwright.service.admission.early_refusal import LOG_S, EarlyRefusal
-from listwright.service.admission.gate import Gate
+from listwright.service.admission.gate import LOG_S, EarlyRefusal, Gate
 from listwright.service.errors import OverloadedError
 from listwright.service.telemetry.metrics import Telemetry
 

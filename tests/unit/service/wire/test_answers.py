@@ -4,7 +4,7 @@ from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import LightGbmStage, NetworkStage
-from listwright.service.wire.answers import facts, to_answer
+from listwright.service.wire.json_codec import facts, to_answer
 from listwright.service.wire.schemas import RerankRequest, RerankResponse
 from support.service.bundles import schema
 

@@ -14,8 +14,7 @@ from listwright.service.bundles.served import Models
 from listwright.service.settings import Settings
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
-from listwright.service.wire.json_codec import JsonBounds
-from listwright.service.wire.json_parse import LEAST_VALUES, Bounds
+from listwright.service.wire.json_codec import LEAST_VALUES, Bounds, JsonBounds
 from listwright.service.wire.schemas import MAX_ID
 from support.service.bundles import schema
 from support.stand_ins import standing_in

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
 from listwright.service.events import lines_of
-from listwright.service.wire import json_parse
-from listwright.service.wire.json_parse import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
+from listwright.service.wire import json_codec
+from listwright.service.wire.json_codec import ENVELOPE_BYTES, LEAST_VALUES, SEARCHED, Bounds, bounds_of, decode
 from support.service.bundles import schema
 
 BOUNDS = Bounds(candidates=1000, features=136, spelling=16)
@@ -22,8 +22,8 @@ MEGABYTES = 8 * 10**6
 def counting(request, monkeypatch):
     """What stands outside of strings is counted by either way."""
     if request.param == "not compiled":
-        monkeypatch.setattr(json_parse, "json_fast", None)
-    elif json_parse.json_fast is None:
+        monkeypatch.setattr(json_codec, "json_fast", None)
+    elif json_codec.json_fast is None:
         pytest.skip("there was no C compiler")
 
 
@@ -31,7 +31,7 @@ def counting(request, monkeypatch):
 def no_parsing(monkeypatch):
     """The parsers must not be reached."""
     for name in ("pydantic_core", "json"):
-        monkeypatch.setattr(json_parse, name, None)
+        monkeypatch.setattr(json_codec, name, None)
 
 
 def filled(unit):
@@ -102,12 +102,12 @@ def structure(value):
 @given(value=_values)
 def test_what_is_counted_is_the_structure(value, ascii_only):
     body = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    assert json_parse._counted(body) == tuple(structure(value))
+    assert json_codec._counted(body) == tuple(structure(value))
 
 
 @pytest.mark.parametrize("body", [b"", b'"', b'"\\', b'\\"', b'"\\\\"', b'["a', b"]:,{"])
 def test_what_is_no_json_is_counted_somehow(body):
-    assert all(0 <= count <= len(body) for count in json_parse._counted(body))
+    assert all(0 <= count <= len(body) for count in json_codec._counted(body))
 
 
 def test_a_backslash_at_a_strings_end_is_no_quotes():
@@ -116,7 +116,7 @@ def test_a_backslash_at_a_strings_end_is_no_quotes():
 
 
 def test_strings_may_lie_across_blocks(monkeypatch):
-    monkeypatch.setattr(json_parse, "BLOCK", 3)
+    monkeypatch.setattr(json_codec, "BLOCK", 3)
     value = {"ids": [":,[" * n + '"' for n in range(20)], "a b": {" :": '":'}}
     assert decode(json.dumps(value).encode(), Bounds(candidates=1, features=1, spelling=1)) == value
 
@@ -141,7 +141,7 @@ def test_a_list_for_a_wider_bundle_is_no_matter_of_size():
 
 
 def test_more_bytes_than_any_list_has_are_not_looked_at(no_parsing, monkeypatch):
-    monkeypatch.setattr(json_parse, "np", None)
+    monkeypatch.setattr(json_codec, "np", None)
     bounds = bounds_of(50, [schema(), schema(categorical=False)])
     assert bounds == Bounds(candidates=50, features=4, spelling=len("carrier") + len("A5"))
     assert bounds.size == ENVELOPE_BYTES + LEAST_VALUES * (9 + 40) + (4 * 50 + 64) * 256
@@ -199,7 +199,7 @@ def test_no_second_look_at_an_ordinary_list(monkeypatch):
     rows = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(50, 20)).tolist()]
     body = {"id": "req:7", "candidates": [{"id": f"sku:{n}", "features": row} for n, row in enumerate(rows)]}
     text = json.dumps(body).encode()
-    monkeypatch.setattr(json_parse, "json", None)
+    monkeypatch.setattr(json_codec, "json", None)
     assert decode(text, BOUNDS) == body
 
 

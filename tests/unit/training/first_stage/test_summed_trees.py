@@ -6,9 +6,10 @@ import lightgbm
 import numpy as np
 import pytest
 
+from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.first_stage import lightgbm_input, read_booster
+from listwright.ranking.first_stage import read_booster
 from listwright.training.first_stage.lambdamart import summed
 
 RNG = np.random.default_rng(0)

@@ -154,7 +154,7 @@ def test_ctrl_c(tmp_path, monkeypatch, capsys):
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(diagnosis.fitting, "choose", interrupted)
+    monkeypatch.setattr(diagnosis.steps, "choose", interrupted)
     assert run(planted(tmp_path, 1.5), "--json", tmp_path / "found.json") == 130
     assert "interrupted: nothing is kept" in capsys.readouterr().out
     assert not (tmp_path / "found.json").exists()
@@ -166,6 +166,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def failed(*_arguments, **_options):
         raise ScoringError("no")
 
-    monkeypatch.setattr(diagnosis.fitting, "choose", failed)
+    monkeypatch.setattr(diagnosis.steps, "choose", failed)
     assert run(planted(tmp_path, 1.5), "--json", tmp_path / "found.json") == 1
     assert (tmp_path / "found.json").read_text() == "old"

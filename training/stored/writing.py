@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
@@ -31,9 +30,11 @@ def told_if_full(folder: Path, remedy: str) -> Iterator[None]:
     Raises:
         DataError: if the disk is full.
     """
+    from polars.exceptions import ComputeError  # noqa: PLC0415 - who only looks for a folder need not wait for it
+
     try:
         yield
-    except (OSError, pl.exceptions.ComputeError) as error:
+    except (OSError, ComputeError) as error:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or f"os error {errno.ENOSPC}" in str(error):
             raise DataError(folder, f"no room is left on this disk: {remedy}") from error
         raise

@@ -236,8 +236,8 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     scores = np.array([4.0, 3.0, 2.0, 1.0, 4.0, 3.0, 2.0, 1.0])  # the first list in order, the second one upside down
     one = gain(*NOTHING, "qilcm2").comparison
     fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
-    monkeypatch.setattr(diagnosis.fitting, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
-    monkeypatch.setattr(diagnosis.fitting, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
+    monkeypatch.setattr(diagnosis.steps, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
+    monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
     relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT)
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

@@ -13,6 +13,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import asked
+from listwright.training.scoring import worker
 from listwright.training.scoring.worker import _lists, _plain, ranked
 from support.training.scored import lists
 

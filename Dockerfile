@@ -24,7 +24,7 @@ COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && rm -r listwright ranking service \
-    && /opt/venv/bin/python -c "import listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel, listwright.service.served_log.writer, listwright.service.served_log.stream" \
+    && /opt/venv/bin/python -c "import listwright.ranking.compiled.linear_product, listwright.ranking.compiled.list_summary, listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel, listwright.service.served_log.writer, listwright.service.served_log.stream" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user, which OpenShift chooses.

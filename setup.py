@@ -23,6 +23,8 @@ setup(
             optional=True,
         )
         for name, headers in (
+            ("ranking/compiled/linear_product", []),
+            ("ranking/compiled/list_summary", []),
             ("ranking/compiled/relative_columns", []),
             ("ranking/compiled/tree_traversal", LOCKSTEP),
             ("service/wire/json_fast", []),

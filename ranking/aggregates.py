@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from importlib import import_module
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.compiled import list_statistics
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.order import best, rank_by_score
 from listwright.ranking.scorers import Scorer
+
+list_summary: Any
+try:
+    list_summary = import_module("listwright.ranking.compiled.list_summary")
+except ImportError:  # there was no C compiler
+    list_summary = None
+
+statistics: Any = list_summary or list_statistics
 
 TOP = 10
 """How many of the first stage's best (:func:`listwright.ranking.order.best`) make up "the top"."""
@@ -45,6 +55,7 @@ class Aggregates:
             for d in schema.categorical
             if len(schema.features[d].categories) <= MAX_CATEGORIES
         ]
+        self._top_means = slice(4 * len(numeric), 5 * len(numeric))
         self.names = self._names(schema, specialists)
 
     @property
@@ -78,9 +89,9 @@ class Aggregates:
 
         Convention: NaN where all of them are missing.
         """
-        top = features[best(TOP, by_first_stage, first_scores, features)]
-        means: Float[np.ndarray, " M"] = _statistics(top[:, self._numeric])[0].astype(np.float32)
-        return means
+        found = np.empty(8 * self.numeric, dtype=np.float32)
+        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), found)
+        return found[self._top_means]
 
     def of(
         self,
@@ -105,19 +116,19 @@ class Aggregates:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
         top = best(TOP, by_first_stage, first_scores, features)
-        numbers = features[:, self._numeric]
-        over_list = _statistics(numbers)
-        over_top = over_list if len(top) == len(features) else _statistics(numbers[top])
+        seen = np.empty(len(self.names), dtype=np.float32)
+        end = 8 * self.numeric
+        statistics.numbers(features, self._numeric, top, seen[:end])
+        if self._holey or self._categorical:
+            shares = list(self._shares(features))
+            seen[end : end + len(shares)] = shares
+            end += len(shares)
+        statistics.first_stage(first_scores, top, seen[end : end + 4])
+        seen[end + 4] = len(features)
+        seen[end + 5] = anomaly(seen[self._top_means])
         at = top if len(scored) == len(features) else np.searchsorted(scored, top[np.isin(top, scored)])
-        parts = (
-            over_list.ravel(),
-            over_top.ravel(),
-            list(self._shares(features)),
-            _score_summary(first_scores, top),
-            (len(features), anomaly(over_top[0].astype(np.float32))),
-            _agreement(scores, at),
-        )
-        return np.concatenate(parts).astype(np.float32)
+        statistics.agreement(scores, at, seen[end + 6 :])
+        return seen
 
     def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:
         """Of missing values, and of every category."""
@@ -127,58 +138,6 @@ class Aggregates:
             codes = np.nan_to_num(features[:, column]).astype(np.int64)
             codes[(codes < 0) | (codes >= size)] = 0
             yield from np.bincount(codes, minlength=size) / len(codes)
-
-
-def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
-    """Mean, standard deviation, minimum and maximum of the values of each column that are there; NaN where none is."""
-    values = numbers.astype(np.float64)
-    missing = np.isnan(values)
-    if not missing.any():
-        mean = values.sum(axis=0) / len(values)
-        apart = values - mean
-        spread = np.sqrt((apart * apart).sum(axis=0) / len(values))
-        return np.stack([mean, spread, values.min(axis=0), values.max(axis=0)])
-    count = len(values) - missing.sum(axis=0)
-    absent = count == 0
-    count[absent] = 1
-    mean = np.where(missing, 0.0, values).sum(axis=0) / count
-    apart = np.where(missing, 0.0, values - mean)
-    spread = np.sqrt((apart * apart).sum(axis=0) / count)
-    low, high = (np.where(missing, end, values) for end in (np.inf, -np.inf))
-    statistics = np.stack([mean, spread, low.min(axis=0), high.max(axis=0)])
-    statistics[:, absent] = np.nan
-    return statistics
-
-
-def _score_summary(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"]) -> tuple[float, float, float, float]:
-    """Best, gap between the best two, standard deviation and entropy of the softmax, in nats."""
-    highest = scores[top[0]]
-    weights = np.exp(scores - highest)
-    entropy = np.log(weights.sum()) - weights @ (scores - highest) / weights.sum()
-    return highest, highest - scores[top[1]] if len(top) > 1 else 0.0, scores.std(), entropy
-
-
-def _agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"]) -> Float[np.ndarray, " S"]:
-    """Return the entropy of the softmax of every column, in nats; then Kendall's tau-a of every two over the rows
-    ``at``, 1 for a single row.
-    """
-    shifted = scores.astype(np.float64) - scores.max(axis=0)
-    weights = np.exp(shifted)
-    total = weights.sum(axis=0)
-    entropies = np.log(total) - (weights * shifted).sum(axis=0) / total
-    pairs = _pairs(scores.shape[1])
-    one, other = _pairs(len(at))
-    if len(one) == 0:
-        return np.concatenate([entropies, np.ones(len(pairs[0]))])
-    signs = np.sign(scores[at[one]] - scores[at[other]])
-    return np.concatenate([entropies, (signs.T @ signs)[pairs] / len(one)])
-
-
-@lru_cache
-def _pairs(count: int) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]]:
-    """Every two of so many, in the order of :func:`itertools.combinations`."""
-    one, other = np.triu_indices(count, k=1)
-    return one, other
 
 
 class AnomalyScore:

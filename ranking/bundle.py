@@ -15,6 +15,8 @@ from pathlib import Path
 from listwright.ranking import golden, plain_file
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
 from listwright.ranking.compiled.first_stage import open_first_stage
+from listwright.ranking.compiled.forest import open_forest
+from listwright.ranking.compiled.linear import open_specialists
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
 from listwright.ranking.first_stage import ColumnFirstStage, FirstStage, OnnxFirstStage
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
@@ -143,32 +145,41 @@ def build(
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
-        width = input_width(srm, manifest)
-        specialists = _graph(path, srm.file, read, width=width, columns=count, name="specialists' graph")
+        specialists = _compilable(
+            open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
+        )
     anomaly = router = None
     if manifest.anomaly is not None:
         aggregates = Aggregates(schema, count)
-        forest = _graph(path, manifest.anomaly.file, read, width=aggregates.numeric, columns=1, name="anomaly score")
+        forest = _compilable(open_forest, path, manifest.anomaly.file, read, aggregates.numeric, 1, "anomaly score")
         anomaly = AnomalyScore(aggregates, forest)
         if manifest.router is not None:
             width = len(aggregates.names)
-            chooser = _graph(path, manifest.router.file, read, width=width, columns=2 * count, name="router")
+            chooser = _compilable(open_forest, path, manifest.router.file, read, width, 2 * count, "router")
             router = BundleRouter(manifest.router, aggregates, chooser, forest)
     model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
-def _graph(
+def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
+    try:
+        return OnnxScorer(read(file), width)
+    except ScoringError as error:
+        raise BundleError(path / file, str(error)) from error
+
+
+def _compilable(
+    opened: Callable[[bytes, int, int, str], Scorer],
     path: Path,
     file: str,
     read: Callable[[str], bytes],
-    *,
     width: int,
-    columns: int | None = None,
-    name: str = "second stage",
-) -> OnnxScorer:
+    columns: int,
+    name: str,
+) -> Scorer:
+    """A graph that may have a compiled twin in its metadata."""
     try:
-        return OnnxScorer(read(file), width, columns=columns, name=name)
+        return opened(read(file), width, columns, name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 

@@ -53,6 +53,8 @@ class OnnxScorer:
         columns: K; None for one score per row without a column axis.
         name: of the stage, for messages.
 
+    ``metadata`` are the graph's own.
+
     Raises:
         ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let
             through.
@@ -69,6 +71,7 @@ class OnnxScorer:
             self._session = onnxruntime.InferenceSession(checked(model), options, providers=["CPUExecutionProvider"])
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
+        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._name, self._tail = name, () if columns is None else (columns,)
         inputs = [(i.name, i.shape[1:], i.type) for i in self._session.get_inputs()]
         outputs = [o.name for o in self._session.get_outputs()]

@@ -26,6 +26,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.tree import ExtraTreeRegressor
 
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import DataError, ScoringError
 from listwright.ranking.features import QUANTILE_LEVELS
 from listwright.ranking.order import rank_by_score
@@ -138,7 +139,9 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         "gain_where_routed": float(lists.gains[each, chosen][routed].mean()) if routed.any() else None,
         "top1": float((lists.best[each, chosen] > 0).mean()),
     }
-    graph = forest_graph(forest, width, 2 * count).SerializeToString()
+    exported = forest_graph(forest, width, 2 * count)
+    attach(exported, forest)
+    graph = exported.SerializeToString()
     _check_parity(forest, graph, lists.aggregates)
     return FittedRouter(graph, stage, facts)
 
@@ -146,8 +149,10 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
 def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, "N A"]) -> None:
     """Raise ScoringError if the exported forest does not compute what was fitted."""
     expected = forest.predict(aggregates)
-    scorer = OnnxScorer(graph, aggregates.shape[1], columns=expected.shape[1], name="router")
-    worst = float(np.abs(scorer.score(aggregates) - expected).max())
+    scorers = [
+        make(graph, aggregates.shape[1], columns=expected.shape[1], name="router") for make in (OnnxScorer, open_forest)
+    ]
+    worst = max(float(np.abs(scorer.score(aggregates) - expected).max()) for scorer in scorers)
     if worst > TOLERANCE:
         raise ScoringError(f"parity, router: exported and fitted estimates differ by {worst:.2g} (limit {TOLERANCE})")
 
@@ -287,9 +292,9 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
         1.0, float(_average_path(np.array([forest.max_samples_], dtype=np.float64))[0])
     )  # c(1) = 0: nothing to be unlike
     _append_power(model, -1.0 / normal)
-    attach(model, pipeline, -1.0 / normal)
+    attach(model, pipeline, power=-1.0 / normal)
     graph, scores = model.SerializeToString(), -forest.score_samples(filled)
-    scorer = OnnxScorer(graph, filled.shape[1], columns=1, name="anomaly score")
+    scorer = open_forest(graph, filled.shape[1], columns=1, name="anomaly score")
     exported = scorer.score(top_means.astype(np.float32))
     worst = float(np.abs(exported[:, 0] - scores).max()) if len(filled) > 1 else 0.0  # one query: 0/0 in scikit-learn
     if worst > TOLERANCE:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from rich.console import Console
 
 from listwright.ranking import bundle, golden
+from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
@@ -317,7 +318,9 @@ def _stages(specialists: FittedSpecialists) -> dict[str, object]:
 def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
     """Write the files of the specialists and the router."""
     width = bundle.input_width(specialists.stage, manifest)
-    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width)}
+    packed = specialists.srm.module.packed()
+    metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
     if specialists.router is not None:
         contents[specialists.router.stage.file] = specialists.router.graph
     for name, content in contents.items():

@@ -6,8 +6,8 @@ memory, the others compute. The arrays are those of :mod:`listwright.ranking.com
 :mod:`listwright.ranking.compiled.first_stage`: nothing is checked here.
 """
 
-from libc.math cimport INFINITY, isnan
-from libc.stdlib cimport free
+from libc.math cimport INFINITY, exp2, isnan
+from libc.stdlib cimport free, malloc
 
 
 cdef extern from "stdlib.h" nogil:
@@ -201,3 +201,81 @@ def score(
             start += LANES
         free(tile)
         free(leaves)
+
+
+cdef class Average:
+    """The mean m over all trees of a row's leaf values, or ``2^(power m)``; trees of a row go side by side.
+
+    Holds the arrays, as taking hold of each costs more than a few levels of a tree.
+
+    Args:
+        fills: ``(E,)`` what stands for a missing value.
+        nodes: as of :func:`score`, of plain thresholds only.
+        roots: ``(T,)`` where each tree begins.
+        leaves: of every node; of a leaf, its row of ``values``.
+        values: ``(V, K)``.
+        power: 0 for the mean itself.
+    """
+
+    cdef double power
+    cdef const float[::1] fills
+    cdef const Node[::1] nodes
+    cdef const int[::1] roots
+    cdef const unsigned int[::1] leaves
+    cdef const float[:, ::1] values
+
+    def __init__(self, fills, nodes, roots, leaves, values, double power):
+        self.fills, self.nodes, self.roots, self.leaves, self.values = fills, nodes, roots, leaves, values
+        self.power = power
+
+    def score(self, const float[:, ::1] features, float[:, ::1] out):
+        """Write what ``(n, E)`` rows give into ``out``, ``(n, K)``; NaN = missing.
+
+        Raises:
+            MemoryError: if there is none for one row.
+        """
+        cdef Py_ssize_t width = self.fills.shape[0], outputs = out.shape[1], row, column
+        cdef const float* values
+        cdef const float* fills = &self.fills[0] if width else NULL
+        cdef double* total = <double*>malloc(sizeof(double) * outputs + sizeof(float) * width)
+        if total == NULL:
+            raise MemoryError()
+        cdef float* filled = <float*>(total + outputs)
+        with nogil:
+            for row in range(features.shape[0]):
+                values = &features[row, 0] if width else NULL
+                for column in range(width):
+                    filled[column] = fills[column] if isnan(values[column]) else values[column]
+                self._score_row(filled, total, &out[row, 0], outputs)
+            free(total)
+
+    cdef void _score_row(self, const float* filled, double* total, float* out, Py_ssize_t outputs) noexcept nogil:
+        cdef Py_ssize_t count = self.roots.shape[0], start = 0, lanes, lane, k
+        cdef unsigned int at[LANES]
+        cdef unsigned int following, moving
+        cdef Node node
+        cdef const Node* nodes = &self.nodes[0]
+        cdef const int* roots = &self.roots[0]
+        cdef const float* values
+        for k in range(outputs):
+            total[k] = 0.0
+        while start < count:
+            lanes = min(LANES, count - start)
+            for lane in range(lanes):
+                at[lane] = 0
+            moving = 1
+            while moving:
+                moving = 0
+                for lane in range(lanes):
+                    node = nodes[roots[start + lane] + at[lane]]
+                    following = node.child + (filled[node.column] > node.threshold)
+                    moving |= following ^ at[lane]
+                    at[lane] = following
+            for lane in range(lanes):
+                values = &self.values[self.leaves[roots[start + lane] + at[lane]], 0]
+                for k in range(outputs):
+                    total[k] += values[k]
+            start += LANES
+        for k in range(outputs):
+            total[k] /= count
+            out[k] = <float>(exp2(self.power * total[k]) if self.power else total[k])

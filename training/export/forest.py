@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections import deque
 from typing import Any
 
@@ -14,10 +12,8 @@ from onnx import TensorProto, helper
 from skl2onnx.common.data_types import FloatTensorType
 from sklearn.pipeline import Pipeline
 
+from listwright.ranking.compiled.forest import METADATA, PackedForest
 from listwright.ranking.compiled.lightgbm_trees import NODE, float32_below
-
-METADATA = "listwright.forest"
-"""Name of the graph's metadata entry that holds the forest a second time."""
 
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
@@ -55,11 +51,11 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     return graph
 
 
-def attach(graph: onnx.ModelProto, model: Pipeline, power: float) -> None:
-    """Put the same forest into the graph's metadata, which earlier releases traverse and this one ignores.
+def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = None) -> None:
+    """Put the same forest into the graph's metadata, packed for the compiled walk.
 
     Args:
-        graph: of :func:`forest_graph`, with ``2^(power m)`` after it.
+        graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
         model: that it was made of.
         power: of that.
     """
@@ -75,17 +71,15 @@ def attach(graph: onnx.ModelProto, model: Pipeline, power: float) -> None:
             leaves.append(len(values) if value is not None else 0)
             if value is not None:
                 values.append(value)
-    packed = io.BytesIO()
-    np.savez(
-        packed,
+    packed = PackedForest(
         fills=imputer.statistics_.astype(np.float32),
         nodes=np.array(nodes, dtype=NODE),
         roots=np.array(roots, dtype=np.int32),
         leaves=np.array(leaves, dtype=np.uint32),
         values=np.ascontiguousarray(values, dtype=np.float32),
-        power=np.array([power]),
+        power=np.array([] if power is None else [power]),
     )
-    helper.set_model_props(graph, {METADATA: base64.b64encode(packed.getvalue()).decode()})
+    helper.set_model_props(graph, {METADATA: packed.to_text()})
 
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:

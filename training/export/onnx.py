@@ -6,7 +6,7 @@ import copy
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,13 +29,14 @@ TOLERANCE = 1e-4
 """Largest |torch - ONNX| of a score; 2.4e-6 is typical."""
 
 
-def to_onnx(module: torch.nn.Module, width: int) -> bytes:
+def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
     """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
         module: maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing included;
             put in eval mode here.
         width: E, raw input columns.
+        metadata: what the graph shall say of itself.
 
     Returns:
         The serialised graph with every weight inside: a second file with weights could get lost or swapped.
@@ -62,6 +63,8 @@ def to_onnx(module: torch.nn.Module, width: int) -> bytes:
     length = graph.graph.input[0].type.tensor_type.shape.dim[0]
     if length.HasField("dim_value"):  # the exporter says nothing where the module fixed it
         raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
+    if metadata:
+        onnx.helper.set_model_props(graph, dict(metadata))
     return bytes(graph.SerializeToString())
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
+from listwright.ranking.compiled.linear import PackedLinear
 from listwright.ranking.features import FeatureSchema
 from listwright.training.networks.qilcm import mlp
 from listwright.training.networks.ranker import CLIP_QUANTILES, symmetric_log1p
@@ -59,6 +60,32 @@ class SrmNetwork(nn.Module):
         """``(..., K)`` scores; NaN is a missing value."""
         scores: Tensor = self.heads(self.standardise(features))
         return scores
+
+    def packed(self) -> PackedLinear | None:
+        """The same rankers for the compiled product; None if they are networks, or take logarithms first."""
+        layer = self.standardise
+        if not isinstance(self.heads, nn.Linear) or layer.transform != "none":
+            return None
+        optional = layer.optional.numpy()
+        weights, of_missing, of_categories = np.split(
+            self.heads.weight.detach().numpy(), np.cumsum([len(optional), len(layer.indicated)]), axis=1
+        )
+        missing_weights = np.zeros_like(weights)
+        missing_weights[:, layer.indicated] = of_missing
+        means = layer.means.numpy()
+        return PackedLinear(
+            columns=np.array(layer.numeric, dtype=np.int32),
+            fills=np.where(optional, means, np.float32(0.0)),
+            lows=layer.lows.numpy(),
+            highs=layer.highs.numpy(),
+            means=means,
+            scales=layer.scales.numpy(),
+            weights=np.ascontiguousarray(weights),
+            missing_weights=missing_weights,
+            category_columns=np.array([column for column, _ in layer.categorical], dtype=np.int32),
+            category_starts=np.cumsum([0, *(size for _, size in layer.categorical)], dtype=np.int32),
+            category_weights=np.ascontiguousarray(of_categories),
+        )
 
 
 def _stacked(weights: Float[Tensor, "K P"]) -> nn.Linear:

@@ -16,13 +16,13 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
+from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.metrics import measure as measure_list
 from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
-from listwright.ranking.scorers import OnnxScorer
 from listwright.training import steps
 from listwright.training.choice import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
@@ -294,7 +294,7 @@ def _anomaly(
     if fitted is None:
         raise RecipeError("the anomaly score looks at numeric features, and these data have none")
     aggregates = Aggregates(splits.train.schema, 0)
-    score = AnomalyScore(aggregates, OnnxScorer(fitted.graph, aggregates.numeric, columns=1, name="anomaly score"))
+    score = AnomalyScore(aggregates, open_forest(fitted.graph, aggregates.numeric, columns=1, name="anomaly score"))
     return np.array(
         [score.of(features, test_scores[splits.test.slice(n)]) for n, (features, _) in enumerate(splits.test.lists())]
     )

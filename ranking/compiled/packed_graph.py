@@ -1,0 +1,47 @@
+"""Opens an ONNX graph whose metadata hold a packed form of itself, which compiled code scores faster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from listwright.ranking.scorers import OnnxScorer, Scorer
+
+TOLERANCE = 1e-5
+"""Largest difference from ONNX Runtime, in units of the largest score, or of 1; both add up in float32."""
+
+log = logging.getLogger(__name__)
+
+Compile = Callable[[str], tuple[Scorer, Float[np.ndarray, "R E"]]]
+"""From the metadata entry to its compiled scorer and the rows to compare it on."""
+
+
+def open_packed(
+    model: bytes, width: int, columns: int, name: str, *, entry: str, compile_packed: Compile | None
+) -> Scorer:
+    """The scorer of a graph: compiled where it can be, and equal to ONNX Runtime on probe rows.
+
+    Args:
+        model: the serialised graph.
+        width: E, columns of its input.
+        columns: K, columns of its output.
+        name: of the stage, for messages.
+        entry: name of the metadata entry that holds the packed form.
+        compile_packed: reads it; None where the compiled code is not built.
+
+    Raises:
+        ScoringError: if it is not such a graph, or the packed form is damaged.
+    """
+    graph = OnnxScorer(model, width, columns=columns, name=name)
+    text = graph.metadata.get(entry)
+    if text is None or compile_packed is None:
+        return graph
+    compiled, rows = compile_packed(text)
+    expected = graph.score(rows)
+    if np.abs(compiled.score(rows) - expected).max() > TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        log.error("the compiled %s differs from its ONNX graph, which is slower and scores instead", name)
+        return graph
+    return compiled

@@ -331,7 +331,9 @@ def _work(
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
     query_id = query_id_of(asked, request_id)
-    asked, ranking = shown(asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned))
+    asked, ranking = choose_ranking(
+        asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned)
+    )
     ranked = time.perf_counter()
     milliseconds = {
         "parse": (parsed - began) * 1000.0,
@@ -347,17 +349,17 @@ def _work(
     return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
 
 
-def shown(
+def choose_ranking(
     asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
 ) -> tuple[RankingRequest, Ranking]:
-    """The ranking that is shown: that of the request's bundle, unless an experiment wants another."""
+    """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
     if experiments is None:
         return asked, rank(asked, deciders, deadline)
     return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
 
 
 def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:
-    """Looks at the switch only where somebody would be asked."""
+    """Rank a list. The routing switch is checked only for `auto` and `srm`, where a router could choose."""
     options, bundle = asked.options, asked.bundle
     asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
     return bundle.reranker.rerank(

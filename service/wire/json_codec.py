@@ -123,7 +123,9 @@ def to_answer(
 ) -> dict[str, Any]:
     """The body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
-    told = nullable(unscored(ranking, part).scores) if part is not None and part.teams is not None else scores
+    response_scores = (
+        nullable(unscored(ranking, part).scores) if part is not None and part.teams is not None else scores
+    )
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
@@ -139,14 +141,14 @@ def to_answer(
                 "index": index,
                 "id": None if ids is None else ids[index],
                 "rank": rank,
-                "relevance_score": told[index],
+                "relevance_score": response_scores[index],
                 "stage": "first" if scores[index] is None and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
             for rank, index in enumerate(order[: request.top_n], start=1)
         ],
-        "scores": told,
+        "scores": response_scores,
         "ranks": ranks_of(ranking.order).tolist(),
         "route": {
             "strategy": ranking.route.strategy,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
@@ -464,11 +463,10 @@ def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report
         pages = renamed(files["report.json"].decode(), f"{name}/{version}")
         files |= {file: text.encode() for file, text in pages.items()}
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=out.parent))
-    try:
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
+        folder = Path(own) / out.name
+        folder.mkdir()
         for file, content in files.items():
             (folder / file).write_bytes(content)
         bundle.seal(folder, manifest.model_copy(update={"name": name, "version": version}), files)
         bundle.publish(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

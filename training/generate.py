@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -89,7 +90,6 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     if out.exists():
         raise RecipeError(f"{out} exists already, and is not written over: choose another --out, or delete it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial")
     task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
 
     def drawn() -> Iterator[pl.DataFrame]:
@@ -99,12 +99,13 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
             yield _frame(block)
             task.reach(block.first + len(block.lengths))
 
-    try:
-        with told_if_full(out.parent, "make some, or choose another --out"):
-            (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, drawn())
+    with (
+        told_if_full(out.parent, "make some, or choose another --out"),
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own,
+    ):
+        partial = Path(own) / out.name
+        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, drawn())
         partial.rename(out)
-    finally:
-        partial.unlink(missing_ok=True)
     return rows
 
 

@@ -6,6 +6,7 @@ import argparse
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from listwright.ranking import bundle
@@ -41,10 +42,10 @@ def publish_as(source: Path, out: Path) -> Manifest:
         raise BundleError(
             out, "expected NAME/VERSION, each of letters, digits, '.', '_' and '-', beginning with no sign"
         )
-    partial = out.with_name(f".{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a run that was stopped
-    partial.mkdir(parents=True)
-    try:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
+        partial = Path(own) / out.name
+        partial.mkdir()
         files = [entry.name for entry in loaded.manifest.files]
         for file in files:
             shutil.copyfile(source / file, partial / file)
@@ -54,9 +55,6 @@ def publish_as(source: Path, out: Path) -> Manifest:
         sealed = bundle.seal(partial, renamed, files)
         _check_same(loaded.manifest, sealed, source)
         bundle.publish(partial, out)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     return sealed
 
 

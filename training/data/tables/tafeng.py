@@ -7,6 +7,7 @@ docs/tafeng.md says where the file is found and what it may be used for.
 from __future__ import annotations
 
 import io
+import tempfile
 import zipfile
 from datetime import date
 from pathlib import Path
@@ -72,9 +73,10 @@ def table_of(source: str, progress: Progress) -> Path:
         table = ranking_table(_transactions(path))
         with told_if_full(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
-            partial = out.with_suffix(".partial")
-            table.write_parquet(partial)
-            partial.replace(out)
+            with tempfile.TemporaryDirectory(dir=out.parent) as mine:  # another process may be making the same table
+                partial = Path(mine) / out.name
+                table.write_parquet(partial)
+                partial.replace(out)
         task.end(1)
     return out
 

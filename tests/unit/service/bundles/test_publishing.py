@@ -66,3 +66,19 @@ def test_a_name_that_no_bundle_could_have_is_refused(challenger, name, capsys):
     assert publishing.main([str(challenger), str(challenger.parents[1] / name)]) == 1
     assert name in capsys.readouterr().err
     assert not (challenger.parents[1] / name).exists()
+
+
+def test_of_two_that_publish_the_same_version_at_once_one_succeeds_and_the_other_says_why(challenger, monkeypatch):
+    out, copy = challenger.parents[1] / "shop" / "2", shutil.copyfile
+
+    def copy_after_the_other(source, target):
+        if not out.exists():
+            monkeypatch.setattr(publishing.shutil, "copyfile", copy)
+            publishing.publish_as(challenger, out)
+        copy(source, target)
+
+    monkeypatch.setattr(publishing.shutil, "copyfile", copy_after_the_other)
+    with pytest.raises(BundleError, match="exists already"):
+        publishing.publish_as(challenger, out)
+    assert bundle.load(out).manifest.name == "shop"
+    assert [path.name for path in out.parent.iterdir()] == ["2"]

@@ -173,3 +173,20 @@ def test_other_files_are_refused(content, says, tmp_path, monkeypatch):
         archive.writestr("other.csv", content)
     with pytest.raises(DataError, match="is an archive without"):
         load(config.load("tafeng"), [str(zipped)])
+
+
+def test_two_processes_that_make_the_same_table_at_once_both_get_it(csv, monkeypatch):
+    write = pl.DataFrame.write_parquet
+    others = []
+
+    def write_and_let_the_other_finish(frame, path):
+        write(frame, path)
+        if not others:
+            others.append(None)
+            others.append(tafeng.table_of(str(csv), SILENT))
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", write_and_let_the_other_finish)
+    out = tafeng.table_of(str(csv), SILENT)
+    assert out == others[1]
+    assert len(pl.read_parquet(out)) > 0
+    assert [path.name for path in out.parent.iterdir()] == [out.name]

@@ -2,13 +2,11 @@
 
 import re
 
-from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
 from support.pages.figure_blocks import ROOT, blocks, page
 from support.pages.quality import DEMO, QUALITY, quality
 
 README = page("README.md")
-OPERATIONS = page("docs/operations.md")
 
 
 def test_its_table_is_the_committed_results():
@@ -54,23 +52,3 @@ def test_settings_exist():
 def test_files_exist():
     for path in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / path).exists(), path
-
-
-def test_operations_page_has_every_setting_with_its_default():
-    shown = dict(re.findall(rf"^\| `{PREFIX}([A-Z_]+)` \| `?([^`|]+?)`? \|", OPERATIONS, re.M))
-    fields = Settings.model_fields.items()
-    assert {name.lower() for name in shown} == {name for name, _ in fields}
-    for name, field in fields:
-        given = shown[name.upper()]
-        default = f"{field.default:g}" if isinstance(field.default, float) else str(field.default).lower()
-        assert given == ("required" if field.is_required() else default)
-
-
-def test_operations_page_has_every_endpoint_and_metric(tmp_path):
-    app = create_app(Settings(bundle=tmp_path, explain=True))
-    for path in app.openapi()["paths"]:
-        path = path.replace("/versions/{version}", "")  # noqa: PLW2901 - the page says so once, for all
-        assert re.search(rf"^\| `(GET|POST) {path}`", OPERATIONS, re.M), path
-    collected = {family.name: family.type for family in app.service.telemetry.registry.collect()}
-    shown = dict(re.findall(r"^\| `((?:listwright|process)_\w+?)(?:_total)?` \| (\w+)", OPERATIONS, re.M))
-    assert shown == collected

@@ -24,7 +24,7 @@ def exported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(heading, **names):
-        section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+        section = re.split(r"\n##+ ", PAGE.split(f"\n### {heading}\n")[1])[0]
         (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporters' own inner life

@@ -1,49 +1,27 @@
 """The tables of ``docs/benchmarks.md`` are the code's settings and the committed runs."""
 
 from benchmarks import wide_bundle
-from benchmarks.load import k6
-from benchmarks.rivals import measure, pipeline, rising_load, turns
+from benchmarks.rivals import measure, rising_load, turns
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/benchmarks.md")
-FORMATS = {
-    "JSON rows": "JSON rows, the body that the others get too",
-    ".npy": "`.npy`",
-    "JSON rows by name": "JSON rows by name",
-}
+FORMATS = ("JSON rows", ".npy", "JSON rows by name")
 RUNS = {"a core of its own": "rivals", "`--shared`": "rivals_shared"}
 AIM = 3
 
 
-def lists():
-    """What every server serves and gets."""
-    return table(
-        ["what", "how many"],
-        [
-            ["features", wide_bundle.FEATURES],
-            ["trees of the first stage", f"{wide_bundle.TREES} of {wide_bundle.LEAVES} leaves"],
-            ["candidates that QILCM reranks", pipeline.CUTOFF],
-            ["candidates of a list", measure.CANDIDATES],
-            ["candidates of the list that every server must rank exactly as ours does", measure.PROBE],
-        ],
-    )
-
-
 def settings():
     """How a run is made."""
+    multiples_in_turns = ", ".join(f"{multiple:g}" for multiple in turns.MULTIPLES)
     shares = ", ".join(f"{100 * share:.0f}" for share in measure.WHOLE.shares)
     return table(
         ["setting", "value"],
         [
             ["clients at the peak", measure.CLIENTS],
             ["rising loads, % of the peak", f"{shares}, then beyond"],
-            ["loads halfway between", measure.WHOLE.halvings],
-            ["seconds of a step", measure.WHOLE.step_s],
             ["limit of the 99th percentile, ms (`--limit-ms`)", f"{result('rivals')['limit_ms']:g}"],
             ["lost requests at most", f"1 in {1 / rising_load.LOST:,.0f}"],
-            ["waiting requests at most", k6.MOST_WAITING],
-            ["rounds in turns", measure.WHOLE.rounds],
-            ["multiples in turns", ", ".join(f"{multiple:g}" for multiple in turns.MULTIPLES)],
+            ["rounds, and multiples, in turns", f"{measure.WHOLE.rounds}; {multiples_in_turns}"],
         ],
     )
 
@@ -67,22 +45,6 @@ def loads():
         for figure, values in multiples(name).items()
     ]
     return table(["run", "figure", "JSON rows", "`.npy`", "JSON rows by name"], rows)
-
-
-def aim():
-    """Where the committed run carries the load that we aim at."""
-    found = multiples("rivals")
-    rows = [
-        [title, *("**held**" if found[figure][place] >= AIM else "not held" for figure in ("rising load", "in turns"))]
-        for place, title in enumerate(FORMATS.values())
-    ]
-    return table(["format", "rising load", "in turns"], rows)
-
-
-def others():
-    """The other server beside ours."""
-    rows = [[run, f"{result(name)['in_turns']['rivals']['p99_ms']:.0f}"] for run, name in RUNS.items()]
-    return table(["run", "the other server in turns: median of its 99th percentiles, ms"], rows)
 
 
 def cost():
@@ -110,7 +72,7 @@ def overload():
     """Answers and refusals by callers."""
     run = result("overload")
     rows = [
-        [callers if callers == "4" else f"{callers}, which wait as `Retry-After` says if refused", f"{count:.0f}", ""]
+        [callers if callers == "4" else f"{callers}, which obey `Retry-After`", f"{count:.0f}", ""]
         for callers, count in run["throughput"].items()
     ]
     for title, found in (
@@ -122,25 +84,36 @@ def overload():
     return table(["callers", "answers a second", "refusals a second"], rows)
 
 
-def overload_times():
-    """Latencies in the minute of overload."""
-    run = result("overload")
-    took = run["overload"]["milliseconds"]
-    limit = "its limit: twice that of a single caller, plus the queue's bound"
-    return table(
-        ["milliseconds", "value"],
-        [
-            ["answers, 99th percentile", f"{took['200']['p99']:.1f}"],
-            [limit, f"{run['accepted_p99_limit_ms']:.1f}"],
-            ["refusals, median", f"{took['429']['p50']:.1f}"],
-            ["refusals, 99th percentile", f"{took['429']['p99']:.0f}"],
-        ],
-    )
+def tables():
+    return [loads(), settings(), cost(), workers(), overload()]
 
 
 def test_the_tables_are_those_of_the_code_and_of_the_committed_runs():
-    made = [lists(), settings(), loads(), aim(), others(), cost(), workers(), overload(), overload_times()]
-    assert blocks(PAGE) == made
+    assert blocks(PAGE) == tables()
+
+
+def test_what_every_server_serves():
+    bundle = f"{wide_bundle.FEATURES} features, {wide_bundle.TREES} trees of {wide_bundle.LEAVES} leaves"
+    assert bundle in PAGE
+    assert f"lists have {measure.CANDIDATES} candidates" in PAGE
+
+
+def test_the_aim_is_reached_where_the_page_says():
+    found = multiples("rivals")
+    others = [f"{result(name)['in_turns']['rivals']['p99_ms']:.0f}" for name in RUNS.values()]
+    assert "{} ms (`--shared`: {})".format(*others) in PAGE
+    reached = {
+        figure: [name for name, value in zip(FORMATS, found[figure], strict=True) if value >= AIM]
+        for figure in ("rising load", "in turns")
+    }
+    assert reached == {"rising load": ["JSON rows", ".npy"], "in turns": [".npy"]}
+
+
+def test_latencies_of_overload():
+    run = result("overload")
+    took = run["overload"]["milliseconds"]
+    shown = [f"{took['200']['p99']:.1f}", f"{run['accepted_p99_limit_ms']:.1f}", f"{took['429']['p99']:.0f} ms"]
+    assert [number for number in shown if number not in PAGE] == []
 
 
 def test_the_committed_runs_are_whole_and_of_two_cores():

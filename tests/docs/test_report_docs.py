@@ -6,7 +6,7 @@ import pytest
 
 from listwright.training.evaluation import calibration, intervals
 from listwright.training.recipe.config import Choice
-from listwright.training.reporting.measures import behaviour, details, explained, scores
+from listwright.training.reporting.measures import behaviour, explained, scores
 from support.pages.figure_blocks import blocks, page, table
 
 PAGE = page("docs/report.md")
@@ -21,29 +21,15 @@ def test_every_part_of_the_report_is_described(fitted):
 
 def bounds():
     """How much is measured and kept."""
-    looked_at = "queries for movement, scores, attention and anomaly (`looked_at`), evenly spread, at most"
     return table(
         ["bound", "value"],
         [
-            ["points of a curve, at most", f"{behaviour.MOST_POINTS:,}"],
-            ["epochs of a curve, at most", f"{details.MOST_EPOCHS:,}"],
-            ["bins of ranks, at most", f"{behaviour.MOST_RANKS:,}"],
-            ["features, those with the largest shares, at most", f"{details.MOST_FEATURES:,}"],
-            [looked_at, f"{behaviour.MOST_QUERIES:,}"],
-            ["groups of the gain by anomaly, at most", f"{behaviour.ANOMALY_BINS:,}"],
-            ["candidates that are moved for a monotone constraint, at most", f"{scores.MOST_MOVES:,}"],
-            ["bins of a reliability diagram, at most", f"{scores.MOST_BINS:,}"],
-            ["validation lists that a temperature is fitted on, at least", f"{calibration.FEWEST_LISTS:,}"],
-            ["lists of each length that latency is measured on", f"{details.LATENCY_REPEATS:,}"],
-            ["contributions of a stage that are shown for an explained query, at most", f"{explained.MOST_SHOWN:,}"],
-            ["candidates of an explained query, where shorter lists exist, at most", f"{explained.MOST_CANDIDATES:,}"],
-            [
-                "changed candidates that the second stage scores for an explained query, at most",
-                f"{explained.BUDGET:,}",
-            ],
-            ["seconds that a query is explained for, at most", f"{explained.MOST_SECONDS:g}"],
-            ["queries that a verdict needs, at least", f"{intervals.FEWEST:,}"],
-            ["folds of a choice, where the recipe has no other number", Choice().folds],
+            ["queries that a verdict needs", f"{intervals.FEWEST:,}"],
+            ["folds of a choice, by default", Choice().folds],
+            ["validation lists for a temperature", f"{calibration.FEWEST_LISTS:,}"],
+            ["queries in `looked_at`, at most", f"{behaviour.MOST_QUERIES:,}"],
+            ["candidates moved for a constraint, at most", f"{scores.MOST_MOVES:,}"],
+            ["seconds to explain a query, at most", f"{explained.MOST_SECONDS:g}"],
         ],
     )
 

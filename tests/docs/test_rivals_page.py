@@ -109,21 +109,5 @@ def steps():
     )
 
 
-def batches():
-    """What drawing and padding cost."""
-    run = result("epoch")
-    models, padded = run["models"], run["padded_over_real_candidates"]
-    shortest, longest = run["lengths"]
-    return table(
-        [f"lists of {shortest} to {longest} candidates", "value"],
-        [
-            ["share of an epoch of QILCM", f"{100 * models['qilcm']['share']:.1f} %"],
-            ["share of an epoch of the MLP", f"{100 * models['mlp']['share']:.1f} %"],
-            ["rows per real candidate, lists of similar length in a batch", f"{padded['buckets']:.2f}"],
-            ["rows per real candidate, any lists in a batch", f"{padded['without']:.2f}"],
-        ],
-    )
-
-
 def test_the_figures_of_speed_are_those_that_were_measured():
-    assert blocks(PAGE) == [steps(), batches()]
+    assert blocks(PAGE) == [steps()]

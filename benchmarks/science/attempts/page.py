@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
 
 PAGE = Path(__file__).parents[3] / "docs" / "attempts.md"
 BELIEVED = 0.05
-"""Corrected p below which a gain is in bold."""
+"""Corrected p below which a gain or a loss is in bold."""
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
@@ -26,27 +26,30 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """One table for each set."""
-    return "\n".join(_table(found) for found in result["sets"])
+    """One table for the real sets, and one for the planted ones."""
+    found = result["sets"]
+    parts = [[one for one in found if (one["set"] in PLANTED) is planted] for planted in (False, True)]
+    return "\n".join(_table(sets) for sets in parts)
 
 
-def _table(found: Mapping[str, Any]) -> str:
-    folds = "fold 1, each seed draws new data" if found["set"] in PLANTED else f"{len(found['folds'])} folds"
-    fits = found["attempts"][0]["fits"]
+def _table(sets: Sequence[Mapping[str, Any]]) -> str:
+    by_set = [{row["attempt"]: row for row in found["attempts"]} for found in sets]
     lines = [
-        f"### {found['set']}: {found['test_queries']:,} test queries, {folds}, {fits} fits of each attempt",
-        "",
-        "| attempt | NDCG@10 | gain [95 % interval] | p (Holm) | seconds of a fit |",
-        "|---|---|---|---|---|",
+        _line("gain in NDCG@10", *(found["set"] for found in sets)),
+        "|---" * (1 + len(sets)) + "|",
+        _line("test queries", *(f"{found['test_queries']:,}" for found in sets)),
+        _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
     ]
-    for row in found["attempts"]:
-        gained, low, high = row["gain"]
-        gain = "" if row["attempt"] == RIVAL else f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
-        if gain and low > 0 and row["p_holm"] < BELIEVED:
-            gain = f"**{gain}**"
-        title = ATTEMPTS[row["attempt"]].title
-        if "kept" in row:
-            title += f" (kept in {row['kept']} of {row['fits']} fits)"
-        p = f"{row['p_holm']:g}" if gain else ""
-        lines.append(f"| {title} | {row['ndcg@10']:.4f} | {gain} | {p} | {row['seconds']:g} |")
+    attempts = [attempt for attempt in by_set[0] if attempt != RIVAL]
+    lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows[attempt]) for rows in by_set)) for attempt in attempts]
     return "\n".join(lines) + "\n"
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    gained, low, high = row["gain"]
+    text = f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"**{text}**" if row["p_holm"] < BELIEVED else text
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

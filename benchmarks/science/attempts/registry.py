@@ -31,13 +31,13 @@ class Attempt:
 
 ATTEMPTS: dict[str, Attempt] = {
     "plain": Attempt("LightGBM", trees.plain),
-    RIVAL: Attempt("LightGBM + relative columns (the rival)", trees.relative),
-    "sum": Attempt("sum of 8 rivals with other seeds", trees.summed, (RIVAL,)),
+    RIVAL: Attempt("LightGBM + relative columns (the baseline)", trees.relative),
+    "sum": Attempt("sum of 8 baselines with other seeds", trees.summed, (RIVAL,)),
     "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
     "both": Attempt("both sums, equal shares", stack.blended, ("sum", "xendcg"), screened=True),
     "linear": Attempt("linear ranker, relative columns too", linear.linear, (RIVAL,)),
     "linear_stacked": Attempt(
-        "rival and linear ranker, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
+        "baseline and linear ranker, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
     ),
     "linear_blended": Attempt(
         "sum of 8, rank_xendcg, and linear ranker, equal shares", stack.blended, ("xendcg", "linear")
@@ -79,13 +79,13 @@ ATTEMPTS: dict[str, Attempt] = {
         "4 MLPs alone, both", lambda p, r: networks.crossed(p, p.wide, POINTWISE, r), (RIVAL,), screened=True
     ),
     "mlp_stacked": Attempt(
-        "rival and 4 MLPs, stacked", lambda p, r, m: stack.stacked(p, [r, m]), (RIVAL, "mlp_crossed"), screened=True
+        "baseline and 4 MLPs, stacked", lambda p, r, m: stack.stacked(p, [r, m]), (RIVAL, "mlp_crossed"), screened=True
     ),
     "alone_crossed": Attempt(
         "4 self-attention networks alone", lambda p, r: networks.crossed(p, p.wide, ALONE, r), (RIVAL,), screened=True
     ),
     "alone_stacked": Attempt(
-        "rival and 4 self-attention networks, stacked",
+        "baseline and 4 self-attention networks, stacked",
         lambda p, r, m: stack.stacked(p, [r, m]),
         (RIVAL, "alone_crossed"),
         screened=True,

@@ -33,7 +33,7 @@ from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
-from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
+from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, only
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
@@ -116,8 +116,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
-        asked = _opened_hook(settings)
-        service.deciders.hook = asked
+        operator_hook = _opened_hook(settings)
+        service.routing_policy.hook = operator_hook
         switch.start()
         models, first.models = first.models, None
         service.current.models = models
@@ -134,8 +134,8 @@ def create_app(
             if task is not None:
                 task.cancel()
         switch.stop()
-        if asked is not None:
-            asked.close()
+        if operator_hook is not None:
+            operator_hook.close()
         if service.explainer is not None:
             await to_thread.run_sync(service.explainer.close)
         if service.events is not None:
@@ -212,7 +212,7 @@ def _composed(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
     current, slots = Current(), max(1, settings.threads)
-    deciders, json_bounds = Deciders(switch), JsonBounds(settings)
+    routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     return Service(
@@ -221,7 +221,7 @@ def _composed(
         scraped=CachedMetrics(telemetry.text),
         current=current,
         reloader=Reloader(current, settings, telemetry, swapped),
-        deciders=deciders,
+        routing_policy=routing_policy,
         gate=gate,
         pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
@@ -236,7 +236,7 @@ def _composed(
         events=_opened_events(settings, telemetry),
         served_log=_opened_log(settings, telemetry),
         experiments=_opened_experiments(settings, telemetry, current),
-        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
+        explainer=_opened_explainer(settings, telemetry, routing_policy, json_bounds),
     )
 
 
@@ -265,13 +265,13 @@ def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Curre
 
 
 def _opened_explainer(
-    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
+    settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
 ) -> ExplanationService | None:
     if not settings.explain:
         return None
     from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
 
-    return ExplanationService(settings, telemetry, deciders, json_bounds)
+    return ExplanationService(settings, telemetry, routing_policy, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

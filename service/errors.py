@@ -32,13 +32,13 @@ def why_no_json(body: bytes, error: ValueError) -> str:
     """
     if body[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in body[:4]:
         return "it is UTF-16 or UTF-32: send UTF-8"
-    found = _AT.search(str(error))
-    if found is None:
+    match = _AT.search(str(error))
+    if match is None:
         return str(error)
     at = 0
-    for _ in range(int(found[1]) - 1):
+    for _ in range(int(match[1]) - 1):
         at = body.index(b"\n", at) + 1
-    at += int(found[2]) - 1
+    at += int(match[2]) - 1
     begin = max(0, at - _NEAR)
     for word in _WORD.finditer(body[begin : at + _NEAR]):
         if word.start() - 1 <= at - begin < word.end() and word[0] not in _LITERALS:

@@ -34,6 +34,6 @@ class Participation:
     reason: str | None = None
 
     @property
-    def told(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether the answer says so: a shadow changes no byte of it."""
         return self.kind != "shadow"

@@ -225,8 +225,8 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             errors=faults,
         )
     if isinstance(error, OverloadedError):
-        told = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
-        return problem(request, status, kind, str(error), headers=told)
+        retry_headers = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
+        return problem(request, status, kind, str(error), headers=retry_headers)
     if isinstance(error, EventsNotKeptError):
         return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
     if isinstance(error, SlowBodyError):  # the rest of it is not read
@@ -240,9 +240,9 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    faults = [_fault(_place(fault["loc"]), _said(fault)) for fault in found[:MAX_FAULTS]]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    errors = error.errors()
+    faults = [_fault(_place(fault["loc"]), _message(fault)) for fault in errors[:MAX_FAULTS]]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
 
 
@@ -251,7 +251,7 @@ def _fault(path: str, message: str) -> dict[str, str]:
     return {"path": _clean(path), "message": _clean(message)}
 
 
-def _said(fault: dict[str, Any]) -> str:
+def _message(fault: dict[str, Any]) -> str:
     """pydantic's words, but for those that speak of Python."""
     if fault["type"] in ("model_attributes_type", "model_type", "dict_type"):
         return "expected an object"

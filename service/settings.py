@@ -156,15 +156,15 @@ def _strategies(value: str) -> str:
 
 def _parsed(value: str) -> dict[str, str]:
     """Strategies by name; :data:`ALL_MODELS` stands for all that are not named."""
-    found: dict[str, str] = {}
+    strategies: dict[str, str] = {}
     for part in value.split(","):
         name, equals, strategy = part.strip().rpartition("=")
         if (equals and not name) or strategy not in STRATEGIES:
             raise ValueError(f"is not STRATEGY or NAME=STRATEGY,..., each strategy one of {', '.join(STRATEGIES)}")
-        if name in found:
+        if name in strategies:
             raise ValueError(f"says two strategies for {'all' if name == ALL_MODELS else name}")
-        found[name] = strategy
-    return found
+        strategies[name] = strategy
+    return strategies
 
 
 class ExplainSettings(BaseSettings):
@@ -361,11 +361,11 @@ def near_misses(names: Iterable[str]) -> list[tuple[str, str]]:
     Others may have a reason: Kubernetes makes ``LISTWRIGHT_SERVICE_HOST`` of a Service of this name.
     """
     known = [PREFIX + name.upper() for name in Settings.model_fields]
-    found = []
+    misses = []
     for name in sorted(names):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            found += [(name, meant) for meant in get_close_matches(name.upper(), known, n=1, cutoff=0.9)]
-    return found
+            misses += [(name, meant) for meant in get_close_matches(name.upper(), known, n=1, cutoff=0.9)]
+    return misses
 
 
 def describe() -> str:

@@ -127,7 +127,7 @@ class Workers:
         own = CollectorRegistry()
         self._restarts, self._rounds = own_metrics(own), ScrapeRounds(own)
         self._served: Served | None = None
-        self._said: str | None = None
+        self._last_error: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
         self._check_at: float | None = None
@@ -243,9 +243,9 @@ class Workers:
 
     def _log_once(self, error: str) -> None:
         """What is wrong with a bundle all workers find, and it is said once."""
-        if error != self._said:
+        if error != self._last_error:
             logs.say(f"error: {error}")
-        self._said = error
+        self._last_error = error
 
     def _record_end(self, worker: Worker) -> None:
         worker.process.join()

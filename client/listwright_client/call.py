@@ -55,21 +55,21 @@ class Settings:
     def _check_address(self) -> None:
         example = "give an address like http://127.0.0.1:8000"
         secret = "@" in self.base_url  # before which a password may stand
-        said = "base_url" if secret else f"base_url is {self.base_url!r}"
+        prefix = "base_url" if secret else f"base_url is {self.base_url!r}"
         try:
             address = httpx.URL(self.base_url)
             address.raw_host.decode().encode("idna")  # as a socket does, later
         except (httpx.InvalidURL, UnicodeError) as error:
             if secret:
-                raise ValueError(f"{said} is no URL: {example}") from None
-            raise ValueError(f"{said} ({error}): {example}") from error
+                raise ValueError(f"{prefix} is no URL: {example}") from None
+            raise ValueError(f"{prefix} ({error}): {example}") from error
         if address.port is not None and not 0 < address.port < 2**16:
-            raise ValueError(f"{said}, whose port is none from 1 to 65535: {example}")
+            raise ValueError(f"{prefix}, whose port is none from 1 to 65535: {example}")
         if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError(f"{said}, without http:// or https:// and a host: {example}")
+            raise ValueError(f"{prefix}, without http:// or https:// and a host: {example}")
         if "?" in self.base_url or "#" in self.base_url:
             raise ValueError(
-                f"{said}: leave out the query (?) and the fragment (#), which would hide the "
+                f"{prefix}: leave out the query (?) and the fragment (#), which would hide the "
                 "path; options are words of a call, like rerank(..., model=...)"
             )
         if address.userinfo and self.api_key is not None:
@@ -147,9 +147,9 @@ class Call(Generic[T]):
             raise refusals.too_late(self._request_id, self._attempts)
         self._attempts += 1
         content = self._question.body
-        told = self._deadline.timeout_ms(now)
-        if content is not None and told is not None:
-            content = b'{"timeout_ms":%d,' % told + content[1:]
+        timeout_ms = self._deadline.timeout_ms(now)
+        if content is not None and timeout_ms is not None:
+            content = b'{"timeout_ms":%d,' % timeout_ms + content[1:]
         method = "GET" if content is None else "POST"
         return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 

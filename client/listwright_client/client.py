@@ -249,7 +249,7 @@ class AsyncClient(_Asking):
             return Failure(error, answered)
 
 
-class _Left(dict[str, float]):
+class _RemainingTime(dict[str, float]):
     """httpx's limits of an exchange: at each step (connect, write, read) what is left of the call by then."""
 
     def __init__(self, left: Callable[[], float]) -> None:
@@ -267,5 +267,5 @@ def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Cal
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": _Left(call.left)},
+        extensions={"timeout": _RemainingTime(call.left)},
     )

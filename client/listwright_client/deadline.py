@@ -43,8 +43,8 @@ class Deadline:
         ends_at = min(float(now + timeout if deadline is None else deadline), now + LONGEST_S)
         if deadline is None and timeout_ms is None:
             return cls(ends_at, None)
-        asked = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
-        return cls(ends_at, min(asked, ends_at - WAY_BACK_S))
+        requested = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
+        return cls(ends_at, min(requested, ends_at - WAY_BACK_S))
 
     def allows(self, moment: float) -> bool:
         """Whether an attempt that starts then could still be answered in time."""

@@ -42,8 +42,8 @@ def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """``POST /explain``: the same."""
     body, sent = _body("explain", features, options, ExplainOptions)
-    asked = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=asked), body)
+    question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
+    return Question("/explain", partial(read_explained, question=question), body)
 
 
 def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:

@@ -46,9 +46,9 @@ def failed(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
     """The error of no answer."""
     if failure.too_late:
         return too_late(request_id, attempts)
-    said = str(failure.error) or type(failure.error).__name__
+    message = str(failure.error) or type(failure.error).__name__
     broken = "the answer broke off" if failure.answered else "no answer"
-    return errors.ConnectionFailedError(Problem(f"{broken}: {said}", request_id=request_id), attempts)
+    return errors.ConnectionFailedError(Problem(f"{broken}: {message}", request_id=request_id), attempts)
 
 
 def too_late(request_id: str, attempts: int) -> ListwrightError:

@@ -14,7 +14,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
 from listwright.service.participation import Kind
 from listwright.service.problems import DOCUMENTED
@@ -179,7 +179,7 @@ def serving_info(models: Models) -> Serving:
     return Serving(models=served, refused=refused)
 
 
-def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Deciders) -> Info:
+def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:
     """One served bundle, and what is served beside it."""
     manifest = bundle.manifest
     return Info(
@@ -208,7 +208,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         temperatures=dict(manifest.temperatures),
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
-        routing=routing(manifest, deciders),
+        routing=routing(manifest, routing_policy),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,
         explain=settings.explain,
@@ -225,9 +225,9 @@ def specialists(manifest: Manifest) -> list[SpecialistInfo]:
     ]
 
 
-def routing(manifest: Manifest, deciders: Deciders) -> RoutingInfo:
+def routing(manifest: Manifest, routing_policy: RoutingPolicy) -> RoutingInfo:
     """Who is asked at this moment, and why nobody is."""
-    hook, reason = deciders.hook, deciders.switch.off()
+    hook, reason = routing_policy.hook, routing_policy.switch.off()
     if manifest.srm is None:
         reason = "the bundle has no specialists"
     elif hook is None and manifest.router is None:
@@ -257,8 +257,8 @@ async def info(
     """
     service = service_of(request)
     named = model if model is not None or served.default else next(iter(served.current))
-    found = describe(served.choose(named, version), served, service.settings, service.deciders)
-    return found.model_copy(update={"experiments": experiments_info(service.experiments)})
+    description = describe(served.choose(named, version), served, service.settings, service.routing_policy)
+    return description.model_copy(update={"experiments": experiments_info(service.experiments)})
 
 
 @routes.get(

@@ -42,7 +42,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     for path, words_of_path in words_of_paths.items():
         operation = document["paths"][path]["post"]
         operation["parameters"] = [*operation.get("parameters", []), *_parameters(words_of_path)]
-    for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
+    for path, operation in ((path, o) for path, operations in document["paths"].items() for o in operations.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
             del operation["responses"]["422"]
@@ -58,8 +58,8 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     document["components"]["securitySchemes"] |= middleware.SCHEME
     document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in _UNUSED}
     document = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
-    for path, shown in _EXAMPLES.items():
-        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
+    for path, bodies in _EXAMPLES.items():
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = bodies
     return document
 
 

@@ -26,7 +26,7 @@ from listwright.service.admission.body import held_body
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import PlainRoute, Service, Serving
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.errors import DegradedError, UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.served_log.entry import LogEntry
@@ -174,11 +174,11 @@ def _ranges(accept: Iterable[str]) -> Iterator[tuple[str, float]]:
     """Ranges with their q; one that is malformed says nothing. No type that we know has parameters in quotes."""
     for line in accept:
         for element in line.split(","):
-            found = _RANGE.fullmatch(element)
-            quality = _QUALITY.search(found["parameters"] or "") if found else None
+            match = _RANGE.fullmatch(element)
+            quality = _QUALITY.search(match["parameters"] or "") if match else None
             value = quality["q"].strip() if quality else "1"
-            if found and _VALUE.fullmatch(value):
-                yield found["range"].lower(), float(value)
+            if match and _VALUE.fullmatch(value):
+                yield match["range"].lower(), float(value)
 
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class _Done(NamedTuple):
 
     written: EncodedAnswer
     ranking: Ranking
-    asked: RankingRequest
+    ranking_request: RankingRequest
     milliseconds: dict[str, float]
     began: float
     hurried: bool  # whether the caller left less time than it should, see FAIR
@@ -261,28 +261,28 @@ async def in_turn(
 
 def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
-    ranking, reranker = done.ranking, done.asked.bundle.reranker
+    ranking, reranker = done.ranking, done.ranking_request.bundle.reranker
     service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
     _log_served(request, service, done)
-    service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
-    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.asked.part))
+    service.telemetry.drift.note(done.ranking_request.candidates.features, ranking.first_stage_scores, reranker)
+    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.ranking_request.part))
     request.state.began = done.began
-    if done.asked.ignored:
-        service.ignored.note(reranker.manifest, done.asked.ignored)
+    if done.ranking_request.ignored:
+        service.ignored.note(reranker.manifest, done.ranking_request.ignored)
     if done.late:
         service.telemetry.late.labels(ranking.stage_reached).inc()
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
-        service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
+        service.degraded.note(degraded=ranking.degraded, ours=partial(_is_own_fault, done))
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
     """Log what was answered; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
-    log, part = None if unlogged else service.served_log, done.asked.part
+    log, part = None if unlogged else service.served_log, done.ranking_request.part
     entry = None if log is None else _log_entry(request, done)
     if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
-        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, entry))
+        service.experiments.shadow(done.ranking_request, done.ranking, partial(_log_shadowed, log, entry))
     elif log is not None and entry is not None:
         log.note(entry)
 
@@ -292,31 +292,31 @@ def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowR
         log.note(entry._replace(part=replace(entry.part, shadow=shadow)))
 
 
-def query_id_of(asked: RankingRequest, request_id: str) -> str:
+def query_id_of(request: RankingRequest, request_id: str) -> str:
     """What events name a query by: the caller's query id, else the id of the list, else that of the request."""
-    return asked.options.query_id or asked.id or request_id
+    return request.options.query_id or request.id or request_id
 
 
 def _log_entry(request: Request, done: _Done) -> LogEntry:
     """What the served log gets to know."""
-    options, request_id = done.asked.options, request.state.request_id
+    options, request_id = done.ranking_request.options, request.state.request_id
     return LogEntry(
-        query_id_of(done.asked, request_id),
+        query_id_of(done.ranking_request, request_id),
         request_id,
         options.unit,
         options.top_n,
-        done.asked.candidates,
+        done.ranking_request.candidates,
         done.ranking,
-        done.asked.bundle.manifest,
+        done.ranking_request.bundle.manifest,
         done.milliseconds,
         time.time(),
-        done.asked.part,
+        done.ranking_request.part,
     )
 
 
-def _ours(done: _Done) -> bool:
+def _is_own_fault(done: _Done) -> bool:
     """Whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
-    return done.ranking.late or fails_on_zeros(done.asked.bundle.reranker, done.ranking.route)
+    return done.ranking.late or fails_on_zeros(done.ranking_request.bundle.reranker, done.ranking.route)
 
 
 def _work(
@@ -324,15 +324,15 @@ def _work(
 ) -> _Done:
     """All that may take long, from decoding to encoding."""
     settings, began = service.settings, time.perf_counter()
-    asked = codec.decode(body)
+    request = codec.decode(body)
     parsed = time.perf_counter()
-    pace, length = asked.bundle.reranker.pace, len(asked.candidates.features)
-    timeout_ms = asked.options.timeout_ms
+    pace, length = request.bundle.reranker.pace, len(request.candidates.features)
+    timeout_ms = request.options.timeout_ms
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
-    query_id = query_id_of(asked, request_id)
-    asked, ranking = choose_ranking(
-        asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned)
+    query_id = query_id_of(request, request_id)
+    request, ranking = choose_ranking(
+        request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
     )
     ranked = time.perf_counter()
     milliseconds = {
@@ -341,32 +341,32 @@ def _work(
         **ranking.timings_ms,
         "total": (ranked - arrived) * 1000.0,
     }
-    written = codec.encode(asked, ranking, milliseconds)
+    written = codec.encode(request, ranking, milliseconds)
     ended = time.perf_counter()
     pace.note("answer", length, ended - ranked)
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
-    return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
+    return _Done(written, ranking, request, milliseconds, began, hurried=hurried, late=late)
 
 
 def choose_ranking(
-    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
+    request: RankingRequest, query_id: str, routing_policy: RoutingPolicy, experiments: LiveExperiments | None, deadline: Deadline
 ) -> tuple[RankingRequest, Ranking]:
     """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
     if experiments is None:
-        return asked, rank(asked, deciders, deadline)
-    return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
+        return request, rank(request, routing_policy, deadline)
+    return experiments.show(request, query_id, lambda trial, until: rank(trial, routing_policy, until), deadline)
 
 
-def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:
+def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadline) -> Ranking:
     """Rank a list. The routing switch is checked only for `auto` and `srm`, where a router could choose."""
-    options, bundle = asked.options, asked.bundle
-    asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
+    options, bundle = request.options, request.bundle
+    may_route = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
     return bundle.reranker.rerank(
-        asked.candidates,
+        request.candidates,
         strategy=options.strategy,
         specialist=options.specialist,
-        hook=deciders.hook,
-        routing=asks and deciders.switch.off() is None,
+        hook=routing_policy.hook,
+        routing=may_route and routing_policy.switch.off() is None,
         deadline=deadline,
     )

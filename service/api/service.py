@@ -19,7 +19,7 @@ from listwright.service.admission.readiness import RUN, DegradedRun
 from listwright.service.admission.throttle import CachedMetrics
 from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
 from listwright.service.settings import Settings
@@ -67,7 +67,7 @@ class Service:
     scraped: CachedMetrics
     current: Current
     reloader: Reloader
-    deciders: Deciders
+    routing_policy: RoutingPolicy
     gate: Gate
     pool: ThreadPoolExecutor
     bodies: BodyBudget

@@ -59,11 +59,11 @@ def digest_of(key: bytes) -> bytes:
 def holder(keys: Iterable[Key], sent: bytes) -> Key | None:
     """The key that was sent. Compares with every one in constant time, found or not."""
     digest = digest_of(sent)
-    found = None
+    match = None
     for key in keys:
         if hmac.compare_digest(digest, key.digest):
-            found = key
-    return found
+            match = key
+    return match
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
@@ -101,7 +101,7 @@ def parse(text: str, source: str, settings: Settings) -> list[Key]:
     Convention: empty lines and those that begin with ``#`` say nothing; a text without any key is an error, as it would
     open what its writer wanted closed.
     """
-    found = []
+    keys = []
     for number, written in enumerate(text.splitlines(), start=1):
         line = written.strip()
         if not line or line.startswith("#"):
@@ -127,10 +127,10 @@ def parse(text: str, source: str, settings: Settings) -> list[Key]:
                 )
             options[option["name"]] = float(option["value"])
         rate, burst = options.get("rate", settings.key_rate), options.get("burst", float(settings.key_burst))
-        found.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst, scopes))
-    if not found:
+        keys.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst, scopes))
+    if not keys:
         raise KeysError(f"{source}: holds no key: name one, or do not set it")
-    return found
+    return keys
 
 
 def _check_together(keys: Sequence[Key], settings: Settings) -> None:

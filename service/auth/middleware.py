@@ -78,7 +78,7 @@ class Keyring:
         self._buckets: dict[str, Bucket] = {}
         self._fault, self._disk = "", Disk("the file system of the keys")
         self._keys: tuple[Key, ...] = ()
-        self._change(keys.read(settings))
+        self._replace_keys(keys.read(settings))
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -117,21 +117,21 @@ class Keyring:
     async def look(self) -> None:
         """Take what the file says now. One that cannot be read, or is half written, changes nothing and is logged."""
         try:
-            found = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
+            new_keys = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
         except (KeysError, OSError) as error:
             if str(error) != self._fault:
                 _log.error("the keys stay as they are: %s", error)
             self._fault = str(error)
             return
         self._fault = ""
-        if found != self._keys:
-            self._change(found)
-            _log.info("keys of %s", ", ".join(sorted({key.name for key in found})))
+        if new_keys != self._keys:
+            self._replace_keys(new_keys)
+            _log.info("keys of %s", ", ".join(sorted({key.name for key in new_keys})))
 
-    def _change(self, found: tuple[Key, ...]) -> None:
+    def _replace_keys(self, new_keys: tuple[Key, ...]) -> None:
         """A name keeps its bucket, or a new key would be a new allowance; one that is gone leaves nothing behind."""
-        before, self._keys, self._buckets = self._buckets, found, {}
-        for key in found:
+        before, self._keys, self._buckets = self._buckets, new_keys, {}
+        for key in new_keys:
             if key.rate is not None:
                 bucket = before.get(key.name)
                 same = bucket is not None and (bucket.rate, bucket.burst) == (key.rate, key.burst)
@@ -191,5 +191,5 @@ def document(path: str, operation: dict[str, Any]) -> None:
     operation["security"] = [{}, {"apiKey": []}]
     schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status in (401, 403, 429):
-        said = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
-        operation["responses"][str(status)] = {**said, "content": schema}
+        response = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
+        operation["responses"][str(status)] = {**response, "content": schema}

@@ -82,7 +82,7 @@ def start(
     Raises:
         BundleError: if there is nothing to serve, or a bundle is refused.
     """
-    end, pause_s, said = clock() + ARRIVAL_S, 0.0, ""
+    end, pause_s, last_message = clock() + ARRIVAL_S, 0.0, ""
     while True:
         began = clock()
         try:
@@ -91,8 +91,8 @@ def start(
             pause_s = next_pause_s(pause_s, clock() - began)
             if settings.models is None or not settings.poll_s or clock() + pause_s > end:
                 raise
-            if str(error) != said:
-                said = str(error)
+            if str(error) != last_message:
+                last_message = str(error)
                 _log.warning("nothing is served yet, tried again for %.0f s: %s", max(0.0, end - clock()), error)
         sleep(pause_s)
 
@@ -168,9 +168,9 @@ def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundl
         BundleError: naming the file at fault and why.
     """
     loaded = _load(root / name / version, settings)
-    found = (loaded.manifest.name, loaded.manifest.version)
-    if found != (name, version):
-        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(found)}: a bundle lies under its own name")
+    names = (loaded.manifest.name, loaded.manifest.version)
+    if names != (name, version):
+        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(names)}: a bundle lies under its own name")
     return loaded
 
 

@@ -125,11 +125,11 @@ class Reloader:
             for name in sorted(before.current.keys() & pointers.faults.keys()):
                 current[name] = before.current[name]
             for name, version in pointers.versions.items():
-                taken = await self._wanted(before, name, version, again=again)
-                if isinstance(taken, Bundle):
-                    current[name] = taken
+                outcome = await self._wanted(before, name, version, again=again)
+                if isinstance(outcome, Bundle):
+                    current[name] = outcome
                 else:
-                    refused[name] = taken
+                    refused[name] = outcome
                     if name in before.current:
                         current[name] = before.current[name]
             for name in current.keys() & before.current.keys():

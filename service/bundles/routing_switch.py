@@ -67,7 +67,7 @@ class RoutingSwitch:
 
 
 @dataclass(slots=True)
-class Deciders:
+class RoutingPolicy:
     """Who decides what answers a request that leaves it open.
 
     Args:

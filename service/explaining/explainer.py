@@ -25,7 +25,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError, CandidateError, ListwrightError
 from listwright.service.admission.body import BodyBudget, held_body
 from listwright.service.admission.gate import Gate
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
 from listwright.service.child_process import end
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
@@ -108,8 +108,8 @@ class ExplanationService:
         json_bounds: of bodies.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds) -> None:
-        self._settings, self._deciders, self._json_bounds = settings, deciders, json_bounds
+    def __init__(self, settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds) -> None:
+        self._settings, self._deciders, self._json_bounds = settings, routing_policy, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)

@@ -62,14 +62,14 @@ class LineWriter:
         self._thread.join(LEAVE_WITHIN_S)
 
     def _write(self) -> None:
-        told = 0
+        reported = 0
         line: bytes | None = b""
         while line is not None:
             line = self._lines.get()
             if line is not None:
                 self._write_all(line)
-            if self.dropped != told and (line is None or self._lines.empty()):
-                count, told = self.dropped - told, self.dropped
+            if self.dropped != reported and (line is None or self._lines.empty()):
+                count, reported = self.dropped - reported, self.dropped
                 self._write_all(self._notice(count).encode() + b"\n")
 
     def _write_all(self, line: bytes) -> None:

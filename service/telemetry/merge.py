@@ -48,33 +48,33 @@ def snapshot(registry: CollectorRegistry) -> Snapshot:
     }
 
 
-def packed(taken: Snapshot) -> bytes:
+def packed(metrics: Snapshot) -> bytes:
     """As it travels between our own processes: small enough never to fill a pipe."""
-    return zlib.compress(pickle.dumps(taken), 1)
+    return zlib.compress(pickle.dumps(metrics), 1)
 
 
-def unpacked(travelled: bytes) -> Snapshot:
+def unpacked(content: bytes) -> Snapshot:
     """The snapshot again."""
-    taken: Snapshot = pickle.loads(zlib.decompress(travelled))  # noqa: S301 - from our own worker, through its own pipe
-    return taken
+    metrics: Snapshot = pickle.loads(zlib.decompress(content))  # noqa: S301 - from our own worker, through its own pipe
+    return metrics
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Counters and histograms added up; gauges too, or their largest, see :data:`SUMMED`."""
     whole: Snapshot = {}
-    for taken in snapshots:
-        for name, (kind, words, samples) in taken.items():
+    for metrics in snapshots:
+        for name, (kind, words, samples) in metrics.items():
             into = whole.setdefault(name, (kind, words, {}))[2]
             adds = kind != "gauge" or name in SUMMED
             for key, value in samples.items():
-                had = into.get(key, 0.0)
-                into[key] = had + value if adds else max(had, value)
+                previous = into.get(key, 0.0)
+                into[key] = previous + value if adds else max(previous, value)
     return whole
 
 
-def counted(taken: Snapshot) -> Snapshot:
+def counted(metrics: Snapshot) -> Snapshot:
     """What outlives its process: all but gauges."""
-    return {name: metric for name, metric in taken.items() if metric[0] != "gauge"}
+    return {name: metric for name, metric in metrics.items() if metric[0] != "gauge"}
 
 
 def current(past: Snapshot, live: Snapshot) -> Snapshot:
@@ -91,23 +91,23 @@ def _version(labels: Labels) -> tuple[str, str] | None:
     return (named["model"], named["version"]) if "model" in named and "version" in named else None
 
 
-class _Taken:
+class _SnapshotCollector:
     """A snapshot as prometheus_client wants it."""
 
-    def __init__(self, taken: Snapshot) -> None:
-        self._taken = taken
+    def __init__(self, metrics: Snapshot) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, (kind, words, samples) in self._taken.items():
+        for name, (kind, words, samples) in self._metrics.items():
             metric = Metric(name, words, kind)
             for (sample, labels), value in samples.items():
                 metric.add_sample(sample, dict(labels), value)
             yield metric
 
 
-def text(taken: Snapshot) -> bytes:
+def text(metrics: Snapshot) -> bytes:
     """In Prometheus' text format."""
-    return generate_latest(_Taken(taken))
+    return generate_latest(_SnapshotCollector(metrics))
 
 
 ENGINES = ("lightgbm", "onnxruntime")

@@ -198,16 +198,16 @@ class FaultLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._since: Tally[str] = Tally()
 
     def note(self, fault: RoutingError) -> None:
         """Log the fault, or only count it."""
         self._since[fault.kind] += 1
         now = self._clock()
-        if now - self._said.get(fault.kind, -math.inf) < FAULT_LOG_S:
+        if now - self._logged_at.get(fault.kind, -math.inf) < FAULT_LOG_S:
             return
-        self._said[fault.kind] = now
+        self._logged_at[fault.kind] = now
         facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
         _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
@@ -238,10 +238,10 @@ def unusual(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Int[np
     lowest, highest = schema.training_range
     categorical = list(schema.categorical)
     there, unknown = count_categories(features[:, categorical])
-    found: Int[np.ndarray, "4 D"] = np.zeros((4, len(schema)), dtype=np.int64)
-    found[:3] = np.stack([np.isnan(features), features < lowest, features > highest]).sum(axis=1)
-    found[:, categorical] = np.stack([len(features) - there, 0 * there, 0 * there, unknown])
-    return found
+    counts: Int[np.ndarray, "4 D"] = np.zeros((4, len(schema)), dtype=np.int64)
+    counts[:3] = np.stack([np.isnan(features), features < lowest, features > highest]).sum(axis=1)
+    counts[:, categorical] = np.stack([len(features) - there, 0 * there, 0 * there, unknown])
+    return counts
 
 
 @dataclass
@@ -257,8 +257,8 @@ class _Tally:
     strange: int = 0
     in_log: set[str] = field(default_factory=set)
 
-    def add(self, found: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
-        self.values += found
+    def add(self, counts: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
+        self.values += counts
         self.candidates += candidates
         if score is not None and self.anomaly is not None:
             self.buckets[bisect_left(ANOMALY, score)] += 1
@@ -318,7 +318,7 @@ class Drift:
             manifest = reranker.manifest
             relative = reranker.relative
             schema = manifest.feature_schema if relative is None else relative.schema
-            found = unusual(features if relative is None else relative.widened(features), schema)
+            counts = unusual(features if relative is None else relative.widened(features), schema)
             score = None
             if reranker.anomaly is not None and np.isfinite(first_scores).all():
                 score = reranker.anomaly.of(features, first_scores)
@@ -327,8 +327,8 @@ class Drift:
                 if bundle not in self._known:  # an answer may outlive its bundle
                     return
                 if bundle not in self._tallies:
-                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(found))
-                self._tallies[bundle].add(found, len(features), score)
+                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(counts))
+                self._tallies[bundle].add(counts, len(features), score)
                 unknown = self._tallies[bundle].mostly_unknown()
             for sentence in unknown:
                 _log.warning("bundle %s/%s: in requests, %s", *bundle, sentence)

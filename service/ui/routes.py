@@ -92,7 +92,7 @@ MOST_VALUES = 200_000
 MOST_CATEGORIES = 500
 """Categories of a feature that are named; others can be typed."""
 
-KEPT = 4
+MOST_ANSWERS = 4
 """Answers that are kept: those of the bundles that were asked for last."""
 
 _log = logging.getLogger("listwright.service")
@@ -148,21 +148,21 @@ class About:
     """Answers of ``GET /ui/bundle``, each made once. One that lacks a file is made anew: the file may come back."""
 
     def __init__(self) -> None:
-        self._made: dict[str, bytes] = {}
+        self._answers: dict[str, bytes] = {}
 
     def of(self, served: Bundle) -> bytes:
         """JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
         key = served.manifest.sha256
-        made = self._made.pop(key, None)
-        if made is None:
-            found = shown(served)
-            made = found.model_dump_json().encode()
-            if not _whole(found, served.manifest):
-                return made
-        self._made[key] = made
-        for oldest in list(self._made)[:-KEPT]:
-            self._made.pop(oldest, None)
-        return made
+        answer = self._answers.pop(key, None)
+        if answer is None:
+            content = shown(served)
+            answer = content.model_dump_json().encode()
+            if not _whole(content, served.manifest):
+                return answer
+        self._answers[key] = answer
+        for oldest in list(self._answers)[:-MOST_ANSWERS]:
+            self._answers.pop(oldest, None)
+        return answer
 
 
 def shown(served: Bundle) -> ShownBundle:
@@ -190,9 +190,9 @@ def shown(served: Bundle) -> ShownBundle:
     )
 
 
-def _whole(found: ShownBundle, manifest: Manifest) -> bool:
+def _whole(content: ShownBundle, manifest: Manifest) -> bool:
     """Whether no file that it is made from was gone or altered."""
-    return found.golden_fault is None and (found.held_out_from == REPORT or not lists_file(manifest, REPORT))
+    return content.golden_fault is None and (content.held_out_from == REPORT or not lists_file(manifest, REPORT))
 
 
 def lists_file(manifest: Manifest, name: str) -> bool:
@@ -220,17 +220,17 @@ def _golden(served: Bundle) -> tuple[list[ShownList], str | None]:
     except BundleError as error:
         _log.warning("the page has no golden lists of %s: %s", served.manifest.name, error.reason)
         return [], f"{GOLDEN}: {error.reason}"
-    found: dict[str, ShownList] = {}
+    shown_lists: dict[str, ShownList] = {}
     left = MOST_VALUES
     for one in lists:
         key = json.dumps(one.features)
-        if key in found or len(found) == MOST_LISTS:
+        if key in shown_lists or len(shown_lists) == MOST_LISTS:
             continue
         left -= len(one.features) * len(served.manifest.feature_schema)
         if left < 0:
             break
-        found[key] = _list(one, served.manifest.feature_schema.features)
-    return list(found.values()), None
+        shown_lists[key] = _list(one, served.manifest.feature_schema.features)
+    return list(shown_lists.values()), None
 
 
 def _list(one: GoldenList, features: tuple[Feature, ...]) -> ShownList:
@@ -303,14 +303,14 @@ class StaticFile(NamedTuple):
 
 def read_files(folder: Path = STATIC) -> dict[str, StaticFile]:
     """All files of the page by their path below ``/ui/``."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         media_type = TYPES.get(path.suffix)
         if media_type is not None and path.is_file():
             content = path.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[path.relative_to(folder).as_posix()] = StaticFile(content, media_type, etag)
-    return found
+            files[path.relative_to(folder).as_posix()] = StaticFile(content, media_type, etag)
+    return files
 
 
 def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) -> Response:

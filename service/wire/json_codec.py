@@ -92,7 +92,7 @@ class Codec(Protocol):
         """Decode the body."""
         ...
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Encode the answer."""
         ...
 
@@ -104,11 +104,11 @@ _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "inp
 class JsonAnswer:
     """The half of a codec that writes JSON."""
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """The answer of the contract."""
-        options, manifest = asked.options, asked.bundle.manifest
+        options, manifest = request.options, request.bundle.manifest
         assert isinstance(options, Envelope)
-        content = to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored, asked.part)
+        content = to_answer(ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored, request.part)
         return EncodedAnswer(to_json(content), "application/json", {})
 
 
@@ -177,7 +177,7 @@ def unscored(ranking: Ranking, part: Participation | None) -> Ranking:
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
     """What ``meta`` says of an experiment; no byte where there is none."""
-    if part is None or not part.told:
+    if part is None or not part.is_visible:
         return {}
     return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
 
@@ -236,8 +236,8 @@ class JsonBounds:
         if self._models is None or self._models() is not models:
             ignores = self._settings.unknown_features == "ignore"
             bounds = bounds_of(self._settings.max_candidates, models.schemas, ignores=ignores)
-            self._models, self._found = ref(models), (bounds, Limit(bounds.size, bounds.why))
-        return self._found
+            self._models, self._bounds = ref(models), (bounds, Limit(bounds.size, bounds.why))
+        return self._bounds
 
 
 class JsonCodec(JsonAnswer):
@@ -271,9 +271,9 @@ class JsonCodec(JsonAnswer):
 
     def decode(self, body: bytes) -> RankingRequest:
         """Decode, validate, choose the bundle, make the matrix."""
-        found = self._scanned(body)
-        if found is not None:
-            return found
+        scanned = self._scan(body)
+        if scanned is not None:
+            return scanned
         request = validated(self._words, decode(body, self._bounds), self._outer_words)
         bundle = self._chosen(request)
         ignored: dict[str, None] = {}
@@ -281,7 +281,7 @@ class JsonCodec(JsonAnswer):
         pinned = request.version is not None
         return RankingRequest(candidates, request, bundle, tuple(ignored), request.id, pinned)
 
-    def _scanned(self, body: bytes) -> RankingRequest | None:
+    def _scan(self, body: bytes) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
         usual = self._models.usual
         if json_fast is None or usual is None:
@@ -474,8 +474,8 @@ def _check_counts(size: int, values: int, containers: int, bounds: Bounds) -> No
         raise _too_large(f"{size} bytes for {values} values", limit, bounds)
 
 
-def _too_large(found: str, limit: int, bounds: Bounds) -> TooLargeError:
-    return TooLargeError(f"the body has {found}, the limit is {limit} {bounds.why}")
+def _too_large(amount: str, limit: int, bounds: Bounds) -> TooLargeError:
+    return TooLargeError(f"the body has {amount}, the limit is {limit} {bounds.why}")
 
 
 def _check_lengths(body: object, limit: int) -> None:
@@ -529,7 +529,7 @@ def _check_repeated(body: bytes) -> None:
     """Raise RepeatedNameError if a name is repeated: reads the body again and checks each object."""
     repeated: list[_Repeated] = []
 
-    def seen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = dict(pairs)
         if len(names) == len(pairs):
             return names
@@ -538,7 +538,7 @@ def _check_repeated(body: bytes) -> None:
         repeated[-1].name = next(name for name, count in counts.items() if count > 1)
         return repeated[-1]
 
-    value = json.loads(body.decode(), object_pairs_hook=seen, parse_int=float)  # float reads any number of digits
+    value = json.loads(body.decode(), object_pairs_hook=collect, parse_int=float)  # float reads any number of digits
     if repeated:
         path = _place(value, lambda part: isinstance(part, _Repeated)) or ()
         part = value

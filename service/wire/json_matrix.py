@@ -74,9 +74,9 @@ def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str,
         elif type(value) in _NAMES or value is None:
             continue
         elif type(value) not in _NUMBERS:
-            raise CandidateError(f"expected a string, a number, a boolean or null, found {_shown(value)}", place)
+            raise CandidateError(f"expected a string, a number, a boolean or null, found {_describe(value)}", place)
         elif not abs(value) <= _FLOAT64_MAX:
-            raise CandidateError(f"expected a finite number, found {_shown(value)}", place)
+            raise CandidateError(f"expected a finite number, found {_describe(value)}", place)
     return {name: str(value).lower() if type(value) is bool else value for name, value in context.items()}
 
 
@@ -97,7 +97,7 @@ def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
     if repeated is not None:
         first, again = repeated
         raise CandidateError(
-            f"id {_shown(ids[first])} was used at {first} already: ids are unique in a list",
+            f"id {_describe(ids[first])} was used at {first} already: ids are unique in a list",
             ("candidates", again, "id"),
         )
     return ids
@@ -105,9 +105,9 @@ def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
 
 def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
     """Where a name stands first and where it stands again; None if each stands once."""
-    seen: dict[str, int] = {}
+    places: dict[str, int] = {}
     for position, name in enumerate(names):
-        first = seen.setdefault(name, position)
+        first = places.setdefault(name, position)
         if first != position:
             return first, position
     return None
@@ -139,7 +139,7 @@ def _from_rows(
             values = picked
         elif not isinstance(values, list):
             raise CandidateError(
-                f"expected an object or an array of values, found {_shown(values)}",
+                f"expected an object or an array of values, found {_describe(values)}",
                 ("candidates", position, "features"),
             )
         elif len(values) != len(names):
@@ -168,21 +168,21 @@ def _from_matrix(
             named = set(sent)
             filled = [name for name in supplied if name not in named]
         _check_names([*sent, *filled], schema, ("feature_names",), ignored)
-        kept = [place for place, name in enumerate(sent) if name in schema.index]
-        features = [schema.features[schema.index[sent[place]]] for place in kept]
+        columns = [place for place, name in enumerate(sent) if name in schema.index]
+        features = [schema.features[schema.index[sent[place]]] for place in columns]
     width = len(features) if sent is None else len(sent)
     for position, row in enumerate(rows):
         if type(row) is not list:
-            raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
+            raise CandidateError(f"expected an array of values, found {_describe(row)}", ("features", position))
         if len(row) != width:
             if sent is None:
                 raise _wrong_width(len(row), schema, ("features", position))
             raise CandidateError(f"has {len(row)} values for {width} feature_names", ("features", position))
     if sent is None or tuple(sent) == schema.names:
         return _matrix(rows, features, lambda row, column: ("features", row, column))
-    if len(kept) < width:
-        rows = [[row[place] for place in kept] for row in rows]
-    matrix = _matrix(rows, features, lambda row, column: ("features", row, kept[column]))
+    if len(columns) < width:
+        rows = [[row[place] for place in columns] for row in rows]
+    matrix = _matrix(rows, features, lambda row, column: ("features", row, columns[column]))
     ordered = np.empty((len(rows), len(schema)), dtype=np.float32)
     ordered[:] = [feature.absent for feature in schema.features]
     ordered[:, [schema.index[feature.name] for feature in features]] = matrix
@@ -196,7 +196,7 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     names = set(sent)
     if len(names) < len(sent):
         first, again = _repeated(tuple(sent)) or (0, 0)
-        raise CandidateError(f"feature {_shown(list(sent)[first])} is named twice", (*path, again))
+        raise CandidateError(f"feature {_describe(list(sent)[first])} is named twice", (*path, again))
     known = schema.index
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
     unknown = len(names - known.keys())
@@ -208,8 +208,8 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     if absent:
         parts.append(f"lacks the required {_listed(absent)} (send null where a value is missing)")
     if unknown:
-        found = list(islice((name for name in sent if name not in known), LISTED))
-        parts.append(f"has unknown features {_listed(found, unknown)}")
+        examples = list(islice((name for name in sent if name not in known), LISTED))
+        parts.append(f"has unknown features {_listed(examples, unknown)}")
     place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
     raise SchemaMismatchError(
         f"{place} {' and '.join(parts)}: GET /info lists the features of the bundle",
@@ -231,7 +231,7 @@ def _wrong_width(width: int, schema: FeatureSchema, path: Path) -> SchemaMismatc
 
 def _listed(names: Sequence[str], count: int | None = None) -> str:
     more = (count or len(names)) - LISTED
-    return ", ".join(map(_shown, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(_describe, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
@@ -263,7 +263,7 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
             return UNKNOWN_CODE
     elif value is not None and type(value) not in _NAMES:
         raise CandidateError(
-            f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
+            f"feature {feature.name!r} is a category: expected a string, found {_describe(value)}", place(row, column)
         )
     return feature.code(value)
 
@@ -275,18 +275,18 @@ def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], pla
             name = features[column].name
             if type(value) not in _NUMBERS:
                 return CandidateError(
-                    f"feature {name!r} is numeric: expected a number or null, found {_shown(value)}",
+                    f"feature {name!r} is numeric: expected a number or null, found {_describe(value)}",
                     place(position, column),
                 )
             if value is not None and not abs(value) <= FLOAT32_MAX:
                 return CandidateError(
-                    f"feature {name!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found {_shown(value)}",
+                    f"feature {name!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found {_describe(value)}",
                     place(position, column),
                 )
     raise AssertionError("no value is at fault")
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
     if value is None or isinstance(value, bool):

@@ -49,18 +49,18 @@ class NpyCodec(JsonAnswer):
             scores_only=self._wants_npy,
         )
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Scores in input order, or the JSON answer."""
         if self._wants_npy:
-            scores = ranking.scores if asked.options.raw_scores else ranking.relevance
-            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked))
-        return super().encode(asked, ranking, milliseconds)
+            scores = ranking.scores if request.options.raw_scores else ranking.relevance
+            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _header_fields(ranking, request))
+        return super().encode(request, ranking, milliseconds)
 
 
-def _said_in_headers(ranking: Ranking, asked: RankingRequest) -> dict[str, str]:
+def _header_fields(ranking: Ranking, request: RankingRequest) -> dict[str, str]:
     """``Listwright-Version`` and so on; a reason may hold what no header can."""
-    manifest = asked.bundle.manifest
-    values = {"model": manifest.name, "version": manifest.version, **tensors.said(ranking, asked.part)}
+    manifest = request.bundle.manifest
+    values = {"model": manifest.name, "version": manifest.version, **tensors.response_parameters(ranking, request.part)}
     return {
         f"Listwright-{name.replace('_', '-').title()}": " ".join(str(value).split()).encode("ascii", "replace").decode()
         for name, value in values.items()
@@ -113,7 +113,7 @@ class TensorCodec:
             bundle,
             id=request.id,
             pinned=self._version is not None,
-            scores_only=not tensors.tells_order(request),
+            scores_only=not tensors.has_order(request),
         )
 
     def _choose(self, model: str | None, version: str | None, *places: tuple[str, str]) -> Bundle:
@@ -127,9 +127,9 @@ class TensorCodec:
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """The outputs that were asked for."""
-        content, head = tensors.encode(ranking, self._inference, asked.bundle.manifest, asked.part)
+        content, head = tensors.encode(ranking, self._inference, request.bundle.manifest, request.part)
         if head is None:
             return EncodedAnswer(content, "application/json", {})
         return EncodedAnswer(content, OCTETS, {JSON_HEAD: str(head)})

@@ -73,9 +73,9 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
         raise CandidateError(f"the array's shape is {sides}: send one (L, D) matrix, a row per candidate")
     length, width = sides
     check_shape(length, width, schema, limit)
-    expected, found = length * width * kind.itemsize, len(body) - start
-    if expected != found:
-        raise UndecodableBodyError(f"the array is announced with {expected} bytes of data, and has {found}")
+    expected, actual = length * width * kind.itemsize, len(body) - start
+    if expected != actual:
+        raise UndecodableBodyError(f"the array is announced with {expected} bytes of data, and has {actual}")
     return np.frombuffer(body, kind, offset=start).reshape(length, width)
 
 

@@ -312,12 +312,12 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
     return Head(validated(InferRequest, content), size)
 
 
-def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Inference:
+def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
     """What a body asks for; features of the schema's type are a view of it where they are aligned.
 
     Args:
         body: of the request.
-        found: of :func:`decode_head`.
+        head: of :func:`decode_head`.
         schema: what the features must fit.
         limit: most candidates.
 
@@ -326,7 +326,7 @@ def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Infer
         CandidateError: if a tensor cannot be used; with its JSON path, or its row and column.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    request, head = found
+    request, end = head
     named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
     for position, tensor in enumerate(request.inputs):
         if tensor.name in named:
@@ -335,11 +335,11 @@ def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Infer
         if (size is None) == (tensor.data is None):
             raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))
         if size is not None:
-            raw = memoryview(body)[head : head + size]
-            head += size
+            raw = memoryview(body)[end : end + size]
+            end += size
         named[tensor.name] = (position, tensor, raw)
-    if head != len(body):
-        raise UndecodableBodyError(f"the JSON object and its tensors take {head} bytes, the body has {len(body)}")
+    if end != len(body):
+        raise UndecodableBodyError(f"the JSON object and its tensors take {end} bytes, the body has {len(body)}")
     if "features" not in named:
         raise CandidateError("there is no input named 'features'", ("inputs",))
     matrix = _features(*named["features"], schema, limit)
@@ -418,20 +418,20 @@ def _ids(position: int, tensor: InputTensor, raw: memoryview | None, length: int
 
 def _strings(raw: bytes, count: int, path: Path) -> list[str]:
     """UTF-8 strings, each behind its length in four bytes."""
-    found, at = [], 0
+    strings, at = [], 0
     try:
         for _ in range(count):
             (size,) = struct.unpack_from("<I", raw, at)
             at += 4 + size
-            found.append(raw[at - size : at].decode())
+            strings.append(raw[at - size : at].decode())
     except (struct.error, UnicodeDecodeError):
         raise CandidateError("the BYTES are not UTF-8 strings, each behind its length in four bytes", path) from None
     if at != len(raw):
         raise CandidateError(f"the BYTES of {count} strings take {at} bytes, found {len(raw)}", path)
-    return found
+    return strings
 
 
-def tells_order(request: InferRequest) -> bool:
+def has_order(request: InferRequest) -> bool:
     """Whether the outputs that are asked for tell the order, and not only scores."""
     return not request.outputs or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
 
@@ -445,8 +445,8 @@ def encode(
     if not request.outputs:
         binary = dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
     else:
-        asked = ((output.name, output.parameters.binary_data) for output in request.outputs)
-        binary = {name: by_default if own is None else own for name, own in asked}
+        outputs = ((output.name, output.parameters.binary_data) for output in request.outputs)
+        binary = {name: by_default if own is None else own for name, own in outputs}
     tensors, raws = [], []
     for name, is_binary in binary.items():
         tensor, raw = _output(name, unscored(ranking, part), inference, binary=is_binary)
@@ -456,7 +456,7 @@ def encode(
         "model_name": manifest.name,
         "model_version": manifest.version,
         **({} if request.id is None else {"id": request.id}),
-        "parameters": said(ranking, part),
+        "parameters": response_parameters(ranking, part),
         "outputs": tensors,
     }
     text = to_json(head)
@@ -490,7 +490,7 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
     return {**tensor, "parameters": {"binary_data_size": len(raw)}}, raw
 
 
-def said(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
+def response_parameters(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
     """What an answer says of itself beside its numbers; what there is nothing to say of is left out."""
     route = ranking.route
     facts = {
@@ -502,6 +502,6 @@ def said(ranking: Ranking, part: Participation | None = None) -> dict[str, str |
         "confidence": route.confidence,
         "decided_by": route.decided_by,
     }
-    if part is not None and part.told:
+    if part is not None and part.is_visible:
         facts |= {"experiment": part.experiment, "experiment_kind": part.kind, "arm": part.arm}
     return {name: value for name, value in facts.items() if value is not None}

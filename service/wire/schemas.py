@@ -34,8 +34,8 @@ def _whole(value: Any) -> Any:
 
 
 FLOAT32: JsonDict = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
-_SAID = "number, category, or null for a missing value; true and false are the categories of these names"
-_VALUE = {"type": ["number", "string", "boolean", "null"], **FLOAT32, "description": _SAID}
+_VALUE_TEXT = "number, category, or null for a missing value; true and false are the categories of these names"
+_VALUE = {"type": ["number", "string", "boolean", "null"], **FLOAT32, "description": _VALUE_TEXT}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 

@@ -27,14 +27,14 @@ from listwright.service.admission.gate import EarlyRefusal, Gate
 from listwright.service.admission.readiness import DegradedRun
 from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
-from listwright.service.api.openapi import completed
+from listwright.service.api.openapi import complete
 from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
-from listwright.service.bundles.served import Current, Models, only
+from listwright.service.bundles.served import Current, Models, models_of
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -88,7 +88,7 @@ class Contract(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """FastAPI's hook for the document, completed."""
         if self.openapi_schema is None:
-            self.openapi_schema = completed(super().openapi())
+            self.openapi_schema = complete(super().openapi())
         return self.openapi_schema
 
 
@@ -107,16 +107,16 @@ def create_app(
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
+    first = _First(models_of(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
-    service = _composed(settings, telemetry, switch, swapped)
+    service = _compose(settings, telemetry, switch, swapped)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
-        operator_hook = _opened_hook(settings)
+        operator_hook = _open_hook(settings)
         service.routing_policy.hook = operator_hook
         switch.start()
         models, first.models = first.models, None
@@ -127,10 +127,10 @@ def create_app(
         if service.experiments is not None:
             service.experiments.start()
         del models  # or this frame would keep it when it is served no more
-        watching = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
-        keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
+        watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
+        watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
         yield
-        for task in (watching, keeping):
+        for task in (watch_folder, watch_keys):
             if task is not None:
                 task.cancel()
         switch.stop()
@@ -164,7 +164,7 @@ def create_app(
     return app
 
 
-def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
+def _open_hook(settings: Settings) -> hook.IsolatedHook | None:
     if settings.hook is None:
         return None
     return hook.IsolatedHook(
@@ -181,9 +181,9 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
     answers, keyless = [route for router in routers for route in router.routes], frozenset[str]()
     if service.settings.ui:
-        from listwright.service.ui.routes import routes as of_page  # noqa: PLC0415 - nothing of it is loaded elsewhere
+        from listwright.service.ui.routes import routes as page_routes  # noqa: PLC0415 - nothing of it is loaded elsewhere
 
-        page, keyless = of_page()
+        page, keyless = page_routes()
         answers += page.routes
     answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
@@ -194,8 +194,10 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     throttle = RequestThrottle(keyring, service.admin_key)
-    unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
-    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=throttle.wait, unpaced=unpaced)
+    unthrottled = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
+    app.add_middleware(
+        EarlyRefusal, gate=service.gate, telemetry=telemetry, throttle=throttle.wait, unthrottled=unthrottled
+    )
 
 
 def _head_of(route: APIRoute) -> APIRoute:
@@ -208,7 +210,7 @@ def _head_of(route: APIRoute) -> APIRoute:
     return head
 
 
-def _composed(
+def _compose(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
     current, slots = Current(), max(1, settings.threads)
@@ -233,14 +235,14 @@ def _composed(
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
-        events=_opened_events(settings, telemetry),
-        served_log=_opened_log(settings, telemetry),
-        experiments=_opened_experiments(settings, telemetry, current),
-        explainer=_opened_explainer(settings, telemetry, routing_policy, json_bounds),
+        events=_open_events(settings, telemetry),
+        served_log=_open_log(settings, telemetry),
+        experiments=_open_experiments(settings, telemetry, current),
+        explainer=_open_explainer(settings, telemetry, routing_policy, json_bounds),
     )
 
 
-def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
+def _open_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
     if settings.events_log is None:
         return None
     from listwright.service.events import EventWriter  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
@@ -248,7 +250,7 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | No
     return EventWriter.open(settings, telemetry)
 
 
-def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
+def _open_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
     if not settings.logs_served:
         return None
     from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
@@ -256,7 +258,7 @@ def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
     return LogWriter(settings, telemetry)
 
 
-def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
+def _open_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
     if settings.experiments is None:
         return None
     from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
@@ -264,7 +266,7 @@ def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Curre
     return LiveExperiments(settings, telemetry, current)
 
 
-def _opened_explainer(
+def _open_explainer(
     settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
 ) -> ExplanationService | None:
     if not settings.explain:
@@ -304,7 +306,7 @@ def _gauges(service: Service) -> dict[str, Callable[[], float]]:
         "listwright_working_requests": lambda: service.gate.working,
         "listwright_buffered_bytes": lambda: service.bodies.held,
         "listwright_open_connections": lambda: service.connection_limit.present,
-        "listwright_ready_workers": lambda: service.unready() is None,
+        "listwright_ready_workers": lambda: service.reason_unready() is None,
         "listwright_workers": lambda: service.settings.workers,
     }
 

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 children of its descendants that have ended."""
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """In a child: run when nobody else wants to, and end with the thread that started it, whatever is computed."""
     if sys.platform == "linux":
         # the kernel sends SIGHUP to a group that loses its parent while a member is stopped: not to the worker

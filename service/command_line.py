@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     for written, meant in near_misses(os.environ):
         print(f"warning: {written} is no setting; is {meant} meant? see listwright serve --help", file=sys.stderr)
-    if fault := _misnamed(settings):
+    if fault := _check_names(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
     try:
@@ -72,11 +72,11 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
         return 2 if isinstance(error, OpenFilesError) else 1
     server_of(app).run(ports)
     if settings.hook is not None or app.service.reloader.hangs:
-        hook.leave(0)
+        hook.exit_soon(0)
     return 0
 
 
-def _misnamed(settings: Settings) -> str | None:
+def _check_names(settings: Settings) -> str | None:
     """What is wrong with what the settings name, but for bundles."""
     try:
         if settings.hook is not None:

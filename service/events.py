@@ -173,11 +173,11 @@ class EventWriter:
             if batch:
                 self._write(batch)
             else:
-                self._quietly(self._files.roll_if_due)
+                self._attempt(self._files.roll_if_due)
             if time.monotonic() - self._tidied >= TIDY_S:
-                self._quietly(self._files.tidy)
+                self._attempt(self._files.tidy)
                 self._tidied = time.monotonic()
-        self._quietly(self._files.finish)
+        self._attempt(self._files.finish)
 
     def _next_batch(self) -> list[_Sent] | None:
         """All bodies that wait, up to a size; empty if none came for a while, None at the end."""
@@ -223,7 +223,7 @@ class EventWriter:
         for sent, lines in valid:
             _settle(sent, partial(sent.future.set_result, lines.events))
 
-    def _quietly(self, call: Callable[[], object]) -> None:
+    def _attempt(self, call: Callable[[], object]) -> None:
         try:
             call()
         except OSError as error:

@@ -64,7 +64,7 @@ def load(name: str) -> Hook:
     return hook
 
 
-def leave(code: int) -> None:
+def exit_soon(code: int) -> None:
     """End this process soon: Python itself would wait for all threads that a hook has started."""
     timer = threading.Timer(LEAVE_WITHIN_S, os._exit, (code,))
     timer.daemon = True
@@ -149,7 +149,7 @@ class IsolatedHook:
 
     def _outcome(self, query: Query) -> Choice | RoutingError:
         try:
-            return checked(self._hook(query))
+            return check_choice(self._hook(query))
         except _InvalidChoiceError as error:
             return RoutingError(error.kind, str(error))
         except BaseException as error:  # SystemExit and KeyboardInterrupt would end the thread, and nobody else
@@ -160,7 +160,7 @@ class _InvalidChoiceError(RoutingError):
     """Tells our own refusal from a RoutingError of the hook's, whose kind could be anything."""
 
 
-def checked(choice: Any) -> Choice:
+def check_choice(choice: Any) -> Choice:
     """What a hook returned, as plain numbers.
 
     Args:

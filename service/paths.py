@@ -42,13 +42,13 @@ PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
 """What machines ask on and on: neither logged nor traced, and answered when nothing else is."""
 
 
-def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern_of(routes: tuple[str, ...]) -> re.Pattern[str]:
     """A pattern of the paths of routes; each placeholder is one segment."""
     return re.compile("|".join(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes))
 
 
-_PROBES = _any_of(tuple(sorted(PROBES)))
-RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
+_PROBES = _pattern_of(tuple(sorted(PROBES)))
+RANKINGS = _pattern_of((RERANK, *RERANK_ALIASES, *INFER))
 """The paths that rank."""
 
 

@@ -187,7 +187,7 @@ def body(
     return content | {name: value for name, value in more.items() if value is not None}
 
 
-def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
+def encode(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
     """A problem body outside of FastAPI: for refusals that are most of the work under a flood, or come before an ASGI
     request exists. The words are our own: nothing of them is cleaned or clipped.
     """

@@ -39,14 +39,14 @@ from listwright.service.telemetry import logs
 from listwright.service.telemetry.merge import (
     START_TIME,
     Snapshot,
-    counted,
-    current,
-    merged,
+    drop_gauges,
+    drop_unserved_versions,
+    merge,
     own_metrics,
-    packed,
+    pack,
     snapshot,
     text,
-    unpacked,
+    unpack,
 )
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.server import FINISH_WITHIN_S, announce
@@ -232,8 +232,8 @@ class Workers:
         alike = [o.served for o in self._workers if o is not worker and o.served and o.served.current == served.current]
         if alike:  # who told first of what is served now has said what it was before
             self._served = alike[0]
-            if served.kept != alike[0].kept:
-                worker.outbox.put(Keep(alike[0].kept))
+            if served.previous != alike[0].previous:
+                worker.outbox.put(Keep(alike[0].previous))
             return
         first = self._served is None
         self._served = served
@@ -345,7 +345,7 @@ def _serve(
     server = server_of(app, started)
     server.run(list(ports))
     if settings.hook is not None or app.service.reloader.hangs:
-        hook.leave(0)
+        hook.exit_soon(0)
 
 
 WITHIN_S = 1.0
@@ -412,7 +412,7 @@ class MetricsRelay:
         finally:
             if answer in self._answers:
                 self._answers.remove(answer)
-        return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
+        return await asyncio.to_thread(lambda: text(merge(map(unpack, parts))))
 
     def _ask(self) -> None:
         """Ask the supervisor, unless it has not read the last questions: a full pipe would stop this process."""
@@ -423,7 +423,7 @@ class MetricsRelay:
     def _own_samples(self) -> bytes:
         samples = snapshot(self._telemetry.registry)
         samples.pop(START_TIME, None)  # a worker that is replaced is no restart of the service
-        return packed(samples)
+        return pack(samples)
 
     def _receive(self) -> None:
         try:
@@ -517,15 +517,15 @@ class ScrapeRounds:
         """Keep the counts of a worker that has ended."""
         self._missing.discard(worker)
         if worker in self._last:
-            self._past = merged([self._past, counted(unpacked(self._last.pop(worker)))])
+            self._past = merge([self._past, drop_gauges(unpack(self._last.pop(worker)))])
 
     def look(self, workers: dict[Hashable, Outbox]) -> None:
         """End the round if all have answered, or it is time; begin the next if there is one to answer."""
         if self.due is None or (self._missing and time.monotonic() < self.due):
             return
         if self._past:
-            self._past = current(self._past, merged(map(unpacked, self._last.values())))
-        answer = Samples((packed(self._past), packed(snapshot(self.own)), *self._last.values()))
+            self._past = drop_unserved_versions(self._past, merge(map(unpack, self._last.values())))
+        answer = Samples((pack(self._past), pack(snapshot(self.own)), *self._last.values()))
         for outbox in self._scraped:
             outbox.put(answer)
         self.due, waiting, self._next = None, self._next, []

@@ -153,9 +153,9 @@ class Call(Generic[T]):
         method = "GET" if content is None else "POST"
         return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the call ends, as the limit of a step of it: never 0."""
-        return self._deadline.left(self._settings.clock())
+        return self._deadline.remaining(self._settings.clock())
 
     def is_over(self) -> bool:
         """Whether the call has ended."""
@@ -176,9 +176,9 @@ class Call(Generic[T]):
                 raise refusals.unreadable(outcome, error, self._request_id, self._attempts) from error
         cause = None
         if isinstance(outcome, Failure):
-            cause, refusal = outcome.error, refusals.failed(outcome, self._request_id, self._attempts)
+            cause, refusal = outcome.error, refusals.failure_error(outcome, self._request_id, self._attempts)
         else:
-            refusal = refusals.refused(outcome, self._request_id, self._attempts)
+            refusal = refusals.reply_error(outcome, self._request_id, self._attempts)
         pause = self._pause(outcome, refusal)
         if pause is None:
             raise refusal from cause

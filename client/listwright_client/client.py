@@ -59,7 +59,7 @@ class _Connections(Generic[Http]):
         return self._pool
 
 
-class _Asking:
+class _BaseClient:
     """What both share: settings, and a call for each question."""
 
     def __init__(self, settings: Settings) -> None:
@@ -82,7 +82,7 @@ class _Asking:
         return Call(self._settings, questions.ready(), options, started=self._settings.clock(), retries=0)
 
 
-class Client(_Asking):
+class Client(_BaseClient):
     """Asks one service. May be shared by threads, and by processes that are forked: each has connections of its own.
     Close it, or use it in a ``with``.
 
@@ -181,7 +181,7 @@ class Client(_Asking):
             return Failure(error, answered)
 
 
-class AsyncClient(_Asking):
+class AsyncClient(_BaseClient):
     """:class:`Client` for asyncio, with the same words; ``http`` is an ``httpx.AsyncClient``."""
 
     def __init__(
@@ -240,7 +240,7 @@ class AsyncClient(_Asking):
     async def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
         http, answered = self._connections.pool(), False
         try:
-            async with asyncio.timeout(call.left()):
+            async with asyncio.timeout(call.remaining()):
                 response = await http.send(_request(http, attempt, call), stream=True)
                 answered = True
                 async with aclosing(response):
@@ -252,13 +252,13 @@ class AsyncClient(_Asking):
 class _RemainingTime(dict[str, float]):
     """httpx's limits of an exchange: at each step (connect, write, read) what is left of the call by then."""
 
-    def __init__(self, left: Callable[[], float]) -> None:
+    def __init__(self, remaining: Callable[[], float]) -> None:
         super().__init__()
-        self._left = left
+        self._remaining = remaining
 
     def get(self, key: str, default: object = None) -> float:  # noqa: ARG002
         """Seconds; the same for every step."""
-        return self._left()
+        return self._remaining()
 
 
 def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T]) -> httpx.Request:
@@ -267,5 +267,5 @@ def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Cal
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": _RemainingTime(call.left)},
+        extensions={"timeout": _RemainingTime(call.remaining)},
     )

@@ -50,7 +50,7 @@ class Deadline:
         """Whether an attempt that starts then could still be answered in time."""
         return moment < (self.ends_at if self.answer_by is None else self.answer_by)
 
-    def left(self, now: float) -> float:
+    def remaining(self, now: float) -> float:
         """Seconds until the call ends."""
         return max(self.ends_at - now, SHORTEST_S)
 

@@ -30,7 +30,7 @@ _OF_ANY_REQUEST = (None, "overloaded", "rate-limited", "too-many-connections", "
 _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
-def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
+def reply_error(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     """The error of an answer that is not 200."""
     kind = _OWN_CLASS.get(reply.status)
     if kind is None:
@@ -42,7 +42,7 @@ def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     return kind(problem, attempts)
 
 
-def failed(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
+def failure_error(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
     """The error of no answer."""
     if failure.too_late:
         return too_late(request_id, attempts)

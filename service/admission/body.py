@@ -115,7 +115,7 @@ class BodyBudget:
 
 
 @asynccontextmanager
-async def held_body(
+async def hold_body(
     request: Request, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
 ) -> AsyncIterator[bytes]:
     """The whole body of a request, which the budget counts until the block ends.
@@ -147,12 +147,12 @@ async def held_body(
     assert reader is not None
     body = Body(reader)
     try:
-        yield await _arrived(request, body, limit, budget, settings, deadline)
+        yield await _read_body(request, body, limit, budget, settings, deadline)
     finally:
         budget.release(body)
 
 
-async def _arrived(
+async def _read_body(
     request: Request, body: Body, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
 ) -> bytes:
     """All of a body, each chunk of which finds room in the budget."""

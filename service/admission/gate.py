@@ -23,7 +23,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.service import paths, problems
 from listwright.service.errors import NotReadyError, OverloadedError
-from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.access_log import identify
 from listwright.service.telemetry.metrics import Telemetry
 
 LONGEST_S = 3600.0
@@ -44,7 +44,7 @@ Caller = asyncio.Future[Any]
 
 
 @contextmanager
-def listening(receive: Receive) -> Iterator[Caller]:
+def watch_caller(receive: Receive) -> Iterator[Caller]:
     """A future that is done once the caller has gone: after the body, that is all there is to receive."""
     task = asyncio.ensure_future(receive())
     try:
@@ -132,14 +132,14 @@ class Gate:
         """
         try:
             if self._free and on_loop:
-                with self._timed(self._take()):
+                with self._time_turn(self._take()):
                     # requests that have arrived meanwhile take a place or are refused, before the loop is busy
                     await asyncio.sleep(0)
                     yield deadline
                 return
-            with listening(receive) as caller:
+            with watch_caller(receive) as caller:
                 deadline = Deadline(deadline.at, caller.done)
-                with self._timed(self._take() if self._free else await self._wait(deadline, caller)):
+                with self._time_turn(self._take() if self._free else await self._wait(deadline, caller)):
                     yield deadline
         except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the answer was ready") from error
@@ -150,13 +150,13 @@ class Gate:
         return self._clock()
 
     @contextmanager
-    def _timed(self, began: float) -> Iterator[None]:
+    def _time_turn(self, began: float) -> Iterator[None]:
         """Work in a slot, timed from when it was to be had: what else the event loop did meanwhile is part of it."""
         try:
             yield
         finally:
             self._turns_s.append(self._clock() - began)
-            self._pass_on()
+            self._release_slot()
 
     async def _wait(self, deadline: Deadline, caller: Caller) -> float:
         """Return with a slot, and since when it was to be had; or raise without."""
@@ -178,7 +178,7 @@ class Gate:
             if turn.cancelled():
                 self._line.remove(turn)
             else:
-                self._pass_on()
+                self._release_slot()
             raise
         finally:
             timer.cancel()
@@ -186,7 +186,7 @@ class Gate:
         if began is not None and not deadline.abandoned():
             return began
         if began is not None:
-            self._pass_on()
+            self._release_slot()
         deadline.check_awaited()
         raise self._overloaded("its turn did not come in time")
 
@@ -196,7 +196,7 @@ class Gate:
             self._line.remove(turn)
             turn.set_result(None)
 
-    def _pass_on(self) -> None:
+    def _release_slot(self) -> None:
         """One slot is free: the first in line has it, or the next to come."""
         if self._line:
             self._line.popleft().set_result(self._clock())
@@ -234,9 +234,9 @@ class EarlyRefusal:
         app: the application that it wraps.
         gate: that may be full.
         telemetry: where answers are counted.
-        pace: returns once a request that ranks nothing may go on; or raises OverloadedError, or AbandonedError if the
+        throttle: returns once a request that ranks nothing may go on; raises OverloadedError, or AbandonedError if the
             caller went meanwhile.
-        unpaced: paths of requests that rank nothing and have bounds of their own.
+        unthrottled: paths of requests that rank nothing and have bounds of their own.
         clock: seconds.
     """
 
@@ -245,13 +245,13 @@ class EarlyRefusal:
         app: ASGIApp,
         gate: Gate,
         telemetry: Telemetry,
-        pace: Callable[[Scope, Receive], Awaitable[None]],
+        throttle: Callable[[Scope, Receive], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
         *,
-        unpaced: frozenset[str] = frozenset(),
+        unthrottled: frozenset[str] = frozenset(),
     ) -> None:
-        self.app, self._gate, self._telemetry, self._pace, self._clock = app, gate, telemetry, pace, clock
-        self._unpaced = unpaced
+        self.app, self._gate, self._telemetry, self._throttle, self._clock = app, gate, telemetry, throttle, clock
+        self._unthrottled = unthrottled
         self._logged_at, self._unlogged = -LOG_S, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -259,9 +259,9 @@ class EarlyRefusal:
         if self.refuses(scope):
             await self.refuse(scope, send)
             return
-        if scope["type"] == "http" and not ranks_a_list(scope) and scope["path"] not in self._unpaced:
+        if scope["type"] == "http" and not ranks_a_list(scope) and scope["path"] not in self._unthrottled:
             try:
-                await self._pace(scope, receive)
+                await self._throttle(scope, receive)
             except OverloadedError as error:
                 await self.refuse(scope, send, error)
                 return
@@ -276,9 +276,9 @@ class EarlyRefusal:
     async def refuse(self, scope: Scope, send: Send, error: OverloadedError | None = None) -> None:
         """429, with the same body and headers as any other refusal; without an error, that of the gate."""
         error = error or self._gate.refusal()
-        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        facts, own = identify({name: value.decode("latin-1") for name, value in scope["headers"]})
         status = http.HTTPStatus.TOO_MANY_REQUESTS
-        body = problems.encoded(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
+        body = problems.encode(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
         headers = [
             (b"content-type", problems.MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),

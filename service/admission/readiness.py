@@ -36,12 +36,12 @@ class DegradedRun:
         """Degraded answers of the run so far."""
         self._last = 0.0
 
-    def note(self, *, degraded: bool, ours: Callable[[], bool] = lambda: True) -> None:
+    def note(self, *, degraded: bool, is_own_fault: Callable[[], bool] = lambda: True) -> None:
         """One more answer.
 
         Args:
             degraded: whether it was.
-            ours: whether the service is at fault, and not the request; asked at the end of a run only.
+            is_own_fault: whether the service is at fault, and not the request; asked at the end of a run only.
         """
         if not degraded:
             self.length = 0
@@ -49,7 +49,7 @@ class DegradedRun:
         now = self._clock()
         self.length = self.length + 1 if now - self._last < REST_S else 1
         self._last = now
-        if self.length == RUN and not ours():
+        if self.length == RUN and not is_own_fault():
             self.length = 0
             _log.warning("the last %d answers were degraded by what was asked: a list of our own is not", RUN)
         elif self.length == RUN:

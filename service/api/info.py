@@ -166,7 +166,7 @@ def serving_info(models: Models) -> Serving:
         ServedModel(
             model=name,
             version=bundle.manifest.version,
-            kept=models.kept[name].manifest.version if name in models.kept else None,
+            kept=models.previous[name].manifest.version if name in models.previous else None,
             aliases=[alias for alias, target in models.aliases.items() if target == name],
             default=name == models.default,
         )

@@ -27,7 +27,7 @@ from listwright.service.wire.open_inference import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.schemas import words_beside
+from listwright.service.wire.schemas import read_outer_words
 
 _VERSION = version_of("listwright")
 
@@ -83,7 +83,7 @@ async def infer_version(request: Request, service: Serving, name: str, version: 
 
 
 async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
-    outer_words, most = words_beside(request, inference.InferWords), service.settings.max_candidates
+    outer_words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
     codec = TensorCodec(
         request.headers.get(JSON_HEAD), service.serving(), name, version, outer_words, most, request.state
     )
@@ -104,7 +104,7 @@ METADATA: dict[str, Any] = {
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
 async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
     """The bundle's tensors, its columns in order, and the codes of the categorical ones."""
-    return inference.describe(service_of(request).addressed(request, name, version).manifest)
+    return inference.describe(service_of(request).find_bundle(request, name, version).manifest)
 
 
 MODEL_READY: dict[str, Any] = {
@@ -119,7 +119,7 @@ MODEL_READY: dict[str, Any] = {
 @routes.get(paths.MODEL_READY[1], operation_id="model_version_ready", **MODEL_READY)
 async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
-    bundle = service_of(request).addressed(request, name, version)
+    bundle = service_of(request).find_bundle(request, name, version)
     await readyz(request)
     return ModelReady(name=bundle.manifest.name, ready=True)
 
@@ -133,7 +133,7 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
 )
 async def server_live(request: Request) -> ServerHealth:
     """The same as /livez."""
-    return ServerHealth(live=True, ready=service_of(request).unready() is None)
+    return ServerHealth(live=True, ready=service_of(request).reason_unready() is None)
 
 
 @routes.get(

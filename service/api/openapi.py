@@ -23,7 +23,7 @@ _EXAMPLES = {
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
+def complete(document: dict[str, Any]) -> dict[str, Any]:
     """FastAPI's document with what it leaves out.
 
     Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for

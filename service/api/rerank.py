@@ -22,7 +22,7 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service import paths
-from listwright.service.admission.body import held_body
+from listwright.service.admission.body import hold_body
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import PlainRoute, Service, Serving
@@ -34,7 +34,7 @@ from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import Codec, EncodedAnswer, JsonCodec, RankingRequest, facts
 from listwright.service.wire.matrix_codecs import NpyCodec
-from listwright.service.wire.schemas import Envelope, RerankResponse, words_beside
+from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_words
 
 if TYPE_CHECKING:
     from listwright.service.experiments.live import LiveExperiments
@@ -103,7 +103,7 @@ async def rerank(request: Request, service: Serving) -> Response:
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     media_type = media_type_of(request)
-    words = words_beside(request, Envelope)
+    words = read_outer_words(request, Envelope)
     if media_type == npy.MEDIA_TYPE:
         return await answer(request, service, _npy_codec(request, service, words))
     models = service.serving()
@@ -118,7 +118,7 @@ async def rerank(request: Request, service: Serving) -> Response:
 def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
     """Of a matrix, whose words all stand beside it."""
     options = Envelope(**words)
-    bundle = service.addressed(request, options.model, options.version)
+    bundle = service.find_bundle(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
 
@@ -213,15 +213,15 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
 
     Raises:
         DegradedError: if the settings want no degraded answer.
-        ListwrightError: of :func:`~listwright.service.admission.body.held_body`,
+        ListwrightError: of :func:`~listwright.service.admission.body.hold_body`,
             :meth:`~listwright.service.admission.gate.Gate.turn`, the codec or the ranking.
     """
     settings, arrived = service.settings, request.state.arrived
     deadline = Deadline(arrived + settings.timeout_ms / 1000.0)
-    async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
+    async with hold_body(request, codec.limit, service.bodies, settings, deadline) as body:
         work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
-        done = await in_turn(service.gate, pool, work, deadline, request.receive)
+        done = await run_in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
     if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
@@ -238,7 +238,7 @@ def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
     return None if threads == 0 and size <= SMALL else pool
 
 
-async def in_turn(
+async def run_in_turn(
     gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
 ) -> T:
     """What ``work`` returns, once it is the request's turn.
@@ -273,7 +273,7 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         service.telemetry.late.labels(ranking.stage_reached).inc()
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
-        service.degraded.note(degraded=ranking.degraded, ours=partial(_is_own_fault, done))
+        service.degraded.note(degraded=ranking.degraded, is_own_fault=partial(_is_own_fault, done))
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
@@ -350,7 +350,11 @@ def _work(
 
 
 def choose_ranking(
-    request: RankingRequest, query_id: str, routing_policy: RoutingPolicy, experiments: LiveExperiments | None, deadline: Deadline
+    request: RankingRequest,
+    query_id: str,
+    routing_policy: RoutingPolicy,
+    experiments: LiveExperiments | None,
+    deadline: Deadline,
 ) -> tuple[RankingRequest, Ranking]:
     """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
     if experiments is None:

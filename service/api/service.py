@@ -92,7 +92,7 @@ class Service:
             raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
         return self.current.models
 
-    def addressed(self, request: Request, model: str | None, version: str | None) -> Bundle:
+    def find_bundle(self, request: Request, model: str | None, version: str | None) -> Bundle:
         """The bundle that a caller names, or the default; problem bodies and log lines tell its fingerprint.
 
         Raises:
@@ -103,7 +103,7 @@ class Service:
         request.state.fingerprint = bundle.manifest.fingerprint
         return bundle
 
-    def unready(self) -> str | None:
+    def reason_unready(self) -> str | None:
         """Why no traffic may come; None if it may."""
         models = self.current.models
         if models is None:

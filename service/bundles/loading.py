@@ -16,7 +16,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
 from listwright.service.bundles import folder
-from listwright.service.bundles.served import Models, Refusal, only
+from listwright.service.bundles.served import Models, Refusal, models_of
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
@@ -42,16 +42,18 @@ class Served:
 
     Args:
         current: what it serves.
-        kept: what it served before and keeps for a rollback.
+        previous: what it served before and keeps for a rollback.
     """
 
     current: Paths
-    kept: Paths
+    previous: Paths
 
     @classmethod
     def of(cls, models: Models) -> Served:
         """What a worker that serves these tells."""
-        return cls(*({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.kept)))
+        return cls(
+            *({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.previous))
+        )
 
 
 def next_pause_s(last_s: float, took_s: float) -> float:
@@ -111,7 +113,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return only(_load(settings.bundle, settings))
+        return models_of(_load(settings.bundle, settings))
     root = settings.models
     try:
         pointers = folder.read(root)
@@ -138,21 +140,21 @@ def _first(settings: Settings, others: Served | None) -> Models:
             f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
             f"echo 1 > {root / 'shop' / folder.CURRENT}",
         )
-    kept = {} if others is None else _kept(current, others, settings)
-    return Models(current, kept, pointers.aliases, refused)
+    previous = {} if others is None else _load_previous_versions(current, others, settings)
+    return Models(current, previous, pointers.aliases, refused)
 
 
-def _kept(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
+def _load_previous_versions(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
     """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
-    kept = {}
+    previous = {}
     for name, ready in current.items():
-        path = others.kept.get(name) if others.current.get(name) == ready.path else others.current.get(name)
-        if path is not None and path != ready.path and (loaded := load_kept(path, settings)) is not None:
-            kept[name] = loaded
-    return kept
+        path = others.previous.get(name) if others.current.get(name) == ready.path else others.current.get(name)
+        if path is not None and path != ready.path and (loaded := load_previous(path, settings)) is not None:
+            previous[name] = loaded
+    return previous
 
 
-def load_kept(path: Path, settings: Settings) -> Bundle | None:
+def load_previous(path: Path, settings: Settings) -> Bundle | None:
     """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
     try:
         return _load(path, settings)

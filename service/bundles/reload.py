@@ -16,7 +16,7 @@ from anyio import move_on_after
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.service.bundles import folder
-from listwright.service.bundles.loading import Paths, load_kept, load_named, next_pause_s, reason_of, refusal
+from listwright.service.bundles.loading import Paths, load_named, load_previous, next_pause_s, reason_of, refusal
 from listwright.service.bundles.served import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
@@ -119,7 +119,7 @@ class Reloader:
             if not pointers.versions and not pointers.faults:
                 return self._all_stays(before, f"the models folder holds no NAME/{folder.CURRENT}")
             current: dict[str, Bundle] = {}
-            kept: dict[str, Bundle] = {}
+            previous: dict[str, Bundle] = {}
             refused = {name: self._still_refused(before, name, reason) for name, reason in pointers.faults.items()}
             aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
             for name in sorted(before.current.keys() & pointers.faults.keys()):
@@ -133,10 +133,10 @@ class Reloader:
                     if name in before.current:
                         current[name] = before.current[name]
             for name in current.keys() & before.current.keys():
-                last = before.kept.get(name) if current[name] is before.current[name] else before.current[name]
+                last = before.previous.get(name) if current[name] is before.current[name] else before.current[name]
                 if last is not None:
-                    kept[name] = last
-            self._swap(before, Models(current, kept, aliases, refused))
+                    previous[name] = last
+            self._swap(before, Models(current, previous, aliases, refused))
             return self._now()
 
     async def rollback(self, model: str | None) -> Models:
@@ -148,9 +148,9 @@ class Reloader:
         """
         root, models = self._root(), self._now()
         name = models.choose(model, None).manifest.name
-        if name not in models.kept:
+        if name not in models.previous:
             raise ReloadRefusedError(f"this process has served no other version of {name!r}: write {name}/CURRENT")
-        version = models.kept[name].manifest.version
+        version = models.previous[name].manifest.version
         try:
             await self._disk.run(partial(folder.point, root, name, version), LOOK_WITHIN_S)
         except OSError as error:
@@ -164,15 +164,15 @@ class Reloader:
         """Keep for a rollback what the other workers keep; this one may have missed a version, or served another."""
         async with self._one_at_a_time:
             before = self._now()
-            kept = dict(before.kept)
+            previous = dict(before.previous)
             for name, path in paths.items():
-                if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
+                if name not in before.current or path in (_path(before.current, name), _path(before.previous, name)):
                     continue
                 with suppress(OSError):  # the next look at the folder says so
-                    load = partial(load_kept, path, self._settings)
+                    load = partial(load_previous, path, self._settings)
                     if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
-                        kept[name] = loaded
-            self._swap(before, Models(before.current, kept, before.aliases, before.refused))
+                        previous[name] = loaded
+            self._swap(before, Models(before.current, previous, before.aliases, before.refused))
 
     def _now(self) -> Models:
         assert self._serving.models is not None  # it is loaded before anybody may ask for more
@@ -185,7 +185,7 @@ class Reloader:
 
     async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal:
         """The bundle to serve under a name: the served one, the kept one, or a new one; or why there is none."""
-        for ready in (before.current.get(name), before.kept.get(name)):
+        for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
         root = self._root()
@@ -229,7 +229,7 @@ class Reloader:
 
     def _all_stays(self, before: Models, reason: str) -> Models:
         refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}
-        self._swap(before, Models(before.current, before.kept, before.aliases, refused))
+        self._swap(before, Models(before.current, before.previous, before.aliases, refused))
         return self._now()
 
     def _swap(self, before: Models, after: Models) -> None:
@@ -252,11 +252,11 @@ def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
 
 def count_served(telemetry: Telemetry, models: Models) -> None:
     """Let the metrics say what is served."""
-    telemetry.serving(
+    telemetry.set_bundles(
         {
             (bundle.manifest.name, bundle.manifest.version): bundle.reranker.first_stage.engine
             for bundle in models.current.values()
         },
-        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.kept.values()),
+        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.previous.values()),
         ((refusal.model, refusal.version, refusal.reason) for refusal in models.refused.values()),
     )

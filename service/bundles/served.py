@@ -41,32 +41,32 @@ class Models:
 
     Args:
         current: the bundle of each name.
-        kept: the bundle that each name served before, ready for a rollback.
+        previous: the bundle that each name served before, ready for a rollback.
         aliases: other names of bundles.
         refused: by name, what should be served instead and is not.
         default: name of the bundle that answers where the request names none; None where it must name one.
-        usual: that bundle.
+        default_bundle: that bundle; None where there is none.
     """
 
     current: Mapping[str, Bundle]
-    kept: Mapping[str, Bundle] = field(default_factory=dict)
+    previous: Mapping[str, Bundle] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     default: str | None = field(init=False)
-    usual: Bundle | None = field(init=False)
+    default_bundle: Bundle | None = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("current", "kept", "aliases", "refused"):
+        for name in ("current", "previous", "aliases", "refused"):
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         name = self.aliases.get(DEFAULT, DEFAULT)
         default = next(iter(self.current)) if len(self.current) == 1 else name if name in self.current else None
         object.__setattr__(self, "default", default)
-        object.__setattr__(self, "usual", None if default is None else self.current[default])
+        object.__setattr__(self, "default_bundle", None if default is None else self.current[default])
 
     @property
     def schemas(self) -> list[FeatureSchema]:
         """Of all bundles that a request may name."""
-        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.kept.values())]
+        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.previous.values())]
 
     def name_of(self, model: str) -> str:
         """The name that a name or an alias stands for, served or not."""
@@ -75,7 +75,7 @@ class Models:
     def versions(self, model: str) -> list[Bundle]:
         """Bundles of a name or alias that a request may ask for, the current one first; none if it is not served."""
         name = self.name_of(model)
-        return [bundle[name] for bundle in (self.current, self.kept) if name in bundle]
+        return [bundle[name] for bundle in (self.current, self.previous) if name in bundle]
 
     def choose(self, model: str | None, version: str | None) -> Bundle:
         """The bundle that a request asks for.
@@ -111,7 +111,7 @@ class Current:
     models: Models | None = None
 
 
-def only(bundle: Bundle) -> Models:
+def models_of(bundle: Bundle) -> Models:
     """One bundle, under its own name."""
     return Models({bundle.manifest.name: bundle})
 

@@ -133,7 +133,7 @@ class LiveExperiments:
             return ExperimentOutcome(request, rank(request, deadline))
         if entry.definition.kind == "shadow":
             part = entry.part if self._shadow.has_room() else self._shadow.drop(entry)
-            return ExperimentOutcome(request.within(part), rank(request, deadline))
+            return ExperimentOutcome(request.join_experiment(part), rank(request, deadline))
         return RequestTrial(entry, request, query_id, self._failures, self._metrics).show(rank, deadline)
 
     def _entry(self, request: RankingRequest, query_id: str) -> Entry | None:
@@ -161,7 +161,7 @@ class LiveExperiments:
             then: gets what came of it, in the event loop's thread, from which this is called.
         """
         part = request.part
-        entry = None if part is None else self._roster().named(part.experiment)
+        entry = None if part is None else self._roster().find(part.experiment)
         if entry is None or entry.challenger is None or entry.definition.kind != "shadow":
             then(ShadowRanking("", (), "dropped: the experiment has ended"))
             return
@@ -291,7 +291,7 @@ class RequestTrial(NamedTuple):
             salt=self.entry.definition.drawn_with,
             length=self.request.options.top_n,
         )
-        interleaved = replace(control, order=_led_by(draft.order, control.order), timings_ms=milliseconds)
+        interleaved = replace(control, order=_move_to_front(draft.order, control.order), timings_ms=milliseconds)
         request = self._take_part(teams=draft.teams, reason=INTERLEAVED)
         return self._count("interleaved", ExperimentOutcome(request, interleaved))
 
@@ -306,7 +306,7 @@ class RequestTrial(NamedTuple):
             return self._count("unswapped", ExperimentOutcome(self._take_part(), control))
         request = self._take_part(intervention=Intervention("swap", swap.places, swap.propensity))
         return self._count(
-            "swapped", ExperimentOutcome(request, replace(control, order=_led_by(swap.order, control.order)))
+            "swapped", ExperimentOutcome(request, replace(control, order=_move_to_front(swap.order, control.order)))
         )
 
     def _ask_challenger(self, rank: RankBy, deadline: Deadline) -> Ranking | str:
@@ -330,14 +330,14 @@ class RequestTrial(NamedTuple):
         return ranking
 
     def _take_part(self, **facts: Any) -> RankingRequest:
-        return self.request.within(replace(self.entry.part, **facts))
+        return self.request.join_experiment(replace(self.entry.part, **facts))
 
     def _count(self, name: str, outcome: ExperimentOutcome) -> ExperimentOutcome:
         self.metrics.requests.count(self.entry.definition.name, name)
         return outcome
 
 
-def _led_by(first: Sequence[int], order: np.ndarray) -> np.ndarray:
+def _move_to_front(first: Sequence[int], order: np.ndarray) -> np.ndarray:
     """An order that begins with some candidates; the others follow as they stood."""
     leads = np.zeros(len(order), dtype=bool)
     leads[list(first)] = True

@@ -82,7 +82,7 @@ class Roster:
     entries: tuple[Entry, ...]
     faults: dict[str, str]
 
-    def named(self, name: str) -> Entry | None:
+    def find(self, name: str) -> Entry | None:
         """Return the experiment of a name; None if it does not run."""
         for entry in self.entries:
             if entry.definition.name == name:
@@ -113,7 +113,7 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
         shares.append(one.share)
         low, high = [0.0, *bounds(shares)][-2:]
         entry = _entry(one, models, low, high)
-        overlap = None if isinstance(entry, str) else _overlapping(entry, entries)
+        overlap = None if isinstance(entry, str) else _find_overlap(entry, entries)
         if isinstance(entry, str):
             faults[one.name] = entry
         elif overlap is not None:
@@ -123,7 +123,7 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
     return Roster(file.salt, tuple(entries), faults)
 
 
-def _overlapping(entry: Entry, entries: Sequence[Entry]) -> str | None:
+def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
     """An experiment before this one with some of its traffic: one bundle may have several names."""
     for other in entries:
         if other.control is entry.control and entry.low < other.high and other.low < entry.high:
@@ -137,7 +137,7 @@ def _entry(one: Definition, models: Models, low: float, high: float) -> Entry | 
         challenger = None if one.challenger is None else _bundle(one.challenger, models)
     except UnknownModelError as error:
         return str(error)
-    if challenger is not None and (why := _differ(control.reranker.schema, challenger.reranker.schema)):
+    if challenger is not None and (why := _schema_difference(control.reranker.schema, challenger.reranker.schema)):
         return f"the challenger cannot rank what is sent to control: {why}"
     return Entry(one, control, challenger, low, high)
 
@@ -147,7 +147,7 @@ def _bundle(name: str, models: Models) -> Bundle:
     return models.choose(model, version or None)
 
 
-def _differ(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
+def _schema_difference(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
     """Why an array of the one means something else to the other; None if it does not."""
     if control.names != challenger.names:
         missing = sorted(set(challenger.names) - set(control.names))

@@ -98,7 +98,7 @@ class Shadow:
         while tasks := self._next():
             self._rank(tasks)
         while self._waiting:
-            self._tell(self._count_drop(self._waiting[0].entry, "the service stopped"))
+            self._finish_first(self._count_drop(self._waiting[0].entry, "the service stopped"))
         self._forget_process()
 
     def _next(self) -> tuple[ShadowTask, ...]:
@@ -116,15 +116,15 @@ class Shadow:
             pipe = self._connect()
             pipe.send([task.question for task in tasks])
             for task in tasks:
-                self._tell(self._account(task.entry, pipe.recv()))
+                self._finish_first(self._account(task.entry, pipe.recv()))
         except Exception as error:  # whatever becomes of the process, the thread goes on
             code = self._forget_process()
             if not self._end.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"
-                self._tell(self._count_failure(self._waiting[0].entry, why))
+                self._finish_first(self._count_failure(self._waiting[0].entry, why))
                 self._end.wait(REST_S)
 
-    def _tell(self, outcome: ShadowRanking) -> None:
+    def _finish_first(self, outcome: ShadowRanking) -> None:
         """The first list that waits is done."""
         task = self._waiting.popleft()
         assert self._loop is not None

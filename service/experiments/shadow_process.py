@@ -11,7 +11,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import step_back
+from listwright.service.child_process import lower_priority
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -63,7 +63,7 @@ def run(pipe: Connection) -> None:
         pipe: questions come, and a :class:`ChallengerRanking` goes for each.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    step_back()
+    lower_priority()
     bundles: dict[str, Bundle] = {}
     while True:
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import step_back
+from listwright.service.child_process import lower_priority
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -107,7 +107,7 @@ def run(pipe: Connection, hook: str | None) -> None:
         hook: ``module:callable`` of the operator, or None.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    step_back()
+    lower_priority()
     explainer = TaskExplainer(hook, abandoned=pipe.poll)
     try:
         pipe.send(None)

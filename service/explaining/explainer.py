@@ -23,7 +23,7 @@ from pydantic_core import to_json
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError, CandidateError, ListwrightError
-from listwright.service.admission.body import BodyBudget, held_body
+from listwright.service.admission.body import BodyBudget, hold_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
@@ -34,7 +34,7 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
-from listwright.service.wire.schemas import words_beside
+from listwright.service.wire.schemas import read_outer_words
 
 PLACES = 1
 """Requests that may wait while one is explained."""
@@ -108,7 +108,9 @@ class ExplanationService:
         json_bounds: of bodies.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds) -> None:
+    def __init__(
+        self, settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
+    ) -> None:
         self._settings, self._deciders, self._json_bounds = settings, routing_policy, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
@@ -131,10 +133,10 @@ class ExplanationService:
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            outer_words = words_beside(request, ExplainWords)
+            outer_words = read_outer_words(request, ExplainWords)
             codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_words, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
-            async with held_body(request, codec.limit, self._bodies, settings, complete_by) as body:
+            async with hold_body(request, codec.limit, self._bodies, settings, complete_by) as body:
                 # before its turn, which it waits for no longer than the body says
                 question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
                 queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms

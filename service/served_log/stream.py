@@ -99,12 +99,12 @@ class RedisStream:
                 self._stop.wait(POLL_S)
                 continue
             batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
-            if self._sent(batch):
+            if self._send(batch):
                 for one in batch:
                     self._waiting.popleft()
                     self._got += len(one.record)
 
-    def _sent(self, batch: list[_Waiting]) -> bool:
+    def _send(self, batch: list[_Waiting]) -> bool:
         """Whether a batch is done with: taken, or refused for good."""
         try:
             pipeline = self._client.pipeline(transaction=False)

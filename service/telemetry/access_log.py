@@ -25,7 +25,7 @@ _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 _log = logging.getLogger("listwright.requests")
 
 
-def identified(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+def identify(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """What the log says of who a request is, and the headers that its answer carries for it.
 
     Args:
@@ -65,7 +65,7 @@ class AccessLog:
             return
         started = time.perf_counter()
         sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        facts, own = identified(sent)
+        facts, own = identify(sent)
         state = scope.setdefault("state", {})
         state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
         state.update(request_id=facts["request_id"], facts=facts)

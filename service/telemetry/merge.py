@@ -48,18 +48,18 @@ def snapshot(registry: CollectorRegistry) -> Snapshot:
     }
 
 
-def packed(metrics: Snapshot) -> bytes:
+def pack(metrics: Snapshot) -> bytes:
     """As it travels between our own processes: small enough never to fill a pipe."""
     return zlib.compress(pickle.dumps(metrics), 1)
 
 
-def unpacked(content: bytes) -> Snapshot:
+def unpack(content: bytes) -> Snapshot:
     """The snapshot again."""
     metrics: Snapshot = pickle.loads(zlib.decompress(content))  # noqa: S301 - from our own worker, through its own pipe
     return metrics
 
 
-def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Counters and histograms added up; gauges too, or their largest, see :data:`SUMMED`."""
     whole: Snapshot = {}
     for metrics in snapshots:
@@ -72,12 +72,12 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
     return whole
 
 
-def counted(metrics: Snapshot) -> Snapshot:
+def drop_gauges(metrics: Snapshot) -> Snapshot:
     """What outlives its process: all but gauges."""
     return {name: metric for name, metric in metrics.items() if metric[0] != "gauge"}
 
 
-def current(past: Snapshot, live: Snapshot) -> Snapshot:
+def drop_unserved_versions(past: Snapshot, live: Snapshot) -> Snapshot:
     """Of the past, what is not about a version that no live process knows any more."""
     known = {_version(labels) for _, _, samples in live.values() for _, labels in samples}
     return {

@@ -128,17 +128,17 @@ class Telemetry:
         """All of it, in Prometheus' text format."""
         return await asyncio.to_thread(lambda: merge.text(merge.snapshot(self.registry)))
 
-    def serving(
+    def set_bundles(
         self,
         served: Mapping[tuple[str, str], Engine],
-        kept: Iterable[tuple[str, str]],
+        previous: Iterable[tuple[str, str]],
         refused: Iterable[tuple[str, str, str]],
     ) -> None:
         """Say what is served now, by name and version, on which engine, and what is not: name, version and reason.
 
         Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
         """
-        for model, version in self._known - (known := frozenset((*served, *kept))):
+        for model, version in self._known - (known := frozenset((*served, *previous))):
             for metric in self.by_version:
                 metric.remove_by_labels({"model": model, "version": version})
         self._known = known

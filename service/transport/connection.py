@@ -431,7 +431,7 @@ class Connection(asyncio.Protocol):
         self._arrived = time.perf_counter()
         self._stop_idle()
         self._dropped = 0
-        self._last = self._limit.wake(self) > self._keep_alive_s
+        self._last = self._limit.mark_busy(self) > self._keep_alive_s
         self._start_read_timeout()
 
     def on_url(self, url: bytes) -> None:
@@ -534,7 +534,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._current, app = exchange, self._app
         if not self._served:
-            app = self._limit.answering(exchange.scope["path"], app)
+            app = self._limit.app_for(exchange.scope["path"], app)
         if not self._served or self._last:
             exchange.keep_alive = False
         task = self._loop.create_task(exchange.run(app))
@@ -610,7 +610,7 @@ class Connection(asyncio.Protocol):
         """Wait for the next request: nothing is at work and nothing arrives."""
         self._stop_idle()
         if self._served:
-            self._limit.rest(self)
+            self._limit.mark_idle(self)
         wait_s = self._keep_alive_s + GRACE_S if self._served else self.patience_s
         self._idle_timer = self._loop.call_later(wait_s, self.close_idle)
 
@@ -670,7 +670,7 @@ def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
 def _refusal(status: http.HTTPStatus, detail: str, *, with_body: bool) -> bytes:
     """Return a whole refusal as it travels; only its head in answer to HEAD."""
     request_id = uuid.uuid4().hex
-    body = problems.encoded(status, "malformed-http", detail, request_id)
+    body = problems.encode(status, "malformed-http", detail, request_id)
     lines = (
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"content-type: {problems.MEDIA_TYPE}",

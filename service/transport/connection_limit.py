@@ -21,7 +21,7 @@ from listwright.ranking.errors import ListwrightError
 from listwright.service.paths import is_probe
 from listwright.service.problems import problem
 from listwright.service.settings import PREFIX, Settings
-from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.access_log import identify
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
@@ -128,11 +128,11 @@ class ConnectionLimit:
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def rest(self, connection: Connection) -> None:
+    def mark_idle(self, connection: Connection) -> None:
         """A connection that is served waits for its next request."""
         self._idle[connection] = self._clock()
 
-    def wake(self, connection: Connection) -> float:
+    def mark_busy(self, connection: Connection) -> float:
         """A connection's request has begun; seconds that it had waited, 0 if it had not."""
         self._silent.pop(connection, None)
         now = self._clock()
@@ -149,13 +149,13 @@ class ConnectionLimit:
                 idle.close_idle()
                 return
 
-    def answering(self, path: str, app: ASGIApp) -> ASGIApp:
+    def app_for(self, path: str, app: ASGIApp) -> ASGIApp:
         """What answers a request for ``path`` on a connection that is not served."""
         return app if is_probe(path) else self._refuse
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """503, with the same body and headers as any other refusal."""
-        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        facts, own = identify({name: value.decode("latin-1") for name, value in scope["headers"]})
         scope["state"]["request_id"] = facts["request_id"]
         answer = problem(
             Request(scope),
@@ -190,7 +190,7 @@ def fit_into_open_files(settings: Settings) -> Settings:
     """
     supervised = settings.workers * FILES_OF_WORKER if settings.workers > 1 else 0
     wanted = FILES + max(settings.max_connections + OUTSIDE, supervised)
-    limit = _raised(wanted + BURST)
+    limit = _raise_limit(wanted + BURST)
     if limit >= wanted:
         return settings
     room = limit - FILES
@@ -219,7 +219,7 @@ def room_outside(most: int) -> int:
     return max(1, min(OUTSIDE, _limit() - FILES - most))
 
 
-def _raised(wanted: int) -> int:
+def _raise_limit(wanted: int) -> int:
     """The soft limit of open files, raised to ``wanted`` or as far as that goes."""
     soft, (_, hard) = _limit(), resource.getrlimit(resource.RLIMIT_NOFILE)
     goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

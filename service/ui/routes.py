@@ -47,15 +47,15 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         return RedirectResponse("ui/", 307)
 
     @router.get(paths.UI_BUNDLE)
-    async def shown(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+    async def about_bundle(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
         """What a bundle has for the page: golden lists, quantiles of training, the held-out table."""
-        chosen = _chosen(request, served.default or next(iter(served.current)), model, version)
+        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
         return Response(await to_thread.run_sync(about.of, chosen), media_type="application/json")
 
     @router.get(paths.UI_REPORT)
     async def report(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
         """The report of the run that made a bundle."""
-        chosen = _chosen(request, served.default or next(iter(served.current)), model, version)
+        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
         if not lists_file(chosen.manifest, REPORT_PAGE):
             raise HTTPException(404)
         content = await to_thread.run_sync(_read_report, chosen)
@@ -69,9 +69,9 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
     return router, frozenset((paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
-def _chosen(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
+def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
     """The bundle that is named, or what ``/info`` describes where none is."""
-    return service_of(request).addressed(request, usual if model is None else model, version)
+    return service_of(request).find_bundle(request, usual if model is None else model, version)
 
 
 def _read_report(served: Bundle) -> bytes:
@@ -155,7 +155,7 @@ class About:
         key = served.manifest.sha256
         answer = self._answers.pop(key, None)
         if answer is None:
-            content = shown(served)
+            content = describe_bundle(served)
             answer = content.model_dump_json().encode()
             if not _whole(content, served.manifest):
                 return answer
@@ -165,7 +165,7 @@ class About:
         return answer
 
 
-def shown(served: Bundle) -> ShownBundle:
+def describe_bundle(served: Bundle) -> ShownBundle:
     """All of it. A file that is gone, or is no longer what the manifest says, is left out and named."""
     manifest = served.manifest
     lists, fault = _golden(served)

@@ -41,7 +41,7 @@ from listwright.service.hook import PASSED
 from listwright.service.participation import Participation
 from listwright.service.settings import Settings
 from listwright.service.wire.compiled import json_fast
-from listwright.service.wire.json_matrix import checked_context, to_candidates
+from listwright.service.wire.json_matrix import check_context, to_candidates
 from listwright.service.wire.schemas import (
     MAX_CONTEXT,
     MAX_CONTEXT_KEY,
@@ -50,7 +50,7 @@ from listwright.service.wire.schemas import (
     Envelope,
     Options,
     RerankRequest,
-    validated,
+    validate,
 )
 
 
@@ -66,7 +66,7 @@ class RankingRequest(NamedTuple):
     scores_only: bool = False  # whether the answer tells no order
     part: Participation | None = None  # in an experiment; None: in none
 
-    def within(self, part: Participation) -> RankingRequest:
+    def join_experiment(self, part: Participation) -> RankingRequest:
         """The same request in an experiment."""
         return RankingRequest(*self[:-1], part)  # half the time of _replace
 
@@ -108,7 +108,9 @@ class JsonAnswer:
         """The answer of the contract."""
         options, manifest = request.options, request.bundle.manifest
         assert isinstance(options, Envelope)
-        content = to_answer(ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored, request.part)
+        content = to_answer(
+            ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored, request.part
+        )
         return EncodedAnswer(to_json(content), "application/json", {})
 
 
@@ -124,7 +126,7 @@ def to_answer(
     """The body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
     response_scores = (
-        nullable(unscored(ranking, part).scores) if part is not None and part.teams is not None else scores
+        nullable(hide_scores(ranking, part).scores) if part is not None and part.teams is not None else scores
     )
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
@@ -160,14 +162,14 @@ def to_answer(
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
             "reason": ranking.reason,
-            "ignored": [shortened(name) for name in ignored[:MOST_IGNORED]],
+            "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
             **_experiment(part),
         },
     }
 
 
-def unscored(ranking: Ranking, part: Participation | None) -> Ranking:
+def hide_scores(ranking: Ranking, part: Participation | None) -> Ranking:
     """The ranking without scores where two rankers made its order: no single one scored that list."""
     if part is None or part.teams is None:
         return ranking
@@ -182,7 +184,7 @@ def _experiment(part: Participation | None) -> dict[str, Any]:
     return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     """A name as it is told: some that callers send have no end."""
     return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
 
@@ -274,8 +276,8 @@ class JsonCodec(JsonAnswer):
         scanned = self._scan(body)
         if scanned is not None:
             return scanned
-        request = validated(self._words, decode(body, self._bounds), self._outer_words)
-        bundle = self._chosen(request)
+        request = validate(self._words, decode(body, self._bounds), self._outer_words)
+        bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
         pinned = request.version is not None
@@ -283,22 +285,24 @@ class JsonCodec(JsonAnswer):
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """What an ordinary request asks for; None leaves it to the general way."""
-        usual = self._models.usual
-        if json_fast is None or usual is None:
+        default_bundle = self._models.default_bundle
+        if json_fast is None or default_bundle is None:
             return None
-        schema = usual.reranker.schema
+        schema = default_bundle.reranker.schema
         try:
-            plan = self._plan(usual.reranker)
+            plan = self._plan(default_bundle.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = validated(self._words, decode(rest, self._bounds), self._outer_words)
+            request = validate(self._words, decode(rest, self._bounds), self._outer_words)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
             return None
-        bundle = self._chosen(request)
-        if bundle is not usual or (lacking and request.context and not schema.index.keys().isdisjoint(request.context)):
+        bundle = self._choose(request)
+        if bundle is not default_bundle or (
+            lacking and request.context and not schema.index.keys().isdisjoint(request.context)
+        ):
             return None
         if ids is None:
             ids = request.ids
-        context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+        context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
         return RankingRequest(candidates, request, bundle, ignored, request.id, request.version is not None)
 
@@ -309,7 +313,7 @@ class JsonCodec(JsonAnswer):
             plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
         return plan
 
-    def _chosen(self, request: RerankRequest) -> Bundle:
+    def _choose(self, request: RerankRequest) -> Bundle:
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
@@ -428,7 +432,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
     if len(body) > bounds.size:
         raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
-    commas, openings, colons = _counted(body)
+    commas, openings, colons = _count(body)
     _check_counts(len(body), commas, openings, bounds)
     try:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -444,7 +448,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
     return value
 
 
-def _counted(body: bytes) -> tuple[int, int, int]:
+def _count(body: bytes) -> tuple[int, int, int]:
     """Commas, opening brackets and braces, and colons outside of strings."""
     if json_fast is not None:
         counts: tuple[int, int, int] = json_fast.counted(body)

@@ -53,7 +53,7 @@ def to_candidates(
     if len(request) == 0:
         name = "features" if request.candidates is None else "candidates"
         raise EmptyListError("the list holds no candidates: send at least one", (name,))
-    context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+    context = MappingProxyType(check_context(request.context, schema) if request.context else {})
     supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
         matrix = _from_rows(request.candidates, schema, supplied, ignored)
@@ -63,7 +63,7 @@ def to_candidates(
     return CandidateList(matrix, ids, context)
 
 
-def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+def check_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
     """The context, with booleans spelled; an entry that cannot be used is refused, a feature's like a candidate's."""
     for name, value in context.items():
         place = ("context", name)

@@ -25,7 +25,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.json_codec import Bounds, nullable, unscored
+from listwright.service.wire.json_codec import Bounds, hide_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
@@ -38,7 +38,7 @@ from listwright.service.wire.schemas import (
     Options,
     Strict,
     merge_words,
-    validated,
+    validate,
 )
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
@@ -309,7 +309,7 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
         options = {name: value for name, value in outer_words.items() if name in InferParameters.model_fields}
         content = merge_words(content, {name: outer_words[name] for name in ("id",) if name in outer_words})
         content["parameters"] = merge_words(content.get("parameters") or {}, options)
-    return Head(validated(InferRequest, content), size)
+    return Head(validate(InferRequest, content), size)
 
 
 def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
@@ -449,7 +449,7 @@ def encode(
         binary = {name: by_default if own is None else own for name, own in outputs}
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, unscored(ranking, part), inference, binary=is_binary)
+        tensor, raw = _output(name, hide_scores(ranking, part), inference, binary=is_binary)
         tensors.append(tensor)
         raws.append(raw)
     head = {

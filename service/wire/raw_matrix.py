@@ -16,7 +16,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, FeatureSchema
 from listwright.service.wire.json_codec import LEAST_VALUES, check_length
-from listwright.service.wire.json_matrix import checked_context
+from listwright.service.wire.json_matrix import check_context
 
 FLOAT64_BYTES = 8
 
@@ -66,7 +66,7 @@ def to_candidates(
     matrix = converted
     if schema.categorical:
         matrix = _with_codes(matrix, schema)
-    return CandidateList(matrix, ids, checked_context(dict(context), schema) if context else {})
+    return CandidateList(matrix, ids, check_context(dict(context), schema) if context else {})
 
 
 def _check_fits(sent: Float[np.ndarray, "L D"], converted: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:

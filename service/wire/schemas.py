@@ -328,7 +328,7 @@ BODY_ONLY = frozenset(("context",))
 """Words of a request that a query string has no spelling for."""
 
 
-def validated(model: type[Sent], value: object, outer_words: Mapping[str, Any] = MappingProxyType({})) -> Sent:
+def validate(model: type[Sent], value: object, outer_words: Mapping[str, Any] = MappingProxyType({})) -> Sent:
     """Return what was sent, as the contract has it.
 
     Args:
@@ -346,7 +346,7 @@ def validated(model: type[Sent], value: object, outer_words: Mapping[str, Any] =
         raise _invalid(error) from None
 
 
-def words_beside(request: Request, words: type[Envelope]) -> dict[str, Any]:
+def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
     """What a request says beside its body: in the query string, as text, and in the header :data:`UNIT`.
 
     Args:

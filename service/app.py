@@ -1,4 +1,4 @@
-"""The application: its bundles are loaded and warm before the first request."""
+"""The application; its bundles are loaded and warm before the first request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _log = logging.getLogger("listwright.service")
 
 @dataclass
 class _First:
-    """What is served first, until it is: a variable of its own would keep it in memory when it is served no more."""
+    """Initial models, released once served: a plain variable would keep them in memory after a reload."""
 
     models: Models | None
 
@@ -76,7 +76,7 @@ class Contract(FastAPI):
     _text: bytes | None = None
 
     def setup(self) -> None:
-        """FastAPI's hook for the routes of its own: the document, made once."""
+        """Add FastAPI's own route, the document, which is made once."""
         self.add_route(paths.OPENAPI, self._document, include_in_schema=False)
 
     async def _document(self, request: Request) -> Response:
@@ -86,7 +86,7 @@ class Contract(FastAPI):
         return Response(self._text, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
-        """FastAPI's hook for the document, completed."""
+        """Return the completed OpenAPI document (FastAPI's hook)."""
         if self.openapi_schema is None:
             self.openapi_schema = complete(super().openapi())
         return self.openapi_schema
@@ -98,12 +98,12 @@ def create_app(
     loaded: Bundle | Models | None = None,
     swapped: Callable[[Models], None] | None = None,
 ) -> Contract:
-    """The ASGI application.
+    """Create the ASGI application.
 
     Args:
         settings: by default from ``LISTWRIGHT_*`` environment variables.
         loaded: what is loaded already; by default what the settings name is loaded at start-up.
-        swapped: told what is served after each change.
+        swapped: called with the models that are served, after each change.
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
@@ -141,7 +141,7 @@ def create_app(
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
         if service.experiments is not None:
-            await to_thread.run_sync(service.experiments.close)  # before the log: it has more to tell to it
+            await to_thread.run_sync(service.experiments.close)  # before the log, which it still writes to
         if service.served_log is not None:
             await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
@@ -201,7 +201,7 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
 
 
 def _head_of(route: APIRoute) -> APIRoute:
-    """The route that answers HEAD where a route answers GET (RFC 9110, section 9.1): the server leaves out the body.
+    """Return a route for HEAD where a route answers GET (RFC 9110, section 9.1); the server leaves out the body.
 
     Not by another method of the same route, which would stand in the document under the same name.
     """
@@ -277,7 +277,7 @@ def _open_explainer(
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
-    """A server for the application, which tells it when the end begins.
+    """Return a server for the application; it sets ``draining`` when the shutdown begins.
 
     Args:
         app: of :func:`create_app`.
@@ -300,7 +300,7 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
 
 
 def _gauges(service: Service) -> dict[str, Callable[[], float]]:
-    """The state of this process, for the metrics."""
+    """Return functions that read the state of this process, by gauge."""
     return {
         "listwright_waiting_requests": lambda: service.gate.waiting,
         "listwright_working_requests": lambda: service.gate.working,

@@ -25,7 +25,9 @@ from listwright.service.transport.server import bind_ports, check_tls
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a taken address."""
+    """Run the command; return 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a port
+    that cannot be bound.
+    """
     parser = argparse.ArgumentParser(
         prog="listwright serve",
         description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
@@ -60,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(settings: Settings, ports: list[socket]) -> int:
-    """Serve on bound ports until told to stop; the exit code."""
+    """Serve on bound ports until a signal ends it; return the exit code."""
     logs.configure(settings.log_level)
     try:
         settings = fit_into_open_files(settings)
@@ -77,7 +79,7 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
 
 
 def _check_names(settings: Settings) -> str | None:
-    """What is wrong with what the settings name, but for bundles."""
+    """Check hook, keys, certificate and served log that the settings name; return the first fault, or None."""
     try:
         if settings.hook is not None:
             hook.load(settings.hook)
@@ -90,7 +92,7 @@ def _check_names(settings: Settings) -> str | None:
 
 
 def _faults(error: ValidationError) -> list[str]:
-    """What is wrong with the settings; a key is not repeated."""
+    """Describe the faults of the settings; secrets are not repeated."""
     lines = []
     for fault in error.errors():
         if not fault["loc"]:

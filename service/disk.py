@@ -1,4 +1,4 @@
-"""Reading files without depending on them: a file system that hangs holds a thread, and nothing else.
+"""File access in threads: a file system that hangs holds a thread, and nothing else.
 
 The threads are daemons, which the process does not wait for at its end.
 """
@@ -20,7 +20,7 @@ class Disk:
     """Calls that may hang, one at a time. For one event loop.
 
     Args:
-        what: is read, for errors.
+        what: name of the file system, for errors.
     """
 
     def __init__(self, what: str) -> None:

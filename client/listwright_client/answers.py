@@ -169,12 +169,12 @@ class SentList:
 
 
 def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
-    """The answer of ``POST /rerank``."""
+    """Read the answer of ``POST /rerank``."""
     return ranking_of(json.loads(reply.content), sent, reply.headers.get("x-request-id"), attempts)
 
 
 def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
-    """The ranking of a body.
+    """Build the ranking of an answer's body, and check it against the list that was sent.
 
     Raises:
         ValueError: if it is not that of the list that was sent.
@@ -229,7 +229,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
 
 
 def read_info(reply: Reply) -> Info:
-    """The answer of ``GET /info``."""
+    """Read the answer of ``GET /info``."""
     body = json.loads(reply.content)
     return Info(
         model=body["model"],

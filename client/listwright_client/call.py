@@ -76,7 +76,11 @@ class Settings:
             raise ValueError("base_url has a user and a password, which would take the place of api_key: give one")
 
     def headers(self, options: CallOptions) -> dict[str, str]:
-        """The headers of a call."""
+        """Return the headers of a call.
+
+        Raises:
+            ValueError: if a request id or a traceparent cannot be sent as a header.
+        """
         headers = {"Accept": "application/json, application/problem+json", "Content-Type": "application/json"}
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -92,7 +96,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What to send now."""
+    """One HTTP request of a call."""
 
     method: str
     url: str
@@ -102,18 +106,18 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait before the next attempt."""
+    """A pause before the next attempt."""
 
     seconds: float
 
 
 class Call(Generic[T]):
-    """A question until its answer.
+    """One question with its attempts and its deadline.
 
     Args:
         question: what to ask.
         started: when the call began, by the client's clock: before its body was written.
-        timeout_ms: what the caller wants the server to keep to.
+        timeout_ms: milliseconds that the caller sets for the server.
     """
 
     def __init__(
@@ -137,10 +141,10 @@ class Call(Generic[T]):
         self._attempts = 0
 
     def next_attempt(self) -> Attempt:
-        """What to send now.
+        """Return the next request to send, with the time that is left for it.
 
         Raises:
-            DeadlineExceededError: if it is too late for that.
+            DeadlineExceededError: if the deadline leaves no time for it.
         """
         now = self._settings.clock()
         if not self._deadline.allows(now):
@@ -154,18 +158,18 @@ class Call(Generic[T]):
         return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 
     def remaining(self) -> float:
-        """Seconds until the call ends, as the limit of a step of it: never 0."""
+        """Return the seconds until the call ends, as a timeout of one of its steps: never 0."""
         return self._deadline.remaining(self._settings.clock())
 
     def is_over(self) -> bool:
-        """Whether the call has ended."""
+        """Return whether the call's time is over."""
         return self._settings.clock() >= self._deadline.ends_at
 
     def judge(self, outcome: Reply | Failure) -> T | Pause:
-        """The answer, or how long to wait before the next attempt.
+        """Return the value of an answer, or the pause before the next attempt.
 
         Raises:
-            ListwrightError: if there is no answer, and no sense or no time to try again.
+            ListwrightError: if there is no answer, and a retry makes no sense or there is no time for it.
         """
         if isinstance(outcome, Reply) and outcome.status == httpx.codes.OK:
             if not outcome.is_to(self._request_id):
@@ -185,7 +189,7 @@ class Call(Generic[T]):
         return pause
 
     def _pause(self, outcome: Reply | Failure, refusal: ListwrightError) -> Pause | None:
-        """None if there is no sense in trying again, or no time."""
+        """Return the pause before a retry; None if a retry makes no sense, or there is no time."""
         passing = isinstance(refusal, OverloadedError | UnavailableError) or refusal.status == httpx.codes.BAD_GATEWAY
         if not passing and not (isinstance(outcome, Failure) and outcome.may_repeat):
             return None

@@ -113,7 +113,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class RouterEstimate:
-    """What the bundle's router made of the list."""
+    """Estimates of the bundle's router for the list."""
 
     probabilities: tuple[float, ...]
     """Of each specialist, that it is the best one; they sum to 1."""
@@ -174,7 +174,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class SentQuestion:
-    """What was asked to be explained.
+    """A question that was sent, for checking its answer.
 
     Args:
         sent: the list.
@@ -188,7 +188,7 @@ class SentQuestion:
     places: int | None = None
 
     def check(self, explained: Explained) -> None:
-        """Raise ValueError if something else is explained."""
+        """Raise ValueError if an answer explains other candidates."""
         ranks, explanations = explained.ranking.ranks, explained.explanations
         for rank, explanation in enumerate(explanations, 1):
             place, against = explanation.candidate, explanation.against
@@ -211,7 +211,7 @@ class SentQuestion:
 
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:
-    """The answer of ``POST /explain``."""
+    """Read the answer of ``POST /explain``."""
     body = json.loads(reply.content)
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
     explained = Explained(

@@ -1,4 +1,4 @@
-"""``POST /ubi/events``: what people did with the lists that were shown."""
+"""``POST /ubi/events``: the log of what people did with ranked lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the process answers, and whether traffic may come."""
+"""Liveness and readiness."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Info(Serving):
 
 
 def serving_info(models: Models) -> Serving:
-    """Every name that is served, and what is refused."""
+    """Describe every name that is served, and the bundles that are refused."""
     served = [
         ServedModel(
             model=name,
@@ -180,7 +180,7 @@ def serving_info(models: Models) -> Serving:
 
 
 def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:
-    """One served bundle, and what is served beside it."""
+    """Describe one served bundle, and the others in short."""
     manifest = bundle.manifest
     return Info(
         **dict(serving_info(models)),
@@ -218,7 +218,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
 
 
 def specialists(manifest: Manifest) -> list[SpecialistInfo]:
-    """What the manifest says of each specialist."""
+    """Describe each specialist of the manifest."""
     return [
         SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
         for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
@@ -226,7 +226,7 @@ def specialists(manifest: Manifest) -> list[SpecialistInfo]:
 
 
 def routing(manifest: Manifest, routing_policy: RoutingPolicy) -> RoutingInfo:
-    """Who is asked at this moment, and why nobody is."""
+    """Describe whether hook and router are in use at this moment, and why not."""
     hook, reason = routing_policy.hook, routing_policy.switch.off()
     if manifest.srm is None:
         reason = "the bundle has no specialists"
@@ -296,7 +296,7 @@ class ExperimentsInfo(BaseModel):
 
 
 def experiments_info(experiments: LiveExperiments | None) -> ExperimentsInfo | None:
-    """What runs at this moment; None where the settings name no file."""
+    """Describe the experiments at this moment; None where the settings name no file."""
     if experiments is None:
         return None
     report = experiments.report()

@@ -72,13 +72,13 @@ INFER: dict[str, Any] = {
 
 @fast.post(paths.INFER[0], operation_id="infer", **INFER)
 async def infer(request: Request, service: Serving, name: str) -> Response:
-    """Of the current version."""
+    """Rank by the current version."""
     return await _infer(request, service, name, None)
 
 
 @fast.post(paths.INFER[1], operation_id="infer_version", **INFER)
 async def infer_version(request: Request, service: Serving, name: str, version: str) -> Response:
-    """Of the version that is named."""
+    """Rank by the version that is named."""
     return await _infer(request, service, name, version)
 
 
@@ -103,7 +103,7 @@ METADATA: dict[str, Any] = {
 @routes.get(paths.MODEL[0], operation_id="model_metadata", **METADATA)
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
 async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
-    """The bundle's tensors, its columns in order, and the codes of the categorical ones."""
+    """Describe the bundle's tensors, its columns in order, and the codes of the categorical ones."""
     return inference.describe(service_of(request).find_bundle(request, name, version).manifest)
 
 
@@ -132,7 +132,7 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
     response_description="The process answers",
 )
 async def server_live(request: Request) -> ServerHealth:
-    """The same as /livez."""
+    """Report liveness, as /livez does."""
     return ServerHealth(live=True, ready=service_of(request).reason_unready() is None)
 
 
@@ -145,7 +145,7 @@ async def server_live(request: Request) -> ServerHealth:
     responses={503: DOCUMENTED[503]},
 )
 async def server_ready(request: Request) -> ServerHealth:
-    """The same as /readyz."""
+    """Report readiness, as /readyz does."""
     await readyz(request)
     return ServerHealth(live=True, ready=True)
 

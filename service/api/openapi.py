@@ -1,4 +1,4 @@
-"""The OpenAPI document, where FastAPI has no words for something."""
+"""The parts of the OpenAPI document that FastAPI leaves out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's document with what it leaves out.
+    """Complete FastAPI's document with what it leaves out.
 
     Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for
     word: FastAPI drops their nulls. Words of explanations are made here, so that they cost nothing where they are off.
@@ -64,9 +64,9 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:
-    """Words that may stand beside a body: in the query string, where null is left out, and the unit in a header, too.
+    """Return the parameters for words beside a body: in the query string, without null, and the unit in a header, too.
 
-    Those of a path that names the bundle say nothing of it: they would have to agree with the path.
+    Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """
     omitted = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
     parameters = []

@@ -1,4 +1,4 @@
-"""``POST /rerank``, and the way of every request that ranks: body, turn, decoding, ranking, encoding, account.
+"""``POST /rerank``, and the pipeline of every request that ranks: body, turn, decode, rank, encode, account.
 
 Every error is one row of ``problems.STATUS``: nothing here catches one.
 """
@@ -116,7 +116,7 @@ async def rerank(request: Request, service: Serving) -> Response:
 
 
 def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
-    """Of a matrix, whose words all stand beside it."""
+    """Return the codec of a matrix, whose options all stand in the query string and headers."""
     options = Envelope(**words)
     bundle = service.find_bundle(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
@@ -124,7 +124,7 @@ def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> 
 
 
 def media_type_of(request: Request) -> str:
-    """What the body is announced as, without parameters; ``none`` if it is not."""
+    """Return the media type that the body is announced as, without parameters; ``none`` if it has none."""
     return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
 
 
@@ -134,7 +134,7 @@ _VALUE = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 
 class _Preference(NamedTuple):
-    """How much a caller wants a media type; the larger wins.
+    """A caller's preference for a media type; the larger wins.
 
     Args:
         quality: q, from 0 (never) to 1.
@@ -146,7 +146,7 @@ class _Preference(NamedTuple):
 
 
 def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
-    """Whether the answer should have a media type and not the default one.
+    """Return whether the answer should have a media type instead of the default one.
 
     Args:
         accept: lines of the header.
@@ -161,7 +161,7 @@ def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
 
 
 def _preference(ranges: Mapping[str, float], media_type: str) -> _Preference:
-    """What the most specific range that matches says; without any range, everything is accepted."""
+    """Return the preference of the most specific range that matches; without any range, everything is accepted."""
     if not ranges:
         return _Preference(1.0, 0)
     for specific, name in ((2, media_type), (1, media_type.partition("/")[0] + "/*"), (0, "*/*")):
@@ -171,7 +171,7 @@ def _preference(ranges: Mapping[str, float], media_type: str) -> _Preference:
 
 
 def _ranges(accept: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Ranges with their q; one that is malformed says nothing. No type that we know has parameters in quotes."""
+    """Yield ranges with their q; malformed ones are skipped. No known type has parameters in quotes."""
     for line in accept:
         for element in line.split(","):
             match = _RANGE.fullmatch(element)
@@ -187,12 +187,12 @@ SMALL = 4 * 2**20
 """Bytes of a body whose ranking may block the event loop: a thousand candidates by name, 10 ms."""
 
 FAIR = 0.5
-"""Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
-late, the way that the body took is to blame."""
+"""Share of the settings' time limit that must be left when the body is complete: if less is left and the answer is
+late, the slow body is to blame."""
 
 
 class _Done(NamedTuple):
-    """What came of a request."""
+    """A request that was ranked, with its encoded answer and times."""
 
     written: EncodedAnswer
     ranking: Ranking
@@ -204,11 +204,11 @@ class _Done(NamedTuple):
 
 
 async def answer(request: Request, service: Service, codec: Codec) -> Response:
-    """Read the body, wait for a slot, rank; what came of it is counted and logged once the answer is sent.
+    """Read the body, wait for a slot, rank, and answer; the request is counted and logged once the answer is sent.
 
     Args:
         request: whose body has yet to be read.
-        service: that it has come to.
+        service: that answers it.
         codec: of its body and answer.
 
     Raises:
@@ -231,7 +231,7 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
 
 
 def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
-    """Where a body of ``size`` bytes is worked for: None is the event loop itself.
+    """Return the executor for a body of ``size`` bytes; None is the event loop itself.
 
     Two changes of thread take longer than all else around a ranking, as one waits for the other.
     """
@@ -241,12 +241,12 @@ def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
 async def run_in_turn(
     gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
 ) -> T:
-    """What ``work`` returns, once it is the request's turn.
+    """Wait for the request's turn, and return what ``work`` returns.
 
     Args:
         gate: that the request waits at.
         pool: whose thread works; None for the event loop.
-        work: gets the deadline.
+        work: called with the deadline of the turn.
         deadline: of the answer.
         receive: of the request, whose body has arrived.
 
@@ -277,7 +277,7 @@ def _note(request: Request, service: Service, done: _Done) -> None:
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
-    """Log what was answered; where a challenger ranks the list in the background, once it has."""
+    """Log an answered request; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
     log, part = None if unlogged else service.served_log, done.ranking_request.part
     entry = None if log is None else _log_entry(request, done)
@@ -293,12 +293,12 @@ def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowR
 
 
 def query_id_of(request: RankingRequest, request_id: str) -> str:
-    """What events name a query by: the caller's query id, else the id of the list, else that of the request."""
+    """Return the id that events name a query by: the caller's query id, else the list's id, else the request's."""
     return request.options.query_id or request.id or request_id
 
 
 def _log_entry(request: Request, done: _Done) -> LogEntry:
-    """What the served log gets to know."""
+    """Build the entry of the served log."""
     options, request_id = done.ranking_request.options, request.state.request_id
     return LogEntry(
         query_id_of(done.ranking_request, request_id),
@@ -315,14 +315,14 @@ def _log_entry(request: Request, done: _Done) -> LogEntry:
 
 
 def _is_own_fault(done: _Done) -> bool:
-    """Whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
+    """Return whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
     return done.ranking.late or fails_on_zeros(done.ranking_request.bundle.reranker, done.ranking.route)
 
 
 def _work(
     body: bytes, codec: Codec, service: Service, request_id: str, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
-    """All that may take long, from decoding to encoding."""
+    """Decode, rank and encode: everything that may take long."""
     settings, began = service.settings, time.perf_counter()
     request = codec.decode(body)
     parsed = time.perf_counter()

@@ -30,7 +30,7 @@ _MAX_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pointers:
-    """What the folder says.
+    """Content of the models folder.
 
     Args:
         versions: by name, the version to serve.
@@ -44,11 +44,11 @@ class Pointers:
 
 
 class PointerError(ValueError):
-    """A pointer file says nothing that can be followed."""
+    """A pointer file cannot be followed."""
 
 
 def read(folder: Path) -> Pointers:
-    """All pointers. A folder within it that has none is not served; nor is one whose name no bundle could have.
+    """Read all pointers. A folder without one is not served; nor is one whose name no bundle could have.
 
     Raises:
         OSError: if the folder cannot be listed.
@@ -72,7 +72,7 @@ def read(folder: Path) -> Pointers:
 
 
 def state(folder: Path, name: str, version: str) -> tuple[object, ...]:
-    """Changes when the pointer is written again or the bundle is: then a version that was refused is worth a try."""
+    """Return a state that changes when the pointer or the bundle is written again: a reason to retry a refused one."""
     return (version, _stamp(folder / name / CURRENT), _stamp(folder / name / version / "manifest.json"))
 
 
@@ -96,7 +96,7 @@ def point(folder: Path, name: str, version: str) -> None:
 
 
 def _pointer(folder: Path, name: str, kind: str) -> str | None:
-    """The name that a pointer says. Its content is never told where it is none: it may be any file's, by a mistake."""
+    """Read the name in a pointer file. No error repeats other content: it may be any file's, by a mistake."""
     try:
         content = plain_file.read(folder / name / kind, _MAX_BYTES, inside=(folder, folder / name))
     except (FileNotFoundError, NotADirectoryError):

@@ -25,10 +25,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, SHARE = 1.0, 60.0, 0.1
 """After a refusal: pauses double from the first to the longest, and attempts take this share of the time at most."""
 
 ARRIVAL_S = 60.0
-"""A folder of bundles that is not whole when the service starts, may still be on its way for this long."""
+"""Seconds for which an incomplete folder of bundles is retried when the service starts: it may still be arriving."""
 
 WARM_UPS = 2
-"""The first ranking of a length takes unusually long; the second says what to expect of the stages."""
+"""Rankings of each length: the first takes unusually long; the second gives the expected times of the stages."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -38,7 +38,7 @@ Paths = Mapping[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one worker process can tell another of what it serves.
+    """Folders of what one worker process serves, as it is sent to others.
 
     Args:
         current: what it serves.
@@ -50,18 +50,18 @@ class Served:
 
     @classmethod
     def of(cls, models: Models) -> Served:
-        """What a worker that serves these tells."""
+        """Return the folders of models."""
         return cls(
             *({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.previous))
         )
 
 
 def next_pause_s(last_s: float, took_s: float) -> float:
-    """Seconds until what was refused is tried again: its files may be on their way.
+    """Return the seconds until a refused bundle is tried again: its files may still be arriving.
 
     Args:
         last_s: the pause before this attempt; 0 before the first.
-        took_s: what the attempt took; one that hashes gigabytes is rare.
+        took_s: seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
     """
     shortest = max(FIRST_PAUSE_S, took_s / SHARE)
     return min(max(shortest, 2.0 * last_s), max(LONGEST_PAUSE_S, 10.0 * shortest))
@@ -73,7 +73,7 @@ def start(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Models:
-    """What to serve first. A folder of bundles is tried for :data:`ARRIVAL_S`, where it is looked at again later, too.
+    """Load the initial models; a folder that is watched is retried for :data:`ARRIVAL_S`.
 
     Args:
         settings: name one bundle, or a folder of them.
@@ -100,7 +100,7 @@ def start(
 
 
 def _first(settings: Settings, others: Served | None) -> Models:
-    """What to serve first, as it is now.
+    """Load the initial models, in one attempt.
 
     Args:
         settings: name one bundle, or a folder of them.
@@ -145,7 +145,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
 
 
 def _load_previous_versions(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
-    """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
+    """Load the versions that the other workers keep for a rollback, or will, once they have reloaded, too."""
     previous = {}
     for name, ready in current.items():
         path = others.previous.get(name) if others.current.get(name) == ready.path else others.current.get(name)
@@ -155,7 +155,7 @@ def _load_previous_versions(current: Mapping[str, Bundle], others: Served, setti
 
 
 def load_previous(path: Path, settings: Settings) -> Bundle | None:
-    """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
+    """Load a version that other workers keep; None, and a line in the log, if it cannot be loaded any more."""
     try:
         return _load(path, settings)
     except ListwrightError as error:
@@ -164,7 +164,7 @@ def load_previous(path: Path, settings: Settings) -> Bundle | None:
 
 
 def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundle:
-    """The bundle at ``NAME/VERSION``, if it is what it is filed under.
+    """Load the bundle at ``NAME/VERSION``, and check that its manifest has that name and version.
 
     Raises:
         BundleError: naming the file at fault and why.
@@ -209,10 +209,10 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
 
 
 def refusal(name: str, version: str, reason: str) -> Refusal:
-    """A refusal of this moment."""
+    """Return a refusal of this moment."""
     return Refusal(name, version, reason, datetime.now(UTC))
 
 
 def reason_of(error: ListwrightError) -> str:
-    """The file at fault and why, without the folder that it lies in."""
+    """Return the file at fault and the reason, without the folder."""
     return f"{error.file.name}: {error.reason}" if isinstance(error, BundleError) else str(error)

@@ -1,4 +1,4 @@
-"""Keeping what is served to what the models folder says: look, load, verify, warm up, swap in one assignment."""
+"""Reload of the models folder: look, load, verify, warm up, swap in one assignment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Attempt:
 
 
 class Reloader:
-    """Keeps what is served to what the models folder says. For one event loop.
+    """Serves what the models folder names, and follows its changes. For one event loop.
 
     Args:
         serving: what is served; loaded before :meth:`run`.
@@ -84,7 +84,7 @@ class Reloader:
         return self._disk.hangs
 
     def wake(self) -> None:
-        """Look now, and try again what was refused. From the event loop's thread."""
+        """Look now, and retry what was refused. From the event loop's thread."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -101,10 +101,10 @@ class Reloader:
                 _log.exception("looking at the models folder failed; what is served stays")
 
     async def reload(self, *, again: bool) -> Models:
-        """Serve what the folder says, as far as it can be trusted; what cannot is refused, and what was served stays.
+        """Serve what the folder names; a bundle that fails its checks is refused, and what was served stays.
 
         Args:
-            again: try what was refused before without a pause.
+            again: retry what was refused before, without a pause.
 
         Returns:
             What is served now, refusals included.
@@ -175,7 +175,7 @@ class Reloader:
             self._swap(before, Models(before.current, previous, before.aliases, before.refused))
 
     def _now(self) -> Models:
-        assert self._serving.models is not None  # it is loaded before anybody may ask for more
+        assert self._serving.models is not None  # loaded before the first reload
         return self._serving.models
 
     def _root(self) -> Path:
@@ -184,7 +184,7 @@ class Reloader:
         return self._settings.models
 
     async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal:
-        """The bundle to serve under a name: the served one, the kept one, or a new one; or why there is none."""
+        """Return the bundle to serve under a name: the served one, the previous one, or a new one; or its refusal."""
         for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
@@ -214,7 +214,7 @@ class Reloader:
         return self._still_refused(before, name, reason, version)
 
     def _still_refused(self, before: Models, name: str, reason: str, version: str = "") -> Refusal:
-        """What is seen at every look is said once."""
+        """Return the last refusal if nothing has changed, else a new one, which is logged: repeats are not."""
         last = before.refused.get(name)
         if last is not None and (last.version, last.reason) == (version, reason):
             return last
@@ -251,7 +251,7 @@ def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
 
 
 def count_served(telemetry: Telemetry, models: Models) -> None:
-    """Let the metrics say what is served."""
+    """Set the metrics of served bundles."""
     telemetry.set_bundles(
         {
             (bundle.manifest.name, bundle.manifest.version): bundle.reranker.first_stage.engine

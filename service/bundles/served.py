@@ -1,4 +1,4 @@
-"""Which bundles are served: one value that never changes, replaced whole in one assignment."""
+"""The served bundles: one immutable value, replaced whole in one assignment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A bundle, or a pointer to one, that was not taken.
+    """A bundle, or a pointer to one, that was refused.
 
     Args:
         model: the name in the models folder.
@@ -69,16 +69,16 @@ class Models:
         return [bundle.reranker.schema for bundle in (*self.current.values(), *self.previous.values())]
 
     def name_of(self, model: str) -> str:
-        """The name that a name or an alias stands for, served or not."""
+        """Resolve a name or alias to a name, served or not."""
         return self.aliases.get(model, model)
 
     def versions(self, model: str) -> list[Bundle]:
-        """Bundles of a name or alias that a request may ask for, the current one first; none if it is not served."""
+        """Return the bundles of a name or alias, the current one first; empty if it is not served."""
         name = self.name_of(model)
         return [bundle[name] for bundle in (self.current, self.previous) if name in bundle]
 
     def choose(self, model: str | None, version: str | None) -> Bundle:
-        """The bundle that a request asks for.
+        """Return the bundle that a request asks for.
 
         Args:
             model: name or alias; None for the default.
@@ -112,7 +112,7 @@ class Current:
 
 
 def models_of(bundle: Bundle) -> Models:
-    """One bundle, under its own name."""
+    """Return models of one bundle, under its own name."""
     return Models({bundle.manifest.name: bundle})
 
 

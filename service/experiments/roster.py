@@ -24,7 +24,7 @@ from listwright.service.experiments.experiment_file import Definition, Experimen
 from listwright.service.participation import Participation
 
 NO_TIME = "the core had no time for it"
-"""Why a challenger does not rank a list that others wait before."""
+"""Why a list is dropped when too many wait for the challenger."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 AGREEMENT = (-0.5, 0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -52,7 +52,7 @@ class Entry:
 
     @cached_property
     def part(self) -> Participation:
-        """Of a request of which nothing more is to be said; all of them share it."""
+        """Participation without further facts, shared by all such requests."""
         return Participation(self.definition.name, self.definition.kind)
 
     @cached_property
@@ -63,7 +63,7 @@ class Entry:
 
     @cached_property
     def part_without_room(self) -> Participation:
-        """Of a request whose list the challenger does not rank, as others wait; all of them share it."""
+        """Participation with a dropped list, as others wait for the challenger; shared by all such requests."""
         shadow = ShadowRanking(self.challenger_name, (), f"dropped: {NO_TIME}")
         return replace(self.part, shadow=shadow)
 
@@ -124,7 +124,7 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
 
 
 def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
-    """An experiment before this one with some of its traffic: one bundle may have several names."""
+    """Return an earlier experiment that shares traffic with this one, as a bundle may have several names; or None."""
     for other in entries:
         if other.control is entry.control and entry.low < other.high and other.low < entry.high:
             return other.definition.name
@@ -148,7 +148,7 @@ def _bundle(name: str, models: Models) -> Bundle:
 
 
 def _schema_difference(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
-    """Why an array of the one means something else to the other; None if it does not."""
+    """Return why an array for one schema has another meaning for the other; None if it does not."""
     if control.names != challenger.names:
         missing = sorted(set(challenger.names) - set(control.names))
         unknown = sorted(set(control.names) - set(challenger.names))
@@ -216,7 +216,7 @@ class Requests(Collector):
             self._counted[experiment, outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counts, as prometheus_client asks for them."""
+        """Yield the counts (prometheus_client's hook)."""
         text = "Requests in an experiment, by what came of them"
         family = CounterMetricFamily("listwright_experiment_requests", text, labels=["experiment", "outcome"])
         with self._lock:
@@ -239,13 +239,13 @@ class Failures:
         self._off: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Ask every challenger again, as the file has changed."""
+        """Switch every challenger on again, as the file has changed."""
         with self._lock:
             self._row.clear()
             self._off.clear()
 
     def reason_off(self, name: str) -> str | None:
-        """Return why an experiment's challenger is not asked; None if it is."""
+        """Return why an experiment's challenger is switched off; None if it is not."""
         return self._off.get(name)
 
     def note_success(self, name: str) -> None:

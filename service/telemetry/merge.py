@@ -1,5 +1,5 @@
-"""Metrics of several processes as if they were of one: samples as they travel, their sum, Prometheus' text, and what a
-process reports of itself.
+"""Metrics of several processes as if they were of one: packed samples, their sum, Prometheus' text, and metrics of a
+process itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 Labels = tuple[tuple[str, str], ...]
 Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
-"""By name of the metric: its type, its words, and its samples."""
+"""By name of the metric: its type, its help text, and its samples."""
 
 SUMMED = frozenset(
     (
@@ -31,13 +31,13 @@ SUMMED = frozenset(
         "process_max_fds",
     )
 )
-"""Gauges that add up; of all others the largest value counts: they say that something is so, anywhere."""
+"""Gauges that add up; of all others the largest value counts: they flag that something holds in any process."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of creation add up to nothing
 
 
 def snapshot(registry: CollectorRegistry) -> Snapshot:
-    """What a process counts at this moment."""
+    """Return the metrics of a registry at this moment."""
     return {
         metric.name: (
             metric.type,
@@ -49,18 +49,18 @@ def snapshot(registry: CollectorRegistry) -> Snapshot:
 
 
 def pack(metrics: Snapshot) -> bytes:
-    """As it travels between our own processes: small enough never to fill a pipe."""
+    """Pack metrics for another of our own processes: small enough never to fill a pipe."""
     return zlib.compress(pickle.dumps(metrics), 1)
 
 
 def unpack(content: bytes) -> Snapshot:
-    """The snapshot again."""
+    """Unpack what :func:`pack` made."""
     metrics: Snapshot = pickle.loads(zlib.decompress(content))  # noqa: S301 - from our own worker, through its own pipe
     return metrics
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Counters and histograms added up; gauges too, or their largest, see :data:`SUMMED`."""
+    """Add up counters and histograms; gauges, too, or take the largest, see :data:`SUMMED`."""
     whole: Snapshot = {}
     for metrics in snapshots:
         for name, (kind, words, samples) in metrics.items():
@@ -73,12 +73,12 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def drop_gauges(metrics: Snapshot) -> Snapshot:
-    """What outlives its process: all but gauges."""
+    """Return the metrics that outlive their process: all but gauges."""
     return {name: metric for name, metric in metrics.items() if metric[0] != "gauge"}
 
 
 def drop_unserved_versions(past: Snapshot, live: Snapshot) -> Snapshot:
-    """Of the past, what is not about a version that no live process knows any more."""
+    """Drop past samples of versions that no live process has any more."""
     known = {_version(labels) for _, _, samples in live.values() for _, labels in samples}
     return {
         name: (kind, words, {key: value for key, value in samples.items() if _version(key[1]) in known | {None}})
@@ -92,7 +92,7 @@ def _version(labels: Labels) -> tuple[str, str] | None:
 
 
 class _SnapshotCollector:
-    """A snapshot as prometheus_client wants it."""
+    """Collector of a snapshot, for prometheus_client."""
 
     def __init__(self, metrics: Snapshot) -> None:
         self._metrics = metrics
@@ -106,7 +106,7 @@ class _SnapshotCollector:
 
 
 def text(metrics: Snapshot) -> bytes:
-    """In Prometheus' text format."""
+    """Format metrics as Prometheus' text."""
     return generate_latest(_SnapshotCollector(metrics))
 
 
@@ -114,11 +114,11 @@ ENGINES = ("lightgbm", "onnxruntime")
 """The libraries that compute; the compiled engine is part of the service's own version."""
 
 START_TIME = "process_start_time_seconds"
-"""Of a service with several workers it is its supervisor's."""
+"""In a service of several workers, the supervisor's."""
 
 
 def own_metrics(registry: CollectorRegistry) -> Counter:
-    """Register what the process takes (``process_*``), and the count of replaced workers, which is returned.
+    """Register resources of the process (``process_*``), and the count of replaced workers, which is returned.
 
     The supervisor alone replaces workers; in all other processes the count stays 0.
     """

@@ -1,4 +1,4 @@
-"""What is known of a request once it is answered, and whether OpenTelemetry's variables ask for spans of it."""
+"""A request as it is traced, and the tracer that OpenTelemetry's variables ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page at ``/ui/``: static files, and what a bundle says of itself to them. Imported only where it is wanted.
+"""The page at ``/ui/``: static files, and a bundle's data for them. Imported only where it is wanted.
 
 ===========  ==================================================================
 ``routes``   the paths of the page, and which of them need no key

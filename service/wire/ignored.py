@@ -18,7 +18,7 @@ _log = logging.getLogger("listwright.service")
 
 
 class IgnoredFeatures:
-    """What a process has ignored. For one thread: the event loop's.
+    """Features that a process has ignored. For one thread: the event loop's.
 
     Args:
         telemetry: where ignored features are counted.
@@ -29,7 +29,7 @@ class IgnoredFeatures:
         self._named: dict[tuple[str, str], set[str]] = {}
 
     def note(self, manifest: Manifest, names: Sequence[str]) -> None:
-        """A request had these beside the features of a bundle."""
+        """Count and log unknown features of a request."""
         if not names:
             return
         self._telemetry.ignored.labels(manifest.name, manifest.version).inc(len(names))

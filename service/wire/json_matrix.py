@@ -1,4 +1,4 @@
-"""From the contract's words to the kernel's values: names to columns, JSON to float32."""
+"""Candidate lists from decoded JSON: names to columns, values to float32."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Place = Callable[[int, int], Path]
 def to_candidates(
     request: RerankRequest, schema: FeatureSchema, ignored: dict[str, None] | None = None
 ) -> CandidateList:
-    """The candidate list of a request, in schema order.
+    """Convert a request to a candidate list, in schema order.
 
     A feature that is left out has its default; without one it is missing, or an unknown category.
 
@@ -43,7 +43,7 @@ def to_candidates(
     Args:
         request: as it was sent.
         schema: of the bundle that answers.
-        ignored: takes the names of unknown features, whose values are not looked at; None: they are refused.
+        ignored: gets the names of unknown features, whose values are not checked; None: they are refused.
 
     Raises:
         EmptyListError: if there are no candidates.
@@ -64,7 +64,7 @@ def to_candidates(
 
 
 def check_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
-    """The context, with booleans spelled; an entry that cannot be used is refused, a feature's like a candidate's."""
+    """Check a context, and return it with booleans as strings; entries of features are checked like candidates'."""
     for name, value in context.items():
         place = ("context", name)
         if len(name) > MAX_CONTEXT_KEY:
@@ -81,12 +81,12 @@ def check_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, A
 
 
 def _supplied(name: str, value: Any, schema: FeatureSchema) -> float:
-    """A context entry as the feature of its name."""
+    """Convert a context entry to a value of the feature of its name."""
     return float(_matrix([[value]], [schema.features[schema.index[name]]], lambda *_: ("context", name))[0, 0])
 
 
 def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
-    """Their ids; a list in which only some have one is refused."""
+    """Return the candidates' ids, or None; a list in which only some have one is refused."""
     absent = [position for position, candidate in enumerate(candidates) if candidate.id is None]
     if len(absent) == len(candidates):
         return None
@@ -104,7 +104,7 @@ def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
 
 
 def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
-    """Where a name stands first and where it stands again; None if each stands once."""
+    """Return the first two positions of a repeated name; None if there is none."""
     places: dict[str, int] = {}
     for position, name in enumerate(names):
         first = places.setdefault(name, position)
@@ -119,7 +119,7 @@ def _from_rows(
     supplied: Mapping[str, Any],
     ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
-    """Rows by name or by position; each may be either. What rows by name lack is of ``supplied``, or the default."""
+    """Convert rows by name or by position, each of either form; by name, gaps get ``supplied`` or default values."""
     names = schema.names
     defaults = [feature.default for feature in schema.features]
     pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
@@ -160,7 +160,7 @@ def _from_matrix(
     supplied: Mapping[str, Any],
     ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
-    """A matrix whose columns are named once, or stand in schema order. Columns not named come from ``supplied``."""
+    """Convert a matrix with column names, or in schema order; columns that are not named come from ``supplied``."""
     features: Sequence[Feature] = schema.features
     filled: list[str] = []
     if sent is not None:
@@ -235,7 +235,7 @@ def _listed(names: Sequence[str], count: int | None = None) -> str:
 
 
 def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
-    """JSON values as float32: numbers and null in bulk, categories through the schema, errors cell by cell."""
+    """Convert JSON values to float32: numbers and null in bulk, categories through the schema."""
     categorical = [column for column, feature in enumerate(features) if feature.kind == "categorical"]
     if categorical:
         coded = [list(row) for row in rows]
@@ -255,7 +255,7 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
 
 
 def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> float:
-    """The code of a category, spelled as in training."""
+    """Return the code of a category, spelled as in training."""
     if type(value) is int or type(value) is float:
         if value in (math.inf, -math.inf):
             raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
@@ -269,7 +269,7 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
 
 
 def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:
-    """The error of the first value that is no number, or too large for float32."""
+    """Return the error for the first value that is no number, or too large for float32."""
     for position, row in enumerate(rows):
         for column, value in enumerate(row):
             name = features[column].name

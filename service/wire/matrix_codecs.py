@@ -1,4 +1,4 @@
-"""Matrices as they travel: ``.npy`` files, and tensors of the Open Inference Protocol."""
+"""Codecs of matrices: ``.npy`` files, and tensors of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NpyCodec(JsonAnswer):
         self.limit = npy.body_limit(limit, len(bundle.reranker.schema))
 
     def decode(self, body: bytes) -> RankingRequest:
-        """The matrix is a view of the body."""
+        """Decode a body; the matrix is a view of it."""
         schema = self._bundle.reranker.schema
         matrix = npy.decode(body, schema, self._most)
         return RankingRequest(
@@ -50,7 +50,7 @@ class NpyCodec(JsonAnswer):
         )
 
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
-        """Scores in input order, or the JSON answer."""
+        """Encode scores in input order, or the JSON answer."""
         if self._wants_npy:
             scores = ranking.scores if request.options.raw_scores else ranking.relevance
             return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _header_fields(ranking, request))
@@ -58,7 +58,7 @@ class NpyCodec(JsonAnswer):
 
 
 def _header_fields(ranking: Ranking, request: RankingRequest) -> dict[str, str]:
-    """``Listwright-Version`` and so on; a reason may hold what no header can."""
+    """Return the fields ``Listwright-Version`` and so on, in printable ASCII."""
     manifest = request.bundle.manifest
     values = {"model": manifest.name, "version": manifest.version, **tensors.response_parameters(ranking, request.part)}
     return {
@@ -101,7 +101,7 @@ class TensorCodec:
         self.limit = tensors.body_limit(self._bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
-        """The features are a view of the body."""
+        """Decode a body; the features are a view of it."""
         head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_words)
         request = head.request
         model, version = request.model_name, request.model_version
@@ -117,7 +117,7 @@ class TensorCodec:
         )
 
     def _choose(self, model: str | None, version: str | None, *places: tuple[str, str]) -> Bundle:
-        """The bundle that the path names, and others that name it, too; they must agree."""
+        """Return the bundle that the path names; a model and version from elsewhere must agree with it."""
         if model is not None:
             check_agreement(self._models.name_of(self._name), self._models.name_of(model), places[0])
         if version is not None:
@@ -128,7 +128,7 @@ class TensorCodec:
         return bundle
 
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
-        """The outputs that were asked for."""
+        """Encode the requested outputs."""
         content, head = tensors.encode(ranking, self._inference, request.bundle.manifest, request.part)
         if head is None:
             return EncodedAnswer(content, "application/json", {})

@@ -51,8 +51,8 @@ _DATA = {
     "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
 }
 
-# What a tensor must say, each kind in either place. The sizes are checked with the bytes and the schema at hand, so
-# pydantic does not check them.
+# Schemas of a tensor, of each kind in either place. Sizes are checked against the bytes and the feature schema, not by
+# pydantic.
 _NUMBERS: JsonDict = {"type": "array", "minItems": 1, "items": {"type": ["number", "null"], **FLOAT32}}
 _ROWS: JsonDict = {"type": "array", "minItems": 1, "items": _NUMBERS}
 _STRINGS: JsonDict = {
@@ -76,7 +76,7 @@ _BEHIND: JsonDict = {
 
 
 def _tensor(name: str, *, in_json: bool) -> JsonDict:
-    """What a tensor of this name says if its data stand there."""
+    """Return the schema of a tensor of this name with its data in the JSON object, or behind it."""
     datatypes, axes, data = _KINDS[name]
     place: JsonDict = {"data": data, **_IN_JSON} if in_json else _BEHIND
     return {
@@ -246,7 +246,7 @@ class ModelMetadata(BaseModel):
 
 
 def describe(manifest: Manifest) -> ModelMetadata:
-    """What the protocol's clients need to know of a bundle."""
+    """Describe a bundle for clients of the protocol."""
     features = manifest.feature_schema.features
     return ModelMetadata(
         name=manifest.name,
@@ -262,7 +262,7 @@ def describe(manifest: Manifest) -> ModelMetadata:
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 
 LENGTH_BYTES, UTF8_BYTES = 4, 4
-"""Before each raw string, and of a character at most."""
+"""Bytes of the length before each raw string, and of a character at most."""
 
 _NUMBER_TYPES = frozenset((float, int, type(None)))
 
@@ -285,13 +285,13 @@ class Head(NamedTuple):
 
 @lru_cache
 def body_limit(bounds: Bounds) -> Limit:
-    """Of a body: the largest JSON object, and raw features and ids behind it."""
+    """Return the limit of a body: the largest JSON object, and raw features and ids behind it."""
     ids = bounds.candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
     return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
 def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_words: Mapping[str, Any]) -> Head:
-    """What a body says of itself; its tensors are not looked at.
+    """Decode the JSON object of a body; raw tensors are not read.
 
     Args:
         body: of the request.
@@ -313,7 +313,7 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
 
 
 def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
-    """What a body asks for; features of the schema's type are a view of it where they are aligned.
+    """Decode a body; features of the schema's type are a view of it where they are aligned.
 
     Args:
         body: of the request.
@@ -349,7 +349,7 @@ def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Infere
 
 
 def _head(body: bytes, announced: str | None) -> int:
-    """How many bytes of the body are JSON."""
+    """Return how many bytes of the body are JSON."""
     if announced is None:
         return len(body)
     if not (announced.isascii() and announced.isdecimal() and len(announced) <= len(str(len(body)))):
@@ -391,7 +391,7 @@ def _features(
 
 
 def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
-    """JSON numbers, flat or a list of rows."""
+    """Convert JSON numbers, flat or a list of rows."""
     if isinstance(data, list) and len(data) == length and all(type(row) is list and len(row) == width for row in data):
         data = list(chain.from_iterable(data))
     if not isinstance(data, list) or len(data) != length * width:
@@ -417,7 +417,7 @@ def _ids(position: int, tensor: InputTensor, raw: memoryview | None, length: int
 
 
 def _strings(raw: bytes, count: int, path: Path) -> list[str]:
-    """UTF-8 strings, each behind its length in four bytes."""
+    """Decode UTF-8 strings, each behind its length in four bytes."""
     strings, at = [], 0
     try:
         for _ in range(count):
@@ -432,14 +432,14 @@ def _strings(raw: bytes, count: int, path: Path) -> list[str]:
 
 
 def has_order(request: InferRequest) -> bool:
-    """Whether the outputs that are asked for tell the order, and not only scores."""
+    """Return whether the requested outputs include the order, not only scores."""
     return not request.outputs or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
 
 
 def encode(
     ranking: Ranking, inference: Inference, manifest: Manifest, part: Participation | None = None
 ) -> tuple[bytes, int | None]:
-    """The answer's body, and how many bytes of it are JSON if raw tensors follow."""
+    """Encode an answer; return its body, and how many bytes of it are JSON if raw tensors follow, else None."""
     request = inference.request
     by_default = request.parameters.binary_data_output
     if not request.outputs:
@@ -464,7 +464,7 @@ def encode(
 
 
 def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) -> tuple[dict[str, Any], bytes]:
-    """A tensor's place in the JSON object, and the raw bytes behind it."""
+    """Encode an output; return its entry in the JSON object, and its raw bytes."""
     best = ranking.order[: inference.request.parameters.top_n]
     values: Any
     if name == "ids":
@@ -491,7 +491,7 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
 
 
 def response_parameters(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
-    """What an answer says of itself beside its numbers; what there is nothing to say of is left out."""
+    """Return the parameters of an answer: status, route and experiment, without nulls."""
     route = ranking.route
     facts = {
         "status": "degraded" if ranking.degraded else "ok",

@@ -61,20 +61,20 @@ LOG_S = 10.0
 STOP_WITHIN_S = 5.0
 
 MAX_LINE_BYTES = 16 * 2**10
-"""Of one event: UBI lets it hold what it likes."""
+"""Most bytes of one event: UBI does not limit it."""
 
 MAX_FAULTY = 20
 """Events of a body whose faults an error lists."""
 
 FINISHED, PART = ".jsonl", ".jsonl.part"
 MODE, GROUP_MODE = 0o600, 0o640
-"""Of a file that its owner reads, and of one that the group reads, too: events are of persons."""
+"""File modes, for the owner alone and for the group, too: events are personal data."""
 
 ROLL_BYTES, ROLL_S = 64 * 2**20, 600.0
 """A file is finished when it has so many bytes, or was begun so long ago."""
 
 STALE_S = 2 * ROLL_S
-"""After its last event; a writer would have finished the file by then."""
+"""Seconds after its last event at which a file counts as abandoned: a writer would have finished it by then."""
 
 _NAME = re.compile(rf"events-\d{{8}}T\d+-(.+)-\d+-\d{{6}}{re.escape(PART)}")
 
@@ -434,7 +434,7 @@ def _adopt(part: Path) -> None:
 
 
 class Lines(NamedTuple):
-    """What a body adds to the log.
+    """Lines of a body for the log.
 
     Args:
         events: how many there are.

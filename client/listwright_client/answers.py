@@ -77,7 +77,7 @@ class Ranking:
 
     @property
     def degraded(self) -> bool:
-        """Whether an earlier stage answered than should have; ``meta.reason`` says why."""
+        """Whether an earlier stage answered in place of the last; ``meta.reason`` has the reason."""
         return self.meta.status == "degraded"
 
     @property
@@ -120,12 +120,12 @@ class Info:
 _STATUSES = ("ok", "degraded")
 
 UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""What reading raises for an answer that is not the contract's."""
+"""Errors of reading an answer that does not keep to the contract."""
 
 
 @dataclass(frozen=True)
 class SentList:
-    """A list that was sent, as far as its answer repeats it.
+    """The parts of a sent list that its answer repeats.
 
     Args:
         length: candidates.

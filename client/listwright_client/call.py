@@ -24,7 +24,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 """Pauses between attempts double from the first to the longest; each is a random part of that."""
 
 _PLAIN = re.compile(r"[!-~]{1,128}")
-"""What the service takes for a request id; it would replace another without a word."""
+"""A request id that the service accepts; it replaces any other silently."""
 
 _API_KEY = re.compile(r"[!-~]+")
 
@@ -115,7 +115,7 @@ class Call(Generic[T]):
     """One question with its attempts and its deadline.
 
     Args:
-        question: what to ask.
+        question: to send.
         started: when the call began, by the client's clock: before its body was written.
         timeout_ms: milliseconds that the caller sets for the server.
     """

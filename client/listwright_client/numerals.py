@@ -26,7 +26,7 @@ Cell: TypeAlias = float | int | str | None
 
 
 MOST_BITS = 1024
-"""Of a whole number: a larger one is beyond float64, and Python does not write those of thousands of digits."""
+"""Most bits of a whole number: larger ones are beyond float64, and Python refuses to write thousands of digits."""
 
 
 def whole(value: int, place: str) -> int:

@@ -210,7 +210,7 @@ class Gate:
 
     @property
     def _turn_s(self) -> float:
-        """How long the next turns take; 0.0 where nothing is known."""
+        """Expected seconds of the next turns; 0.0 before the first."""
         return median_high(self._turns_s) if self._turns_s else 0.0
 
     def _overloaded(self, message: str) -> OverloadedError:

@@ -18,7 +18,7 @@ MAX_KEYS = 256
 
 RANK, EVENTS = "rank", "events"
 SCOPES = frozenset((RANK, EVENTS))
-"""What a key may open: everything but the path of events, and that path."""
+"""Scopes of a key: all paths but that of events, and that of events."""
 
 MAX_FILE_BYTES = 256 * 2**10
 
@@ -37,7 +37,7 @@ class Key:
     """One key, as its digest.
 
     Args:
-        name: who has it; stands in the log and in a metric.
+        name: of its holder, for the log and a metric.
         digest: sha256 of the key.
         rate: requests per second; None: no limit.
         burst: requests at once.

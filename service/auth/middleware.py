@@ -32,7 +32,7 @@ SCHEME = {
 """Security scheme of the OpenAPI document."""
 
 LOOK_S = 1.0
-"""Between two looks at the file of keys."""
+"""Seconds between two looks at the file of keys."""
 
 LOOK_WITHIN_S = 10.0
 

@@ -1,11 +1,11 @@
-"""The models folder: ``NAME/VERSION/`` are bundles, and one small file per name says which of them is served.
+"""The models folder: ``NAME/VERSION/`` are bundles, and one pointer file per name selects the served version.
 
 ``NAME/CURRENT``
     its text is the version that is served.
 ``NAME/ALIAS``
-    its text is the name of a bundle: ``NAME`` is another word for that one.
+    its text is the name of a bundle: ``NAME`` is another name of that one.
 
-An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be turned while the service runs, in the
+An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be changed while the service runs, in the
 same way and as atomically.
 """
 

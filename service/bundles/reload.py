@@ -29,20 +29,20 @@ EVERYTHING = "*"
 FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
 
 LOOK_WITHIN_S = 10.0
-"""For the pointers, which are a few bytes each."""
+"""Seconds for reading the pointers, which are a few bytes each."""
 
 LOAD_WITHIN_S = 600.0
-"""For a bundle: gigabytes may have to come over a network."""
+"""Seconds for loading a bundle: gigabytes may have to come over a network."""
 
 _log = logging.getLogger("listwright.service")
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The last attempt to load the version that a pointer says, which was refused.
+    """The last attempt to load the version of a pointer, which was refused.
 
     Args:
-        state: of the pointer and the manifest; a change is worth an attempt at once.
+        state: of the pointer and the manifest; a change leads to an attempt at once.
         pause_s: seconds until the next attempt, where there is no change.
         ended: when the pause began.
     """

@@ -12,10 +12,10 @@ from listwright.ranking.router import Hook
 from listwright.service.settings import PREFIX, Settings
 
 LOOK_S = 0.05
-"""Between two looks at the file."""
+"""Seconds between two looks at the file."""
 
 STALE_S = 1.0
-"""A look that takes longer says that the file cannot be looked for."""
+"""Seconds after which a look counts as failed."""
 
 _FILE = f"the file of {PREFIX}ROUTING_OFF_FILE"
 

@@ -21,7 +21,7 @@ class Refusal:
 
     Args:
         model: the name in the models folder.
-        version: what ``CURRENT`` says; empty if that itself is wrong.
+        version: of ``CURRENT``; empty if that itself is wrong.
         reason: why, without the folder's path.
         at: when, in UTC.
     """
@@ -34,7 +34,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Models:
-    """What is served at one moment.
+    """The models that are served at one moment.
 
     A request takes this value once, at its start, and uses it to its end: whatever is swapped meanwhile, its answer is
     of one version.
@@ -65,7 +65,7 @@ class Models:
 
     @property
     def schemas(self) -> list[FeatureSchema]:
-        """Of all bundles that a request may name."""
+        """Schemas of all bundles that a request may name."""
         return [bundle.reranker.schema for bundle in (*self.current.values(), *self.previous.values())]
 
     def name_of(self, model: str) -> str:
@@ -102,7 +102,7 @@ class Models:
 
 @dataclass(slots=True)
 class Current:
-    """What a process serves now.
+    """Holder of the models that a process serves now.
 
     Args:
         models: replaced whole, in one assignment; None until the first bundles are loaded.

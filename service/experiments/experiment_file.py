@@ -1,4 +1,4 @@
-"""The file of experiments: what it says, in TOML, and the thread that watches it and the kill switch."""
+"""The file of experiments, in TOML, and the thread that watches it and the kill switch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOK_S = 0.2
 """Seconds between two looks at the files."""
 
 STALE_S = 2.0
-"""A look that takes longer says that the kill switch cannot be looked for."""
+"""Seconds after which a look at the kill switch counts as failed."""
 
 MOST_BYTES = 2**18
 

@@ -54,7 +54,7 @@ class Status(NamedTuple):
     """One experiment of the file.
 
     Args:
-        name, kind, control, challenger, share: as the file says.
+        name, kind, control, challenger, share: of the file.
         reason: why it does not run; None if it does.
     """
 
@@ -117,7 +117,7 @@ class LiveExperiments:
         self._shadow.close()
 
     def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
-        """Rank as the one experiment wants it that a request takes part in, if any. In the thread that ranks.
+        """Rank a request, by the experiment that it takes part in, if any. In the thread that ranks.
 
         Args:
             request: to rank.
@@ -227,7 +227,7 @@ class LiveExperiments:
 
 
 class RequestTrial(NamedTuple):
-    """A request and the experiment that it takes part in: any but a shadow, which shows what control says.
+    """A request and the experiment that it takes part in: any but a shadow, which shows control's order.
 
     Args:
         entry: the experiment.
@@ -244,7 +244,7 @@ class RequestTrial(NamedTuple):
     metrics: ExperimentMetrics
 
     def show(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
-        """Rank as the kind of the experiment says.
+        """Rank by the kind of the experiment.
 
         Args:
             rank: ranks by a request's bundle.

@@ -38,10 +38,10 @@ class LogEntry(NamedTuple):
     """An answered request, as it is queued; nothing of it is copied or changed.
 
     Args:
-        query_id: what events name it by.
+        query_id: the id in its events.
         request_id: of the HTTP request.
         unit: as it was sent.
-        top_n: as it was asked for.
+        top_n: of the request.
         candidates: as they were ranked.
         ranking: as it was answered.
         manifest: of the bundle.

@@ -43,7 +43,7 @@ class LogFolder:
         path: of the folder.
         most_bytes: of all files together, and of what is written next.
         most_age_s: of a file's beginning, in seconds.
-        stale_s: seconds after which a file of another machine that nobody writes counts as left behind.
+        stale_s: seconds without a write after which a file of another machine counts as abandoned.
         removed: counts the files that are removed, by reason: ``age`` or ``bytes``.
     """
 

@@ -47,7 +47,7 @@ GRACE_S = 10.0
 with ``Connection: close``."""
 
 LINGER_S, LINGER_BYTES = 1.0, 2**20
-"""After a refusal, so much of what still arrives is read and dropped, in so much time: an early close could destroy the
+"""Seconds and bytes in which data after a refusal is still read and dropped: an early close could destroy the
 refusal on its way (RFC 9112, section 9.6)."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -319,7 +319,7 @@ def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) ->
     Args:
         files: of :func:`read_files`.
         name: its path; empty for the page itself.
-        request: says what the caller has.
+        request: its ``If-None-Match`` names the caller's copy.
 
     Raises:
         HTTPException: 404 for a name that is none of the files'.

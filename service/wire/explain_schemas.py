@@ -12,7 +12,7 @@ from listwright.service.settings import MOST_EVALUATIONS
 from listwright.service.wire.schemas import MAX_ID, MAX_WHOLE, Envelope, RerankRequest, RerankResponse, Whole
 
 MOST_EXPLAINED = 5
-"""Places that one request can ask about."""
+"""Most places that one request can have explained."""
 
 
 def _named(value: Any) -> int | str | None:

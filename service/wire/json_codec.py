@@ -355,7 +355,7 @@ _QUOTE, _COMMA, _COLON, _OPENING = b'"', b",", b":", b"[{"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""What may be half of a surrogate pair."""
+"""An escape that may be half of a surrogate pair."""
 
 Bytes = UInt8[np.ndarray, " n"]
 Path = tuple[str | int, ...]

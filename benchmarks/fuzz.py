@@ -51,7 +51,7 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.service.wire import raw_matrix as matrix
     from listwright.service.wire.examples import EVENTS
     from listwright.service.wire.json_codec import plan_of
-    from listwright.service.wire.schemas import RerankRequest, validated
+    from listwright.service.wire.schemas import RerankRequest, validate
     from listwright.training.data.letor import text as letor
     from listwright.training.data.letor.fast import Block, parse_fast
     from listwright.training.data.letor.text import parse_lines
@@ -88,7 +88,7 @@ IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
 
 def a_json_body(data: bytes) -> None:
     """``service.wire.json_codec``, validation, ``service.wire.json_matrix``."""
-    request = validated(RerankRequest, decode.decode(data, decode.bounds_of(LIMIT, [SCHEMA])))
+    request = validate(RerankRequest, decode.decode(data, decode.bounds_of(LIMIT, [SCHEMA])))
     convert.to_candidates(request, SCHEMA)
 
 

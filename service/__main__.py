@@ -14,14 +14,14 @@ one: with PROMETHEUS_MULTIPROC_DIR, metrics go to a folder that may not be there
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal wants it
-    """End at once, as the system would by itself; but not the first process of a container, which it protects."""
+    """End at once, as the system's default would, which does not hold for the first process of a container."""
     os._exit(128 + number)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; see :func:`listwright.service.command_line.main`."""
+    """Run the command; see :func:`listwright.service.command_line.main`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # until it is known what it asks for
-    signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server heeds it
+    signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server handles it
     signal.signal(signal.SIGINT, _end)
     for name in [name for name in os.environ if OF_LIBRARIES.match(name)]:
         del os.environ[name]

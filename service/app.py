@@ -1,4 +1,4 @@
-"""The application: its bundles are loaded and warm before the first request."""
+"""The application; its bundles are loaded and warm before the first request."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from listwright.service.admission.gate import EarlyRefusal, Gate
 from listwright.service.admission.readiness import DegradedRun
 from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
 from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
-from listwright.service.api.openapi import completed
+from listwright.service.api.openapi import complete
 from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
-from listwright.service.bundles.routing_switch import Deciders, RoutingSwitch
-from listwright.service.bundles.served import Current, Models, only
+from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
+from listwright.service.bundles.served import Current, Models, models_of
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -64,7 +64,7 @@ _log = logging.getLogger("listwright.service")
 
 @dataclass
 class _First:
-    """What is served first, until it is: a variable of its own would keep it in memory when it is served no more."""
+    """Initial models, released once served: a plain variable would keep them in memory after a reload."""
 
     models: Models | None
 
@@ -76,7 +76,7 @@ class Contract(FastAPI):
     _text: bytes | None = None
 
     def setup(self) -> None:
-        """FastAPI's hook for the routes of its own: the document, made once."""
+        """Add FastAPI's own route, the document, which is made once."""
         self.add_route(paths.OPENAPI, self._document, include_in_schema=False)
 
     async def _document(self, request: Request) -> Response:
@@ -86,9 +86,9 @@ class Contract(FastAPI):
         return Response(self._text, media_type="application/json")
 
     def openapi(self) -> dict[str, Any]:
-        """FastAPI's hook for the document, completed."""
+        """Return the completed OpenAPI document (FastAPI's hook)."""
         if self.openapi_schema is None:
-            self.openapi_schema = completed(super().openapi())
+            self.openapi_schema = complete(super().openapi())
         return self.openapi_schema
 
 
@@ -98,26 +98,26 @@ def create_app(
     loaded: Bundle | Models | None = None,
     swapped: Callable[[Models], None] | None = None,
 ) -> Contract:
-    """The ASGI application.
+    """Create the ASGI application.
 
     Args:
         settings: by default from ``LISTWRIGHT_*`` environment variables.
         loaded: what is loaded already; by default what the settings name is loaded at start-up.
-        swapped: told what is served after each change.
+        swapped: called with the models that are served, after each change.
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(only(loaded) if isinstance(loaded, Bundle) else loaded)
+    first = _First(models_of(loaded) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
-    service = _composed(settings, telemetry, switch, swapped)
+    service = _compose(settings, telemetry, switch, swapped)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
-        asked = _opened_hook(settings)
-        service.deciders.hook = asked
+        operator_hook = _open_hook(settings)
+        service.routing_policy.hook = operator_hook
         switch.start()
         models, first.models = first.models, None
         service.current.models = models
@@ -127,21 +127,21 @@ def create_app(
         if service.experiments is not None:
             service.experiments.start()
         del models  # or this frame would keep it when it is served no more
-        watching = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
-        keeping = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
+        watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
+        watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
         yield
-        for task in (watching, keeping):
+        for task in (watch_folder, watch_keys):
             if task is not None:
                 task.cancel()
         switch.stop()
-        if asked is not None:
-            asked.close()
+        if operator_hook is not None:
+            operator_hook.close()
         if service.explainer is not None:
             await to_thread.run_sync(service.explainer.close)
         if service.events is not None:
             await to_thread.run_sync(service.events.close)
         if service.experiments is not None:
-            await to_thread.run_sync(service.experiments.close)  # before the log: it has more to tell to it
+            await to_thread.run_sync(service.experiments.close)  # before the log, which it still writes to
         if service.served_log is not None:
             await to_thread.run_sync(service.served_log.close)
         if tracer is not None:
@@ -164,7 +164,7 @@ def create_app(
     return app
 
 
-def _opened_hook(settings: Settings) -> hook.IsolatedHook | None:
+def _open_hook(settings: Settings) -> hook.IsolatedHook | None:
     if settings.hook is None:
         return None
     return hook.IsolatedHook(
@@ -181,9 +181,9 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
     answers, keyless = [route for router in routers for route in router.routes], frozenset[str]()
     if service.settings.ui:
-        from listwright.service.ui.routes import routes as of_page  # noqa: PLC0415 - nothing of it is loaded elsewhere
+        from listwright.service.ui.routes import routes as page_routes  # noqa: PLC0415 - nothing of it is loaded elsewhere
 
-        page, keyless = of_page()
+        page, keyless = page_routes()
         answers += page.routes
     answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
@@ -194,12 +194,14 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
         app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     throttle = RequestThrottle(keyring, service.admin_key)
-    unpaced = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
-    app.add_middleware(EarlyRefusal, gate=service.gate, telemetry=telemetry, pace=throttle.wait, unpaced=unpaced)
+    unthrottled = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
+    app.add_middleware(
+        EarlyRefusal, gate=service.gate, telemetry=telemetry, throttle=throttle.wait, unthrottled=unthrottled
+    )
 
 
 def _head_of(route: APIRoute) -> APIRoute:
-    """The route that answers HEAD where a route answers GET (RFC 9110, section 9.1): the server leaves out the body.
+    """Return a route for HEAD where a route answers GET (RFC 9110, section 9.1); the server leaves out the body.
 
     Not by another method of the same route, which would stand in the document under the same name.
     """
@@ -208,11 +210,11 @@ def _head_of(route: APIRoute) -> APIRoute:
     return head
 
 
-def _composed(
+def _compose(
     settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
 ) -> Service:
     current, slots = Current(), max(1, settings.threads)
-    deciders, json_bounds = Deciders(switch), JsonBounds(settings)
+    routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     return Service(
@@ -221,7 +223,7 @@ def _composed(
         scraped=CachedMetrics(telemetry.text),
         current=current,
         reloader=Reloader(current, settings, telemetry, swapped),
-        deciders=deciders,
+        routing_policy=routing_policy,
         gate=gate,
         pool=ThreadPoolExecutor(slots, "work"),
         bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
@@ -233,14 +235,14 @@ def _composed(
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
-        events=_opened_events(settings, telemetry),
-        served_log=_opened_log(settings, telemetry),
-        experiments=_opened_experiments(settings, telemetry, current),
-        explainer=_opened_explainer(settings, telemetry, deciders, json_bounds),
+        events=_open_events(settings, telemetry),
+        served_log=_open_log(settings, telemetry),
+        experiments=_open_experiments(settings, telemetry, current),
+        explainer=_open_explainer(settings, telemetry, routing_policy, json_bounds),
     )
 
 
-def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
+def _open_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
     if settings.events_log is None:
         return None
     from listwright.service.events import EventWriter  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
@@ -248,7 +250,7 @@ def _opened_events(settings: Settings, telemetry: Telemetry) -> EventWriter | No
     return EventWriter.open(settings, telemetry)
 
 
-def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
+def _open_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
     if not settings.logs_served:
         return None
     from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
@@ -256,7 +258,7 @@ def _opened_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
     return LogWriter(settings, telemetry)
 
 
-def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
+def _open_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
     if settings.experiments is None:
         return None
     from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
@@ -264,18 +266,18 @@ def _opened_experiments(settings: Settings, telemetry: Telemetry, current: Curre
     return LiveExperiments(settings, telemetry, current)
 
 
-def _opened_explainer(
-    settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds
+def _open_explainer(
+    settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
 ) -> ExplanationService | None:
     if not settings.explain:
         return None
     from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
 
-    return ExplanationService(settings, telemetry, deciders, json_bounds)
+    return ExplanationService(settings, telemetry, routing_policy, json_bounds)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
-    """A server for the application, which tells it when the end begins.
+    """Return a server for the application; it sets ``draining`` when the shutdown begins.
 
     Args:
         app: of :func:`create_app`.
@@ -298,13 +300,13 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
 
 
 def _gauges(service: Service) -> dict[str, Callable[[], float]]:
-    """The state of this process, for the metrics."""
+    """Return functions that read the state of this process, by gauge."""
     return {
         "listwright_waiting_requests": lambda: service.gate.waiting,
         "listwright_working_requests": lambda: service.gate.working,
         "listwright_buffered_bytes": lambda: service.bodies.held,
         "listwright_open_connections": lambda: service.connection_limit.present,
-        "listwright_ready_workers": lambda: service.unready() is None,
+        "listwright_ready_workers": lambda: service.reason_unready() is None,
         "listwright_workers": lambda: service.settings.workers,
     }
 

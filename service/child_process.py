@@ -17,8 +17,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 children of its descendants that have ended."""
 
 
-def step_back() -> None:
-    """In a child: run when nobody else wants to, and end with the thread that started it, whatever is computed."""
+def lower_priority() -> None:
+    """Lower the priority of this child process to idle time, and let it end with the thread that started it."""
     if sys.platform == "linux":
         # the kernel sends SIGHUP to a group that loses its parent while a member is stopped: not to the worker
         os.setpgid(0, 0)
@@ -30,16 +30,16 @@ def step_back() -> None:
 
 
 def adopt_orphans() -> None:
-    """Have processes whose parent has ended become children of this one, which reaps them: see :func:`reap_orphans`."""
+    """Make processes whose parent has ended children of this one, which reaps them: see :func:`reap_orphans`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def reap_orphans(own: Collection[int]) -> None:
-    """Let go of children that have ended, up to the first that somebody else waits for.
+    """Reap children that have ended, up to the first that other code waits for.
 
     Args:
-        own: process ids of the children that somebody else waits for.
+        own: process ids of the children that other code waits for.
     """
     with suppress(ChildProcessError):  # there is no child at all
         while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and child.si_pid not in own:

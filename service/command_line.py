@@ -25,7 +25,9 @@ from listwright.service.transport.server import bind_ports, check_tls
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a taken address."""
+    """Run the command; return 0 after a clean stop, 1 if nothing can be served, 2 for a wrong setting, 3 for a port
+    that cannot be bound.
+    """
     parser = argparse.ArgumentParser(
         prog="listwright serve",
         description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     for written, meant in near_misses(os.environ):
         print(f"warning: {written} is no setting; is {meant} meant? see listwright serve --help", file=sys.stderr)
-    if fault := _misnamed(settings):
+    if fault := _check_names(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
     try:
@@ -60,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(settings: Settings, ports: list[socket]) -> int:
-    """Serve on bound ports until told to stop; the exit code."""
+    """Serve on bound ports until a signal ends it; return the exit code."""
     logs.configure(settings.log_level)
     try:
         settings = fit_into_open_files(settings)
@@ -72,12 +74,12 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
         return 2 if isinstance(error, OpenFilesError) else 1
     server_of(app).run(ports)
     if settings.hook is not None or app.service.reloader.hangs:
-        hook.leave(0)
+        hook.exit_soon(0)
     return 0
 
 
-def _misnamed(settings: Settings) -> str | None:
-    """What is wrong with what the settings name, but for bundles."""
+def _check_names(settings: Settings) -> str | None:
+    """Check hook, keys, certificate and served log that the settings name; return the first fault, or None."""
     try:
         if settings.hook is not None:
             hook.load(settings.hook)
@@ -90,7 +92,7 @@ def _misnamed(settings: Settings) -> str | None:
 
 
 def _faults(error: ValidationError) -> list[str]:
-    """What is wrong with the settings; a key is not repeated."""
+    """Describe the faults of the settings; secrets are not repeated."""
     lines = []
     for fault in error.errors():
         if not fault["loc"]:

@@ -1,4 +1,4 @@
-"""Reading files without depending on them: a file system that hangs holds a thread, and nothing else.
+"""File access in threads: a file system that hangs holds a thread, and nothing else.
 
 The threads are daemons, which the process does not wait for at its end.
 """
@@ -20,7 +20,7 @@ class Disk:
     """Calls that may hang, one at a time. For one event loop.
 
     Args:
-        what: is read, for errors.
+        what: name of the file system, for errors.
     """
 
     def __init__(self, what: str) -> None:
@@ -44,7 +44,7 @@ class Disk:
         """
         if self.hangs:
             raise OSError(errno.ETIMEDOUT, f"{self._what} still does not answer")
-        future, thread = _started(call)
+        future, thread = _start(call)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), within_s)
         except TimeoutError as error:
@@ -62,10 +62,10 @@ def wait_for(call: Callable[[], _Read]) -> _Read:
 
     It runs in a thread of its own, so that signals reach the waiting one at once.
     """
-    return _started(call)[0].result()
+    return _start(call)[0].result()
 
 
-def _started(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread]:
+def _start(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread]:
     future: Future[_Read] = Future()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What the service refuses, and why; ``problems.STATUS`` has the status of each."""
+"""Errors of the service; ``problems.STATUS`` has the status of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LITERALS = (b"true", b"false")
 
 
 def why_no_json(body: bytes, error: ValueError) -> str:
-    """What is wrong with a body that is no JSON: the parser's words, and a remedy where another spelling is meant.
+    """Describe why a body is no JSON: the parser's words, and a remedy where another spelling is meant.
 
     Args:
         body: that was parsed.
@@ -32,13 +32,13 @@ def why_no_json(body: bytes, error: ValueError) -> str:
     """
     if body[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in body[:4]:
         return "it is UTF-16 or UTF-32: send UTF-8"
-    found = _AT.search(str(error))
-    if found is None:
+    match = _AT.search(str(error))
+    if match is None:
         return str(error)
     at = 0
-    for _ in range(int(found[1]) - 1):
+    for _ in range(int(match[1]) - 1):
         at = body.index(b"\n", at) + 1
-    at += int(found[2]) - 1
+    at += int(match[2]) - 1
     begin = max(0, at - _NEAR)
     for word in _WORD.finditer(body[begin : at + _NEAR]):
         if word.start() - 1 <= at - begin < word.end() and word[0] not in _LITERALS:
@@ -85,7 +85,7 @@ class UnauthorizedError(ListwrightError):
 
 
 class ReloadRefusedError(ListwrightError):
-    """What the operator asked to be served is not; what was served is."""
+    """A reload or rollback was refused; what was served stays."""
 
 
 class OverloadedError(ListwrightError):
@@ -103,7 +103,7 @@ class OverloadedError(ListwrightError):
 
 
 class RateLimitedError(OverloadedError):
-    """One key's holder asks more often than it may."""
+    """A key was used beyond its rate."""
 
 
 class ForbiddenError(ListwrightError):
@@ -136,4 +136,4 @@ class UnexplainedError(ListwrightError):
 
 
 class ExplanationFailedError(ListwrightError):
-    """What explains has failed; the bundle that ranks is another copy and goes on."""
+    """The process that explains has failed; ranking goes on with another copy of the bundle."""

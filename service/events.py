@@ -43,16 +43,16 @@ from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 MAX_WAITING_BYTES = 8 * 2**20
-"""Of bodies that wait for the thread; more are refused."""
+"""Bytes of bodies that may wait for the thread; more are refused."""
 
 MAX_BATCH_BYTES = 2**20
-"""Of bodies that are written at a time."""
+"""Bytes of bodies that are written at a time."""
 
 LOOK_S = 5.0
-"""Between two looks at the age of the file, while no event comes."""
+"""Seconds between two checks of the file's age, while no event comes."""
 
 TIDY_S = 60.0
-"""Between two looks at the whole folder: its limits hold, and files of killed workers are finished, without events."""
+"""Seconds between two checks of the whole folder, for its limits and for files of killed workers."""
 
 RETRY_AFTER_S = 1
 LOG_S = 10.0
@@ -61,20 +61,20 @@ LOG_S = 10.0
 STOP_WITHIN_S = 5.0
 
 MAX_LINE_BYTES = 16 * 2**10
-"""Of one event: UBI lets it hold what it likes."""
+"""Most bytes of one event: UBI does not limit it."""
 
 MAX_FAULTY = 20
-"""Events of a body whose faults are told."""
+"""Events of a body whose faults an error lists."""
 
 FINISHED, PART = ".jsonl", ".jsonl.part"
 MODE, GROUP_MODE = 0o600, 0o640
-"""Of a file that its owner reads, and of one that the group reads, too: events are of persons."""
+"""File modes, for the owner alone and for the group, too: events are personal data."""
 
 ROLL_BYTES, ROLL_S = 64 * 2**20, 600.0
 """A file is finished when it has so many bytes, or was begun so long ago."""
 
 STALE_S = 2 * ROLL_S
-"""After its last event; a writer would have finished the file by then."""
+"""Seconds after its last event at which a file counts as abandoned: a writer would have finished it by then."""
 
 _NAME = re.compile(rf"events-\d{{8}}T\d+-(.+)-\d+-\d{{6}}{re.escape(PART)}")
 
@@ -82,7 +82,7 @@ _log = logging.getLogger("listwright.events")
 
 
 class _Sent(NamedTuple):
-    """A body on its way."""
+    """A body in the queue."""
 
     body: bytes
     future: asyncio.Future[int]
@@ -90,7 +90,7 @@ class _Sent(NamedTuple):
 
 
 class EventWriter:
-    """Takes events of one process, and looks after the folder though none come.
+    """Writes the events of one process, in a thread of its own, and keeps the folder tidy.
 
     Args:
         files: where they go.
@@ -128,7 +128,7 @@ class EventWriter:
         return cls(files, telemetry)
 
     async def add(self, body: bytes, within_s: float) -> int:
-        """Write the events of a body; how many they are. When this returns, they are with the operating system.
+        """Write the events of a body, and return their number; they are with the operating system by then.
 
         Args:
             body: JSON, one event or an array.
@@ -154,7 +154,7 @@ class EventWriter:
             raise EventsNotKeptError("the events were not written in time", RETRY_AFTER_S) from error
 
     def close(self) -> None:
-        """Write what waits, finish the file, end the thread; waits for :data:`STOP_WITHIN_S` at most."""
+        """Write what waits, finish the file, end the thread, within :data:`STOP_WITHIN_S`."""
         self._queue.put(None)
         self._thread.join(STOP_WITHIN_S)
         if self._thread.is_alive():
@@ -163,7 +163,7 @@ class EventWriter:
     def _settled(self, size: int, future: asyncio.Future[int]) -> None:
         self._waiting -= size
         if not future.cancelled():
-            future.exception()  # read, or asyncio would complain of a caller that was told something else
+            future.exception()  # read, or asyncio would log it as never retrieved
 
     def _run(self) -> None:
         while True:
@@ -173,14 +173,14 @@ class EventWriter:
             if batch:
                 self._write(batch)
             else:
-                self._quietly(self._files.roll_if_due)
+                self._attempt(self._files.roll_if_due)
             if time.monotonic() - self._tidied >= TIDY_S:
-                self._quietly(self._files.tidy)
+                self._attempt(self._files.tidy)
                 self._tidied = time.monotonic()
-        self._quietly(self._files.finish)
+        self._attempt(self._files.finish)
 
     def _next_batch(self) -> list[_Sent] | None:
-        """All bodies that wait, up to a size; empty if none came for a while, None at the end."""
+        """Return all bodies that wait, up to a size; empty if none came for a while, None at the end."""
         try:
             first = self._queue.get(timeout=LOOK_S)
         except queue.Empty:
@@ -205,7 +205,7 @@ class EventWriter:
         for sent in batch:
             try:
                 valid.append((sent, lines_of(sent.body)))
-            except Exception as error:  # also a bug's: the caller is told, and the thread goes on
+            except Exception as error:  # also a bug's: the caller gets the error, and the thread goes on
                 self._telemetry.events_refused.labels("invalid").inc()
                 _settle(sent, partial(sent.future.set_exception, error))
         if not valid:
@@ -223,14 +223,14 @@ class EventWriter:
         for sent, lines in valid:
             _settle(sent, partial(sent.future.set_result, lines.events))
 
-    def _quietly(self, call: Callable[[], object]) -> None:
+    def _attempt(self, call: Callable[[], object]) -> None:
         try:
             call()
         except OSError as error:
             self._complain(error)
 
     def _complain(self, error: OSError) -> None:
-        """Log it, one line at most in :data:`LOG_S`, which counts those since the last."""
+        """Log a failed write, at most once in :data:`LOG_S`, with the count since the last line."""
         self._since += 1
         now = time.monotonic()
         if now - self._logged_at >= LOG_S:
@@ -239,14 +239,14 @@ class EventWriter:
 
 
 def _settle(sent: _Sent, settle: Callable[[], None]) -> None:
-    """Tell the event loop, which may have ended."""
+    """Settle a future from the event loop's thread, unless the loop has ended."""
 
-    def tell() -> None:
+    def settle_pending() -> None:
         if not sent.future.done():
             settle()
 
     with suppress(RuntimeError):
-        sent.loop.call_soon_threadsafe(tell)
+        sent.loop.call_soon_threadsafe(settle_pending)
 
 
 class EventFiles:
@@ -258,7 +258,7 @@ class EventFiles:
         writers: that write into it at the same time.
         most_s: seconds after its last event that a finished file is kept; None: no such limit.
         mode: of the files.
-        removed: told how many files were removed.
+        removed: called with the number of files that were removed.
         clock: seconds since 1970.
     """
 
@@ -307,7 +307,7 @@ class EventFiles:
         self._room -= len(lines)
 
     def _make_room(self, size: int) -> None:
-        """Look at the folder, and let this writer write at least ``size`` bytes before it looks again."""
+        """Tidy the folder, and reserve at least ``size`` bytes that this writer may write before it tidies again."""
         room = max(size, self._roll_bytes)
         if self.tidy(room) + self._others_bytes + size > self._most_bytes:
             raise OSError(errno.ENOSPC, "the folder is at its limit, LISTWRIGHT_EVENTS_MAX_BYTES")
@@ -366,7 +366,7 @@ class EventFiles:
         return whole
 
     def _is_left(self, part: Path) -> bool:
-        """Whether nobody can be writing it, as far as its name and its age tell; the file lock decides."""
+        """Return whether a file seems abandoned, by its name and age; the file lock decides."""
         if part == self._path and self._descriptor is not None:
             return False
         name = _NAME.fullmatch(part.name)
@@ -397,7 +397,7 @@ class EventFiles:
         self._descriptor, self._size = descriptor, 0
 
     def _cut_off(self) -> None:
-        """Remove what a failed write left behind the last whole line; without success, begin another file."""
+        """Truncate the file after its last whole line; if that fails, give it up."""
         assert self._descriptor is not None
         try:
             os.ftruncate(self._descriptor, self._size)
@@ -415,14 +415,14 @@ def _finished(part: Path) -> Path:
 
 
 def _adopt(part: Path) -> None:
-    """Finish a file whose writer is gone."""
+    """Finish a file whose writer has ended."""
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody writes it; or this disk has no locks, and nobody can say
+    except OSError:  # it is being written; or this disk has no locks
         os.close(descriptor)
         return
     try:
@@ -434,7 +434,7 @@ def _adopt(part: Path) -> None:
 
 
 class Lines(NamedTuple):
-    """What a body adds to the log.
+    """Lines of a body for the log.
 
     Args:
         events: how many there are.

@@ -21,7 +21,7 @@ _NAMES = ("host", "port", "tls_cert")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 if ``GET /readyz`` answers 200, else 1 with the reason."""
+    """Run the command; return 0 if ``GET /readyz`` answers 200, else 1 with the reason."""
     argparse.ArgumentParser(
         prog="listwright health",
         description="Ask the service of this machine whether it is ready: exit 0 if GET /readyz answers 200, else 1. "

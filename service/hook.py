@@ -1,4 +1,4 @@
-"""The operator's own router: found by its name, and run at arm's length from the requests that ask it."""
+"""The operator's own router: loaded by its name, and isolated from the requests that call it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PASSED = "hook_passed"
 """Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
 
 MOST_SPECIALISTS = 100
-"""As many as a bundle can hold; a number beyond may take long to write."""
+"""As many as a bundle can hold; larger numbers of a hook are refused."""
 
 LEAVE_WITHIN_S = 2.0
-"""What a hook that has threads of its own may take to end them, once the service has stopped."""
+"""Seconds that a hook's own threads may take to end, once the service has stopped."""
 
 _Answer = SimpleQueue[Choice | RoutingError]
 _Jobs = SimpleQueue[tuple[Query, _Answer] | None]
@@ -35,7 +35,7 @@ class HookError(ListwrightError):
 
 
 def load(name: str) -> Hook:
-    """The hook of a name.
+    """Import the hook of a name.
 
     Args:
         name: ``module:callable``; the callable may be dotted.
@@ -64,8 +64,8 @@ def load(name: str) -> Hook:
     return hook
 
 
-def leave(code: int) -> None:
-    """End this process soon: Python itself would wait for all threads that a hook has started."""
+def exit_soon(code: int) -> None:
+    """End this process after :data:`LEAVE_WITHIN_S`: Python itself would wait for all threads of a hook."""
     timer = threading.Timer(LEAVE_WITHIN_S, os._exit, (code,))
     timer.daemon = True
     timer.start()
@@ -83,7 +83,7 @@ def _check_takes_a_query(hook: Hook, name: str) -> None:
 
 
 class IsolatedHook:
-    """A hook that can neither break nor hold up who asks it. Threads may share it.
+    """A hook whose errors and delays do not reach its callers. Threads may share it.
 
     Each call runs in one of a few threads of its own and is waited for as long as the budget. A call that hangs keeps
     its thread; when all of them are kept, further calls are refused at once, until one comes free. The threads are
@@ -106,7 +106,7 @@ class IsolatedHook:
             threading.Thread(target=self._work, args=(jobs,), name=f"hook-{number}", daemon=True).start()
 
     def __call__(self, query: Query) -> Choice:
-        """What the hook chooses.
+        """Call the hook within the budget.
 
         Raises:
             RoutingError: of kind ``hook_raised``, ``hook_timeout``, ``hook_invalid`` (it returned what is no decision)
@@ -129,7 +129,7 @@ class IsolatedHook:
         return outcome
 
     def close(self) -> None:
-        """Let the threads end, each after the call that it is in; does not wait."""
+        """End the threads, each after its current call; does not wait."""
         for jobs in self._jobs:
             jobs.put(None)
 
@@ -143,25 +143,25 @@ class IsolatedHook:
             return False
         query, answer = job
         outcome = self._outcome(query)
-        self._idle.append(jobs)  # before the answer: who has it may ask again at once
+        self._idle.append(jobs)  # before the answer: its caller may call again at once
         answer.put(outcome)
         return True
 
     def _outcome(self, query: Query) -> Choice | RoutingError:
         try:
-            return checked(self._hook(query))
+            return check_choice(self._hook(query))
         except _InvalidChoiceError as error:
             return RoutingError(error.kind, str(error))
-        except BaseException as error:  # SystemExit and KeyboardInterrupt would end the thread, and nobody else
+        except BaseException as error:  # SystemExit and KeyboardInterrupt would end only this thread
             return RoutingError("hook_raised", f"the hook raised {type(error).__name__} at {_place(error)}")
 
 
 class _InvalidChoiceError(RoutingError):
-    """Tells our own refusal from a RoutingError of the hook's, whose kind could be anything."""
+    """A refused choice, distinct from a RoutingError that the hook raises, whose kind could be anything."""
 
 
-def checked(choice: Any) -> Choice:
-    """What a hook returned, as plain numbers.
+def check_choice(choice: Any) -> Choice:
+    """Check a hook's choice, and return it as plain numbers.
 
     Args:
         choice: :class:`listwright.ranking.router.Choice`, or None for no opinion. NumPy's numbers count as numbers; a
@@ -193,9 +193,9 @@ def checked(choice: Any) -> Choice:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of an error. Its message stays unsaid: it may quote a feature value."""
+    """Return file and line of an error. Its message is left out: it may quote a feature value."""
     trace = error.__traceback__
-    if trace is None:  # an exception may say what it likes of itself
+    if trace is None:  # an exception may replace its own traceback
         return "unknown place"
     while trace.tb_next is not None:
         trace = trace.tb_next

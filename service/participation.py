@@ -1,4 +1,4 @@
-"""What an experiment did with one request: for its answer, its log line and its served record."""
+"""Participation of one request in an experiment, for its answer, its log line and its served record."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Participation:
         experiment: its name.
         kind: of the experiment.
         arm: that the unit belongs to; of a split only.
-        teams: whose pick each shown place is; of an interleaved list only.
+        teams: the arm that picked each shown place; of an interleaved list only.
         intervention: a random change of the order; None where there was none.
-        shadow: what the challenger made of the list, once it has.
-        reason: why the answer is not what the experiment wanted, or why it has no scores; None: nothing to say.
+        shadow: the challenger's ranking of the list, once there is one.
+        reason: why the answer is not what the experiment wanted, or why it has no scores; None otherwise.
     """
 
     experiment: str
@@ -34,6 +34,6 @@ class Participation:
     reason: str | None = None
 
     @property
-    def told(self) -> bool:
-        """Whether the answer says so: a shadow changes no byte of it."""
+    def is_visible(self) -> bool:
+        """Whether the answer mentions the experiment: a shadow changes no byte of it."""
         return self.kind != "shadow"

@@ -6,7 +6,7 @@ import re
 
 RERANK = "/rerank"
 RERANK_ALIASES = ("/v1/rerank", "/v2/rerank")
-"""Where clients of other rerankers look."""
+"""Paths that clients of other rerankers use."""
 
 EXPLAIN = "/explain"
 
@@ -16,7 +16,7 @@ LIVE, READY = "/livez", "/readyz"
 INFO, METRICS, OPENAPI = "/info", "/metrics", "/openapi.json"
 
 ADMIN = "/admin/"
-"""Below it the operator's key opens, and no other."""
+"""Prefix of the paths that only the operator's key opens."""
 
 RELOAD, ROLLBACK = f"{ADMIN}reload", f"{ADMIN}rollback"
 
@@ -39,31 +39,31 @@ HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 
 PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
-"""What machines ask on and on: neither logged nor traced, and answered when nothing else is."""
+"""Paths that machines poll: neither logged nor traced, and answered when nothing else is."""
 
 
-def _any_of(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern of the paths of routes; each placeholder is one segment."""
+def _pattern_of(routes: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile a pattern for the paths of routes; each placeholder is one segment."""
     return re.compile("|".join(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes))
 
 
-_PROBES = _any_of(tuple(sorted(PROBES)))
-RANKINGS = _any_of((RERANK, *RERANK_ALIASES, *INFER))
+_PROBES = _pattern_of(tuple(sorted(PROBES)))
+RANKINGS = _pattern_of((RERANK, *RERANK_ALIASES, *INFER))
 """The paths that rank."""
 
 
 def is_inference(path: str) -> bool:
-    """Whether clients of the Open Inference Protocol ask there, which look for a member ``error``."""
+    """Return whether a path is of the Open Inference Protocol, whose clients look for a member ``error``."""
     return (path == INFERENCE or path.startswith(f"{INFERENCE}/")) and path not in RERANK_ALIASES
 
 
 def is_probe(path: str) -> bool:
-    """Whether a request's path is a probe's."""
+    """Return whether a path is a probe's."""
     return _PROBES.fullmatch(path) is not None
 
 
 def route_of(path: str) -> str:
-    """The route of a path that ranks: its names are replaced by their placeholders."""
+    """Return the route of a path that ranks: names are replaced by their placeholders."""
     if not path.startswith(INFERENCE_MODELS):
         return path
     return INFER[1] if "/versions/" in path else INFER[0]

@@ -136,7 +136,7 @@ def install(app: FastAPI) -> None:
 
 
 def json_path(parts: Iterable[str | int]) -> str:
-    """``$.candidates[3].features.price``"""
+    """Format a path, such as ``$.candidates[3].features.price``."""
     text = "$"
     for part in parts:
         if isinstance(part, int):
@@ -149,7 +149,7 @@ def json_path(parts: Iterable[str | int]) -> str:
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """Where a fault is: in the body, a parameter of the query string, or a header."""
+    """Format the place of a fault: in the body, the query string or a header."""
     if parts[0] == "header":
         return str(parts[1])
     if parts[0] == "query":
@@ -164,7 +164,7 @@ def _clipped(text: str, limit: int = 200) -> str:
 def body(
     status: http.HTTPStatus, kind: str, detail: str, request_id: str, path: str = "", **more: object
 ) -> dict[str, object]:
-    """The one builder of problem bodies, of the form of :class:`Problem`.
+    """Build a problem body, of the form of :class:`Problem`.
 
     Args:
         status: of the answer.
@@ -187,9 +187,10 @@ def body(
     return content | {name: value for name, value in more.items() if value is not None}
 
 
-def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
-    """A problem body outside of FastAPI: for refusals that are most of the work under a flood, or come before an ASGI
-    request exists. The words are our own: nothing of them is cleaned or clipped.
+def encode(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *, path: str = "") -> bytes:
+    """Encode a problem body without FastAPI, for refusals that must be cheap or come before an ASGI request exists.
+
+    The words must be our own: they are neither cleaned nor clipped.
     """
     return json.dumps(body(status, kind, detail, request_id, path)).encode()
 
@@ -197,19 +198,19 @@ def encoded(status: http.HTTPStatus, kind: str, detail: str, request_id: str, *,
 def problem(
     request: Request, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: object
 ) -> JSONResponse:
-    """A problem as FastAPI's answer; ``detail`` may repeat what the caller sent."""
+    """Build FastAPI's response for a problem; ``detail`` may repeat what the caller sent."""
     detail = _clipped(_clean(detail), MAX_DETAIL)
     content = body(http.HTTPStatus(status), kind, detail, request.state.request_id, request.scope["path"], **more)
     return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _clean(text: str) -> str:
-    """Callers' own words may hold lone surrogates, which no UTF-8 body can carry."""
+    """Escape lone surrogates, which callers' words may hold and UTF-8 cannot."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 async def deliberate(request: Request, error: Exception) -> JSONResponse:
-    """The answer to an error of the table."""
+    """Answer an error of :data:`STATUS`."""
     status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
     kind = _kind(type(error).__name__)
     if isinstance(error, SchemaMismatchError):
@@ -225,8 +226,8 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             errors=faults,
         )
     if isinstance(error, OverloadedError):
-        told = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
-        return problem(request, status, kind, str(error), headers=told)
+        retry_headers = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
+        return problem(request, status, kind, str(error), headers=retry_headers)
     if isinstance(error, EventsNotKeptError):
         return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
     if isinstance(error, SlowBodyError):  # the rest of it is not read
@@ -240,19 +241,19 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    faults = [_fault(_place(fault["loc"]), _said(fault)) for fault in found[:MAX_FAULTS]]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    errors = error.errors()
+    faults = [_fault(_place(fault["loc"]), _message(fault)) for fault in errors[:MAX_FAULTS]]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
 
 
 def _fault(path: str, message: str) -> dict[str, str]:
-    """Of the form of :class:`Fault`."""
+    """Build a fault, of the form of :class:`Fault`."""
     return {"path": _clean(path), "message": _clean(message)}
 
 
-def _said(fault: dict[str, Any]) -> str:
-    """pydantic's words, but for those that speak of Python."""
+def _message(fault: dict[str, Any]) -> str:
+    """Return pydantic's message, without its words about Python types."""
     if fault["type"] in ("model_attributes_type", "model_type", "dict_type"):
         return "expected an object"
     return str(fault["msg"]).removeprefix("Value error, ")
@@ -273,7 +274,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    """A bug of ours: logged with everything, answered with nothing internal."""
+    """Log an unexpected error in full, and answer 500 without internals."""
     request_id = request.state.request_id
     _log.error("unexpected error", exc_info=error, extra={"facts": {"request_id": request_id}})
     detail = "an unexpected error; it was logged under this request id"
@@ -281,6 +282,6 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def _kind(name: str) -> str:
-    """``SchemaMismatchError`` becomes ``schema-mismatch``."""
+    """Convert a class name, ``SchemaMismatchError``, to a kind, ``schema-mismatch``."""
     name = name.removesuffix("Error")
     return "".join(f"-{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))

@@ -17,7 +17,7 @@ MAX_SALT = 200
 
 
 def strip_secret(value: object) -> object:
-    """A secret as it is used: files and Kubernetes' Secrets often end with a line break that is not meant.
+    """Strip white space around a secret: files and Kubernetes' Secrets often end with an unintended line break.
 
     Raises:
         ValueError: if nothing is left without white space around it, or white space or a control character is within.
@@ -28,7 +28,7 @@ def strip_secret(value: object) -> object:
 
 
 def strip_passphrase(value: object) -> object:
-    """A secret that may have blanks within: it never travels in a header or an address.
+    """Strip white space around a secret that may have blanks within: it is never sent in a header or an address.
 
     Raises:
         ValueError: as :func:`strip_secret`, but for blanks.
@@ -44,7 +44,7 @@ def strip_passphrase(value: object) -> object:
 
 
 class LoopSettings(BaseSettings):
-    """What an operator can choose of it; part of :class:`listwright.service.settings.Settings`."""
+    """Settings of the served log and of experiments; part of :class:`Settings`."""
 
     served_log: Annotated[Path | None, Field(description="folder of the served log: one record per answered list")] = (
         None
@@ -113,7 +113,7 @@ class LoopSettings(BaseSettings):
 
 
 class EventSettings(BaseSettings):
-    """What an operator can choose of the log of events; part of the settings, too."""
+    """Settings of the log of events; part of :class:`Settings`."""
 
     events_log: Annotated[
         Path | None,
@@ -138,7 +138,7 @@ SECRETS = frozenset(("admin_key", "keys", "unit_salt", "served_stream"))
 STRATEGIES = (*get_args(NetworkKind), "srm", "first_stage")
 
 MOST_EVALUATIONS = 1_000_000
-"""What the budget of one explanation may be at most."""
+"""Largest budget of one explanation."""
 
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -155,20 +155,20 @@ def _strategies(value: str) -> str:
 
 
 def _parsed(value: str) -> dict[str, str]:
-    """Strategies by name; :data:`ALL_MODELS` stands for all that are not named."""
-    found: dict[str, str] = {}
+    """Parse strategies by name; :data:`ALL_MODELS` stands for all that are not named."""
+    strategies: dict[str, str] = {}
     for part in value.split(","):
         name, equals, strategy = part.strip().rpartition("=")
         if (equals and not name) or strategy not in STRATEGIES:
             raise ValueError(f"is not STRATEGY or NAME=STRATEGY,..., each strategy one of {', '.join(STRATEGIES)}")
-        if name in found:
+        if name in strategies:
             raise ValueError(f"says two strategies for {'all' if name == ALL_MODELS else name}")
-        found[name] = strategy
-    return found
+        strategies[name] = strategy
+    return strategies
 
 
 class ExplainSettings(BaseSettings):
-    """What an operator can choose of explanations; part of :class:`Settings`."""
+    """Settings of explanations; part of :class:`Settings`."""
 
     explain: Annotated[
         bool, Field(description="true: POST /explain says why a candidate stands where it stands; false: 404")
@@ -192,7 +192,7 @@ class ExplainSettings(BaseSettings):
 
 
 class Settings(LoopSettings, ExplainSettings, EventSettings):
-    """What an operator can choose."""
+    """Settings of the service, from environment variables."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
@@ -330,14 +330,14 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _says_something(cls, value: object) -> object:
-        """A variable that is there and blank is a mistake: without keys, for one, everybody may ask."""
+        """Refuse blank variables, which are mistakes: blank keys, for one, would open the service to everybody."""
         if isinstance(value, str) and not value.strip():
             raise ValueError("is empty: give it a value, or do not set it")
         return value
 
     @property
     def strategies(self) -> dict[str, str]:
-        """What ``auto`` means, by the bundle's name; :data:`ALL_MODELS` stands for all others."""
+        """Meaning of ``auto``, by the bundle's name; :data:`ALL_MODELS` stands for all others."""
         return {} if self.strategy is None else _parsed(self.strategy)
 
     @field_validator("max_buffered_bytes")
@@ -356,20 +356,20 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
 
 
 def near_misses(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Names of the environment that are no settings but much like one, each with the one that is meant.
+    """Return variables of the environment that resemble a setting without being one, each with that setting.
 
     Others may have a reason: Kubernetes makes ``LISTWRIGHT_SERVICE_HOST`` of a Service of this name.
     """
     known = [PREFIX + name.upper() for name in Settings.model_fields]
-    found = []
+    misses = []
     for name in sorted(names):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            found += [(name, meant) for meant in get_close_matches(name.upper(), known, n=1, cutoff=0.9)]
-    return found
+            misses += [(name, meant) for meant in get_close_matches(name.upper(), known, n=1, cutoff=0.9)]
+    return misses
 
 
 def describe() -> str:
-    """One line per setting, for ``--help``."""
+    """Describe each setting, for ``--help``."""
     lines = []
     for name, field in sorted(Settings.model_fields.items(), key=lambda item: item[0] in LoopSettings.model_fields):
         lines += [f"  {PREFIX}{name.upper()} (default {str(field.default).lower()})", f"      {field.description}"]

@@ -1,6 +1,6 @@
 """Several worker processes behind one listening socket, and the supervisor that starts, watches and replaces them.
 
-One socket, and not one per process (SO_REUSEPORT): what a killed worker has not accepted yet, another one does.
+One socket, and not one per process (SO_REUSEPORT): connections that a killed worker has not accepted reach another one.
 A worker sends heartbeats over a pipe of its own: an event loop that waits for Python's global lock, or for a disk that
 is gone, belongs to a process that lives and answers no request, and nothing else would show that. A scrape reaches one
 worker and gets the sum over all: it asks the supervisor, which asks the others.
@@ -39,20 +39,20 @@ from listwright.service.telemetry import logs
 from listwright.service.telemetry.merge import (
     START_TIME,
     Snapshot,
-    counted,
-    current,
-    merged,
+    drop_gauges,
+    drop_unserved_versions,
+    merge,
     own_metrics,
-    packed,
+    pack,
     snapshot,
     text,
-    unpacked,
+    unpack,
 )
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.transport.server import FINISH_WITHIN_S, announce
 
 LONGEST_PAUSE_S = 30.0
-"""Between the end of a worker and the start of the next, where they keep ending."""
+"""Longest pause between the end of a worker and the start of the next, where they keep ending."""
 
 STEADY_AFTER_S = 60.0
 """A worker that ends this long after the one before is a single case: it is replaced at once."""
@@ -61,14 +61,14 @@ MOST_KILLED = 8
 """Workers that are killed one after the other before any can serve; with the pauses between, about two minutes."""
 
 KILL_AFTER_S = FINISH_WITHIN_S + 3.0
-"""Past the last moment of draining: a worker that has not ended by then never will."""
+"""Seconds after draining at which a worker that has not ended is killed."""
 
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.workers")
 
 
 def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
-    """Serve with several workers until told to stop; the exit code.
+    """Serve with several workers until a signal ends it; return the exit code.
 
     Passes SIGTERM and SIGINT on, and in front of a folder of bundles SIGHUP, replaces workers that die, and ends by
     itself only when no worker can serve.
@@ -113,7 +113,7 @@ class Worker:
 
 
 class Workers:
-    """All of them.
+    """All worker processes.
 
     Args:
         settings: of the service.
@@ -127,7 +127,7 @@ class Workers:
         own = CollectorRegistry()
         self._restarts, self._rounds = own_metrics(own), ScrapeRounds(own)
         self._served: Served | None = None
-        self._said: str | None = None
+        self._last_error: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
         self._check_at: float | None = None
@@ -138,15 +138,15 @@ class Workers:
         return self._stop_by is not None and not self._workers
 
     def watched(self) -> list[Any]:
-        """What shows that a worker has ended, or has something to tell."""
+        """Return objects that become ready when a worker ends or sends a message."""
         return [w.process.sentinel for w in self._workers] + [w.pipe for w in self._workers if not w.pipe.closed]
 
     def pids(self) -> set[int]:
-        """Of the worker processes."""
+        """Return the ids of the worker processes."""
         return {worker.process.pid for worker in self._workers if worker.process.pid is not None}
 
     def pause_s(self) -> float | None:
-        """How long nothing needs to be done unless something happens; None for as long as it takes."""
+        """Return the seconds until something is due; None if nothing is."""
         start_at = self._start_at if len(self._workers) < self._wanted() else None
         moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._check_at) if at is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
@@ -165,18 +165,18 @@ class Workers:
             self._workers.append(Worker(process, ours, Outbox(ours), HeartbeatMonitor(beats_in)))
 
     def handle_signal(self, number: signal.Signals) -> None:
-        """Pass a signal on; SIGTERM and SIGINT are the beginning of the end."""
+        """Pass a signal on; SIGTERM and SIGINT begin the shutdown."""
         if number != signal.SIGHUP and self._stop_by is None:
             self._stop(0)
         for worker in self._workers:
             self._signal(worker, number)
 
     def look(self) -> None:
-        """Read what workers report, and find those that have ended."""
+        """Read messages of workers, and record those that have ended."""
         for worker in list(self._workers):
             self._receive(worker)
             if not worker.process.is_alive():
-                self._receive(worker)  # its last words
+                self._receive(worker)  # its last messages
                 self._workers.remove(worker)
                 self._rounds.remove(worker.process.pid)
                 self._record_end(worker)
@@ -190,7 +190,7 @@ class Workers:
             self._stop_by = time.monotonic() + KILL_AFTER_S
 
     def _kill_hung(self) -> None:
-        """Kill workers that answer no more; those that load, or end, have limits of their own."""
+        """Kill workers whose event loop hangs; those that load, or end, have limits of their own."""
         serving = [worker for worker in self._workers if worker.ready and self._stop_by is None]
         if not serving:
             self._check_at = None
@@ -227,13 +227,13 @@ class Workers:
             worker.pipe.close()
 
     def _sync_versions(self, worker: Worker, served: Served) -> None:
-        """What a worker serves: the others need not wait until they look for themselves, and all keep the same."""
+        """Note what a worker serves; have the others reload at once, and keep the same previous versions."""
         worker.served = served
         alike = [o.served for o in self._workers if o is not worker and o.served and o.served.current == served.current]
-        if alike:  # who told first of what is served now has said what it was before
+        if alike:  # the first to report the current versions has reported the previous ones
             self._served = alike[0]
-            if served.kept != alike[0].kept:
-                worker.outbox.put(Keep(alike[0].kept))
+            if served.previous != alike[0].previous:
+                worker.outbox.put(Keep(alike[0].previous))
             return
         first = self._served is None
         self._served = served
@@ -242,10 +242,10 @@ class Workers:
                 self._signal(other, signal.SIGHUP)
 
     def _log_once(self, error: str) -> None:
-        """What is wrong with a bundle all workers find, and it is said once."""
-        if error != self._said:
+        """Log an error once, though all workers report it."""
+        if error != self._last_error:
             logs.say(f"error: {error}")
-        self._said = error
+        self._last_error = error
 
     def _record_end(self, worker: Worker) -> None:
         worker.process.join()
@@ -287,21 +287,21 @@ class Workers:
 
 
 HELD = (signal.SIGINT, signal.SIGHUP)
-"""Signals that wait while a worker starts, until it can heed them."""
+"""Signals that are blocked while a worker starts, until it can handle them."""
 
 
 def work(
     settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
 ) -> None:
-    """Load, serve, end.
+    """Load, serve and end, in a worker process.
 
     Args:
         settings: of the service.
         ports: bound; shared with the other workers.
-        pipe: tells the supervisor what is served, first when ready and then after each swap; or why nothing can be;
-            and what is counted.
-        beats: tells it that the event loop turns.
-        others: what they serve, in case that a bundle is refused, and what they keep for a rollback.
+        pipe: to the supervisor: what is served, first when ready and then after each swap, or why nothing can be; and
+            metrics.
+        beats: to the supervisor, for heartbeats of the event loop.
+        others: what the other workers serve, in case that a bundle is refused, and keep for a rollback.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
     logs.configure(settings.log_level)
@@ -314,11 +314,11 @@ def work(
 def _serve(
     settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
 ) -> None:
-    def tell(served: Models) -> None:
+    def send_served(served: Models) -> None:
         pipe.send(Served.of(served))
 
     try:
-        app = create_app(settings, loaded=loading.start(settings, others), swapped=tell)
+        app = create_app(settings, loaded=loading.start(settings, others), swapped=send_served)
     except ListwrightError as error:
         pipe.send(str(error))
         sys.exit(1)
@@ -340,47 +340,47 @@ def _serve(
         heartbeat.beat()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         assert app.service.current.models is not None  # they are loaded before the server starts
-        tell(app.service.current.models)
+        send_served(app.service.current.models)
 
     server = server_of(app, started)
     server.run(list(ports))
     if settings.hook is not None or app.service.reloader.hangs:
-        hook.leave(0)
+        hook.exit_soon(0)
 
 
 WITHIN_S = 1.0
-"""A worker that has not said what it counts after this long goes into the sum as it was last known."""
+"""Seconds in which a worker has to send its metrics; after that its last ones go into the sum."""
 
 
 MOST_UNREAD = 16
-"""Questions to a supervisor that does not answer."""
+"""Most unread messages in a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """From a worker: collect the metrics of all workers. From the supervisor: send yours."""
+    """From a worker: collect the metrics of all workers. From the supervisor: send your own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Keep these for a rollback, as the other workers do (to a worker)."""
+    """Message to a worker: keep these versions for a rollback, as the other workers do."""
 
     paths: Paths
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a worker counts (to the supervisor), or what each of them does (to whom was scraped)."""
+    """Metrics of a worker (to the supervisor), or of each of them (to the worker that was scraped)."""
 
     packed: tuple[bytes, ...]
 
 
 Keeper = Callable[[Paths], Coroutine[Any, Any, None]]
-"""Does what :class:`Keep` asks for."""
+"""Handles :class:`Keep`."""
 
 
 class MetricsRelay:
-    """The worker's side. For its event loop, but for the first steps.
+    """Metrics of all workers, on the worker's side. For its event loop.
 
     Args:
         pipe: to the supervisor.
@@ -401,7 +401,7 @@ class MetricsRelay:
         asyncio.get_running_loop().add_reader(self._pipe.fileno(), self._receive)
 
     async def text(self) -> bytes:
-        """What all workers count, in Prometheus' text format; what this one does if the supervisor does not answer."""
+        """Return the metrics of all workers as text; only this one's if the supervisor does not answer."""
         answer: asyncio.Future[tuple[bytes, ...]] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         try:
@@ -412,10 +412,10 @@ class MetricsRelay:
         finally:
             if answer in self._answers:
                 self._answers.remove(answer)
-        return await asyncio.to_thread(lambda: text(merged(map(unpacked, parts))))
+        return await asyncio.to_thread(lambda: text(merge(map(unpack, parts))))
 
     def _ask(self) -> None:
-        """Ask the supervisor, unless it has not read the last questions: a full pipe would stop this process."""
+        """Send a request to the supervisor, unless it has not read the last ones: a full pipe would block."""
         if self._unread < MOST_UNREAD:
             self._unread += 1
             self._pipe.send(ScrapeRequest())
@@ -423,7 +423,7 @@ class MetricsRelay:
     def _own_samples(self) -> bytes:
         samples = snapshot(self._telemetry.registry)
         samples.pop(START_TIME, None)  # a worker that is replaced is no restart of the service
-        return packed(samples)
+        return pack(samples)
 
     def _receive(self) -> None:
         try:
@@ -451,7 +451,7 @@ class MetricsRelay:
 
 
 class Outbox:
-    """The supervisor's way to a worker, by a thread of its own: no other worker waits for one that hangs.
+    """Messages from the supervisor to a worker, sent by a thread of its own: a worker that hangs delays no other.
 
     Args:
         pipe: to the worker.
@@ -464,12 +464,12 @@ class Outbox:
         self._thread.start()
 
     def put(self, message: ScrapeRequest | Samples | Keep) -> None:
-        """Send a message, or drop it if the worker has not read those before: it will be known as it last was."""
+        """Queue a message, or drop it if the worker has not read those before."""
         with suppress(queue.Full):
             self._messages.put_nowait(message)
 
     def close(self) -> None:
-        """The worker has ended."""
+        """End the thread, after the worker has ended."""
         with suppress(queue.Full):
             self._messages.put_nowait(None)
         self._thread.join(WITHIN_S)
@@ -482,12 +482,12 @@ class Outbox:
 
 @dataclass
 class ScrapeRounds:
-    """The supervisor's side: one round at a time asks every worker, and answers those that were scraped.
+    """Metrics of all workers, on the supervisor's side: one round at a time collects them, and answers scrapes.
 
-    What workers that ended had counted by the last round stays in the sum, or counters would go down.
+    The last counts of workers that ended stay in the sum, or counters would go down.
 
     Args:
-        own: what the supervisor counts itself, which goes into the sum.
+        own: metrics of the supervisor itself, which go into the sum.
     """
 
     own: CollectorRegistry
@@ -499,7 +499,7 @@ class ScrapeRounds:
     _next: list[Outbox] = field(default_factory=list)
 
     def begin(self, scraped: Outbox, workers: dict[Hashable, Outbox]) -> None:
-        """Ask every worker, as one was scraped; after the round that is under way, which may be too old."""
+        """Begin a round for a worker that was scraped; if one is under way, after it, as it may be too old."""
         if self.due is not None:
             self._next.append(scraped)
             return
@@ -509,7 +509,7 @@ class ScrapeRounds:
             outbox.put(ScrapeRequest())
 
     def add(self, worker: Hashable, samples: bytes) -> None:
-        """Take what a worker counts."""
+        """Add a worker's metrics to the round."""
         self._last[worker] = samples
         self._missing.discard(worker)
 
@@ -517,15 +517,15 @@ class ScrapeRounds:
         """Keep the counts of a worker that has ended."""
         self._missing.discard(worker)
         if worker in self._last:
-            self._past = merged([self._past, counted(unpacked(self._last.pop(worker)))])
+            self._past = merge([self._past, drop_gauges(unpack(self._last.pop(worker)))])
 
     def look(self, workers: dict[Hashable, Outbox]) -> None:
-        """End the round if all have answered, or it is time; begin the next if there is one to answer."""
+        """End the round if all have answered, or it is due; begin the next if a scrape waits."""
         if self.due is None or (self._missing and time.monotonic() < self.due):
             return
         if self._past:
-            self._past = current(self._past, merged(map(unpacked, self._last.values())))
-        answer = Samples((packed(self._past), packed(snapshot(self.own)), *self._last.values()))
+            self._past = drop_unserved_versions(self._past, merge(map(unpack, self._last.values())))
+        answer = Samples((pack(self._past), pack(snapshot(self.own)), *self._last.values()))
         for outbox in self._scraped:
             outbox.put(answer)
         self.due, waiting, self._next = None, self._next, []
@@ -542,7 +542,7 @@ _PIPE = 2**16
 
 
 class HeartbeatSender:
-    """The worker's side, for its event loop.
+    """Heartbeats of a worker, from its event loop.
 
     Args:
         pipe: to the supervisor, for nothing else.
@@ -554,14 +554,14 @@ class HeartbeatSender:
         os.set_blocking(pipe.fileno(), False)
 
     def beat(self) -> None:
-        """Say that the running event loop turns, now and from now on."""
-        with suppress(OSError):  # full, where the supervisor is stopped; broken, where it is gone: not our matter
+        """Send a heartbeat, now and periodically, from the running event loop."""
+        with suppress(OSError):  # full, where the supervisor is stopped; broken, where it is gone
             os.write(self._pipe.fileno(), b".")
         asyncio.get_running_loop().call_later(self._every_s, self.beat)
 
 
 class HeartbeatMonitor:
-    """The supervisor's side.
+    """Heartbeats of a worker, as the supervisor checks them.
 
     Checks without a heartbeat are counted, not seconds. After a pause of the supervisor or of the machine, one check
     finds none, and nothing is killed.
@@ -575,7 +575,7 @@ class HeartbeatMonitor:
         self._missed = 0
 
     def stops(self) -> bool:
-        """Check once; whether this check makes it too many in a row without a heartbeat."""
+        """Check once; return whether it is the last of too many checks in a row without a heartbeat."""
         heard = self.pipe.poll() and os.read(self.pipe.fileno(), _PIPE)
         self._missed = 0 if heard else self._missed + 1
         return self._missed == CHECKS

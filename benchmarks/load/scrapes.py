@@ -28,7 +28,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from benchmarks.machine import save
-from listwright.service.telemetry.merge import counted, merged, packed, snapshot, text, unpacked
+from listwright.service.telemetry.merge import drop_gauges, merge, pack, snapshot, text, unpack
 from listwright.service.telemetry.metrics import Telemetry
 
 TURNS, REQUESTS, SCRAPES, REPLACED = 5, 3000, 20, 50
@@ -98,20 +98,20 @@ def by_files() -> Figures:
 def by_messages() -> Figures:
     """Our way: two snapshots as they travel, and what replaced workers counted; without the way through the pipes."""
     each_us, one = count(REQUESTS)
-    past = counted(snapshot(one.registry))
+    past = drop_gauges(snapshot(one.registry))
 
     def scrape() -> bytes:
-        live = [packed(snapshot(one.registry)), packed(snapshot(one.registry))]
-        return text(merged([past, *map(unpacked, live)]))
+        live = [pack(snapshot(one.registry)), pack(snapshot(one.registry))]
+        return text(merge([past, *map(unpack, live)]))
 
     fresh_ms = median_ms(scrape)
     for _ in range(REPLACED):
-        past = merged([past, counted(snapshot(one.registry))])
+        past = merge([past, drop_gauges(snapshot(one.registry))])
     return {
         "request_us": each_us,
         "scrape_ms": fresh_ms,
         "scrape_after_ms": median_ms(scrape),
-        "left_kib": len(packed(past)) / 1024,
+        "left_kib": len(pack(past)) / 1024,
     }
 
 

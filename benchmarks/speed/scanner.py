@@ -25,7 +25,7 @@ from benchmarks import machine
 from benchmarks.load.service import bodies
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
-from listwright.service.bundles.served import Models, only
+from listwright.service.bundles.served import Models, models_of
 from listwright.service.settings import Settings
 from listwright.service.wire import json_codec
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec
@@ -58,7 +58,7 @@ class SharedNames(msgspec.Struct):
 def main() -> int:
     """Writes ``benchmarks/results/scanner.json``."""
     with tempfile.TemporaryDirectory() as folder:
-        models = only(bundle.load(build(Path(folder) / "wide" / "1")))
+        models = models_of(bundle.load(build(Path(folder) / "wide" / "1")))
         table = [row for length in ROUNDS for row in compare(models, length)]
     print(machine.save("scanner", "python -m benchmarks.speed.scanner", {"features": 136, "table": table}))
     return 0
@@ -66,7 +66,7 @@ def main() -> int:
 
 def compare(models: Models, length: int) -> list[dict[str, object]]:
     """Milliseconds of each reader for one length, in both forms; the program ends if two readers disagree."""
-    usual = models.usual
+    usual = models.default_bundle
     assert usual is not None
     names = usual.reranker.schema.names
     sent = bodies(usual.reranker, rows(np.random.default_rng(length), length))

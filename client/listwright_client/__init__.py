@@ -1,14 +1,14 @@
-"""Asks a Listwright service: :class:`Client`, or :class:`AsyncClient` with the same words.
+"""Client of a Listwright service: :class:`Client`, or :class:`AsyncClient` with the same methods.
 
-The way of a question, from top to bottom; what stands further down imports nothing from above:
+Modules from top to bottom; each imports only from below:
 
     client      sends and waits: the only part that sync and async do not share
-    call        one question with its attempts: what to send now; answer, pause or error
+    call        one question with its attempts: next request; answer, pause or error
     questions   a question: path, body, and how to read its answer
     body        NumPy and rows to JSON             answers     JSON to NumPy and frozen values
-    explanations    JSON to frozen values: why candidates stand where they stand
-    refusals    an answer or failure to an error   deadline    how long a call lasts, what the server is told
-    exchange    what came back                     options     the words of a call        errors      the tree
+    explanations    JSON to frozen values of explanations
+    refusals    an answer or failure to an error   deadline    time limits of a call and of the server
+    exchange    reply or failure of one request    options     options of a call          errors      the tree
     frames      pandas and polars to NumPy or rows    numerals    numbers to JSON
 """
 

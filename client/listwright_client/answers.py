@@ -77,7 +77,7 @@ class Ranking:
 
     @property
     def degraded(self) -> bool:
-        """Whether an earlier stage answered than should have; ``meta.reason`` says why."""
+        """Whether an earlier stage answered in place of the last; ``meta.reason`` has the reason."""
         return self.meta.status == "degraded"
 
     @property
@@ -120,12 +120,12 @@ class Info:
 _STATUSES = ("ok", "degraded")
 
 UNREADABLE = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""What reading raises for an answer that is not the contract's."""
+"""Errors of reading an answer that does not keep to the contract."""
 
 
 @dataclass(frozen=True)
 class SentList:
-    """A list that was sent, as far as its answer repeats it.
+    """The parts of a sent list that its answer repeats.
 
     Args:
         length: candidates.
@@ -169,12 +169,12 @@ class SentList:
 
 
 def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
-    """The answer of ``POST /rerank``."""
+    """Read the answer of ``POST /rerank``."""
     return ranking_of(json.loads(reply.content), sent, reply.headers.get("x-request-id"), attempts)
 
 
 def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
-    """The ranking of a body.
+    """Build the ranking of an answer's body, and check it against the list that was sent.
 
     Raises:
         ValueError: if it is not that of the list that was sent.
@@ -229,7 +229,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
 
 
 def read_info(reply: Reply) -> Info:
-    """The answer of ``GET /info``."""
+    """Read the answer of ``GET /info``."""
     body = json.loads(reply.content)
     return Info(
         model=body["model"],

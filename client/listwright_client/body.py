@@ -22,7 +22,7 @@ def encode(
     feature_names: Sequence[str] | None = None,
     envelope: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, int]:
-    """The JSON object of a request, and its number of candidates.
+    """Encode a request as a JSON object; return it with its number of candidates.
 
     Raises:
         ValueError: if the features are no matrix, a number is infinite or has thousands of digits, or names or ids do
@@ -65,7 +65,7 @@ def _check_count(name: str, given: Sequence[str], count: int, of: str) -> None:
 def _named(
     features: Features, names: Sequence[str] | None
 ) -> tuple[list[str] | None, NDArray[Any] | list[list[Cell]], int]:
-    """Names of the columns, values, and number of candidates."""
+    """Return names of the columns, values, and number of candidates."""
     if is_frame(features):
         if names is not None:
             raise ValueError("feature_names go with a matrix: a frame's columns have their own")
@@ -77,7 +77,7 @@ def _named(
 
 
 def _matrix(features: Any) -> NDArray[Any]:
-    """The features as an array of two dimensions; what is not NumPy's keeps its values as they are."""
+    """Return the features as an array of two dimensions; values that are not NumPy's stay Python objects."""
     matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
     if isinstance(matrix, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(matrix)
@@ -95,7 +95,7 @@ def _values(values: NDArray[Any] | list[list[Cell]]) -> bytes:
 
 
 def _numbers(matrix: NDArray[Any]) -> bytes:
-    """A matrix of numbers."""
+    """Encode a matrix of numbers."""
     if matrix.dtype.kind == "f":
         infinite = np.argwhere(np.isinf(matrix))
         if len(infinite):
@@ -106,12 +106,12 @@ def _numbers(matrix: NDArray[Any]) -> bytes:
 
 
 def _text(value: Any, place: str) -> bytes:
-    """Any other value."""
+    """Encode any other value."""
     return json.dumps(_plain(value, place), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _plain(value: Any, place: str) -> Any:
-    """The value without NumPy's types and NaN, which JSON does not have."""
+    """Convert a value to plain Python: NumPy's types and NaN, which JSON does not have, are replaced."""
     if isinstance(value, Mapping):
         plain = {str(name): _plain(inner, f"{place}.{name}") for name, inner in value.items()}
         if len(plain) < len(value):

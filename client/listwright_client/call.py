@@ -24,7 +24,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 """Pauses between attempts double from the first to the longest; each is a random part of that."""
 
 _PLAIN = re.compile(r"[!-~]{1,128}")
-"""What the service takes for a request id; it would replace another without a word."""
+"""A request id that the service accepts; it replaces any other silently."""
 
 _API_KEY = re.compile(r"[!-~]+")
 
@@ -55,28 +55,32 @@ class Settings:
     def _check_address(self) -> None:
         example = "give an address like http://127.0.0.1:8000"
         secret = "@" in self.base_url  # before which a password may stand
-        said = "base_url" if secret else f"base_url is {self.base_url!r}"
+        prefix = "base_url" if secret else f"base_url is {self.base_url!r}"
         try:
             address = httpx.URL(self.base_url)
             address.raw_host.decode().encode("idna")  # as a socket does, later
         except (httpx.InvalidURL, UnicodeError) as error:
             if secret:
-                raise ValueError(f"{said} is no URL: {example}") from None
-            raise ValueError(f"{said} ({error}): {example}") from error
+                raise ValueError(f"{prefix} is no URL: {example}") from None
+            raise ValueError(f"{prefix} ({error}): {example}") from error
         if address.port is not None and not 0 < address.port < 2**16:
-            raise ValueError(f"{said}, whose port is none from 1 to 65535: {example}")
+            raise ValueError(f"{prefix}, whose port is none from 1 to 65535: {example}")
         if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError(f"{said}, without http:// or https:// and a host: {example}")
+            raise ValueError(f"{prefix}, without http:// or https:// and a host: {example}")
         if "?" in self.base_url or "#" in self.base_url:
             raise ValueError(
-                f"{said}: leave out the query (?) and the fragment (#), which would hide the "
+                f"{prefix}: leave out the query (?) and the fragment (#), which would hide the "
                 "path; options are words of a call, like rerank(..., model=...)"
             )
         if address.userinfo and self.api_key is not None:
             raise ValueError("base_url has a user and a password, which would take the place of api_key: give one")
 
     def headers(self, options: CallOptions) -> dict[str, str]:
-        """The headers of a call."""
+        """Return the headers of a call.
+
+        Raises:
+            ValueError: if a request id or a traceparent cannot be sent as a header.
+        """
         headers = {"Accept": "application/json, application/problem+json", "Content-Type": "application/json"}
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -92,7 +96,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What to send now."""
+    """One HTTP request of a call."""
 
     method: str
     url: str
@@ -102,18 +106,18 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait before the next attempt."""
+    """A pause before the next attempt."""
 
     seconds: float
 
 
 class Call(Generic[T]):
-    """A question until its answer.
+    """One question with its attempts and its deadline.
 
     Args:
-        question: what to ask.
+        question: to send.
         started: when the call began, by the client's clock: before its body was written.
-        timeout_ms: what the caller wants the server to keep to.
+        timeout_ms: milliseconds that the caller sets for the server.
     """
 
     def __init__(
@@ -137,35 +141,35 @@ class Call(Generic[T]):
         self._attempts = 0
 
     def next_attempt(self) -> Attempt:
-        """What to send now.
+        """Return the next request to send, with the time that is left for it.
 
         Raises:
-            DeadlineExceededError: if it is too late for that.
+            DeadlineExceededError: if the deadline leaves no time for it.
         """
         now = self._settings.clock()
         if not self._deadline.allows(now):
             raise refusals.too_late(self._request_id, self._attempts)
         self._attempts += 1
         content = self._question.body
-        told = self._deadline.timeout_ms(now)
-        if content is not None and told is not None:
-            content = b'{"timeout_ms":%d,' % told + content[1:]
+        timeout_ms = self._deadline.timeout_ms(now)
+        if content is not None and timeout_ms is not None:
+            content = b'{"timeout_ms":%d,' % timeout_ms + content[1:]
         method = "GET" if content is None else "POST"
         return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 
-    def left(self) -> float:
-        """Seconds until the call ends, as the limit of a step of it: never 0."""
-        return self._deadline.left(self._settings.clock())
+    def remaining(self) -> float:
+        """Return the seconds until the call ends, as a timeout of one of its steps: never 0."""
+        return self._deadline.remaining(self._settings.clock())
 
     def is_over(self) -> bool:
-        """Whether the call has ended."""
+        """Return whether the call's time is over."""
         return self._settings.clock() >= self._deadline.ends_at
 
     def judge(self, outcome: Reply | Failure) -> T | Pause:
-        """The answer, or how long to wait before the next attempt.
+        """Return the value of an answer, or the pause before the next attempt.
 
         Raises:
-            ListwrightError: if there is no answer, and no sense or no time to try again.
+            ListwrightError: if there is no answer, and a retry makes no sense or there is no time for it.
         """
         if isinstance(outcome, Reply) and outcome.status == httpx.codes.OK:
             if not outcome.is_to(self._request_id):
@@ -176,16 +180,16 @@ class Call(Generic[T]):
                 raise refusals.unreadable(outcome, error, self._request_id, self._attempts) from error
         cause = None
         if isinstance(outcome, Failure):
-            cause, refusal = outcome.error, refusals.failed(outcome, self._request_id, self._attempts)
+            cause, refusal = outcome.error, refusals.failure_error(outcome, self._request_id, self._attempts)
         else:
-            refusal = refusals.refused(outcome, self._request_id, self._attempts)
+            refusal = refusals.reply_error(outcome, self._request_id, self._attempts)
         pause = self._pause(outcome, refusal)
         if pause is None:
             raise refusal from cause
         return pause
 
     def _pause(self, outcome: Reply | Failure, refusal: ListwrightError) -> Pause | None:
-        """None if there is no sense in trying again, or no time."""
+        """Return the pause before a retry; None if a retry makes no sense, or there is no time."""
         passing = isinstance(refusal, OverloadedError | UnavailableError) or refusal.status == httpx.codes.BAD_GATEWAY
         if not passing and not (isinstance(outcome, Failure) and outcome.may_repeat):
             return None

@@ -1,4 +1,4 @@
-"""The two clients. They differ in how they send and wait, and in nothing else."""
+"""The two clients, sync and async; they differ only in how they send and wait."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 
 
 class _Connections(Generic[Http]):
-    """The connections of one process. A child that is forked gets its own: two processes that share a connection get
-    each other's answers.
+    """Connection pool of one process, replaced after a fork: processes that share a connection mix up their answers.
 
     Args:
         make: makes an empty pool.
@@ -42,7 +41,7 @@ class _Connections(Generic[Http]):
         self._pid: int | None = None  # of the process that has used it
 
     def pool(self) -> Http:
-        """The pool of this process.
+        """Return the pool of this process.
 
         Raises:
             RuntimeError: if it is the caller's own, and another process has used it.
@@ -59,8 +58,8 @@ class _Connections(Generic[Http]):
         return self._pool
 
 
-class _Asking:
-    """What both share: settings, and a call for each question."""
+class _BaseClient:
+    """Settings and calls, shared by the sync and the async client."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -82,8 +81,8 @@ class _Asking:
         return Call(self._settings, questions.ready(), options, started=self._settings.clock(), retries=0)
 
 
-class Client(_Asking):
-    """Asks one service. May be shared by threads, and by processes that are forked: each has connections of its own.
+class Client(_BaseClient):
+    """Client of one service. Threads may share it, and forked processes: each process has its own connections.
     Close it, or use it in a ``with``.
 
     Args:
@@ -111,7 +110,7 @@ class Client(_Asking):
         self._connections, self._sleep = _Connections(httpx.Client, http), sleep
 
     def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
-        """The order of one query's candidates.
+        """Rank the candidates of one query.
 
         Args:
             features: ``(L, D)`` array, NaN for a missing value, categories as strings in an array of objects; or one
@@ -125,7 +124,7 @@ class Client(_Asking):
         return self._ask(self._to_rerank(features, options))
 
     def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
-        """The order of one query's candidates, and why one of them, or the first, stand where they stand.
+        """Rank the candidates of one query, and explain the place of one of them, or of the first ones.
 
         Args:
             features: as in :meth:`rerank`.
@@ -138,11 +137,11 @@ class Client(_Asking):
         return self._ask(self._to_explain(features, options))
 
     def info(self, **options: Unpack[CallOptions]) -> Info:
-        """What is served: the bundle, its features, the limits."""
+        """Return what is served: the bundle, its features, the limits."""
         return self._ask(self._to_info(options))
 
     def ready(self, **options: Unpack[CallOptions]) -> bool:
-        """Whether the service says that traffic may come; False if it cannot be reached. Asks once."""
+        """Return whether the service is ready for traffic; False if it cannot be reached. One attempt."""
         with suppress(*NOT_READY):
             return self._ask(self._to_ready(options))
         return False
@@ -181,7 +180,7 @@ class Client(_Asking):
             return Failure(error, answered)
 
 
-class AsyncClient(_Asking):
+class AsyncClient(_BaseClient):
     """:class:`Client` for asyncio, with the same words; ``http`` is an ``httpx.AsyncClient``."""
 
     def __init__(
@@ -200,19 +199,19 @@ class AsyncClient(_Asking):
         self._connections, self._sleep = _Connections(httpx.AsyncClient, http), sleep
 
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
-        """The order of one query's candidates; see :meth:`Client.rerank`."""
+        """Rank the candidates of one query; see :meth:`Client.rerank`."""
         return await self._ask(self._to_rerank(features, options))
 
     async def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
-        """Why candidates stand where they stand; see :meth:`Client.explain`."""
+        """Explain the places of candidates; see :meth:`Client.explain`."""
         return await self._ask(self._to_explain(features, options))
 
     async def info(self, **options: Unpack[CallOptions]) -> Info:
-        """What is served; see :meth:`Client.info`."""
+        """Return what is served; see :meth:`Client.info`."""
         return await self._ask(self._to_info(options))
 
     async def ready(self, **options: Unpack[CallOptions]) -> bool:
-        """Whether traffic may come; see :meth:`Client.ready`."""
+        """Return whether the service is ready for traffic; see :meth:`Client.ready`."""
         with suppress(*NOT_READY):
             return await self._ask(self._to_ready(options))
         return False
@@ -240,7 +239,7 @@ class AsyncClient(_Asking):
     async def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
         http, answered = self._connections.pool(), False
         try:
-            async with asyncio.timeout(call.left()):
+            async with asyncio.timeout(call.remaining()):
                 response = await http.send(_request(http, attempt, call), stream=True)
                 answered = True
                 async with aclosing(response):
@@ -249,16 +248,16 @@ class AsyncClient(_Asking):
             return Failure(error, answered)
 
 
-class _Left(dict[str, float]):
-    """httpx's limits of an exchange: at each step (connect, write, read) what is left of the call by then."""
+class _RemainingTime(dict[str, float]):
+    """Timeouts of an exchange for httpx: each step (connect, write, read) gets the remaining time of the call."""
 
-    def __init__(self, left: Callable[[], float]) -> None:
+    def __init__(self, remaining: Callable[[], float]) -> None:
         super().__init__()
-        self._left = left
+        self._remaining = remaining
 
     def get(self, key: str, default: object = None) -> float:  # noqa: ARG002
-        """Seconds; the same for every step."""
-        return self._left()
+        """Return the remaining seconds, whatever the step."""
+        return self._remaining()
 
 
 def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T]) -> httpx.Request:
@@ -267,5 +266,5 @@ def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Cal
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": _Left(call.left)},
+        extensions={"timeout": _RemainingTime(call.remaining)},
     )

@@ -1,4 +1,4 @@
-"""How long a call lasts, and what the server is told of it."""
+"""Deadline of a call, and the part of it that is sent to the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 WAY_BACK_S = 0.002
-"""Kept back from what the server is told: the answer that it gives at the last moment has to travel, too."""
+"""Subtracted from the time that is sent to the server: an answer at the last moment has to travel, too."""
 
 LONGEST_S = 1e8
 """Three years: Python's own limits of a wait lie not far beyond."""
@@ -23,14 +23,14 @@ class Deadline:
     ends_at: float
     """When the call ends, with or without an answer."""
     answer_by: float | None
-    """When the server should have answered; None: it is not told."""
+    """When the server should have answered; None: no limit is sent."""
 
     @classmethod
     def starting(cls, now: float, timeout: float, deadline: float | None, timeout_ms: float | None) -> Deadline:
-        """The deadline of a call that starts now.
+        """Return the deadline of a call that starts now.
 
-        The server is told only of a ``deadline`` or a ``timeout_ms``. It meets a short limit by answering from an
-        earlier stage, and whoever only limits how long to wait has not asked for that.
+        Only a ``deadline`` or a ``timeout_ms`` is sent to the server. It meets a short limit by answering from an
+        earlier stage, which a ``timeout``, a limit on waiting, does not ask for.
 
         Raises:
             ValueError: if a number is not positive and finite.
@@ -43,19 +43,19 @@ class Deadline:
         ends_at = min(float(now + timeout if deadline is None else deadline), now + LONGEST_S)
         if deadline is None and timeout_ms is None:
             return cls(ends_at, None)
-        asked = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
-        return cls(ends_at, min(asked, ends_at - WAY_BACK_S))
+        requested = math.inf if timeout_ms is None else now + timeout_ms / 1000.0
+        return cls(ends_at, min(requested, ends_at - WAY_BACK_S))
 
     def allows(self, moment: float) -> bool:
-        """Whether an attempt that starts then could still be answered in time."""
+        """Return whether an attempt that starts at a moment could still be answered in time."""
         return moment < (self.ends_at if self.answer_by is None else self.answer_by)
 
-    def left(self, now: float) -> float:
-        """Seconds until the call ends."""
+    def remaining(self, now: float) -> float:
+        """Return the seconds until the call ends, at least :data:`SHORTEST_S`."""
         return max(self.ends_at - now, SHORTEST_S)
 
     def timeout_ms(self, now: float) -> int | None:
-        """Whole milliseconds to tell the server, at least 1."""
+        """Return the whole milliseconds to send to the server, at least 1; None: none are sent."""
         if self.answer_by is None:
             return None
         return max(1, math.ceil((self.answer_by - now) * 1000.0 - 1e-6))  # what arithmetic adds is no millisecond

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree; ``except ListwrightError`` takes all of it.
+"""The tree of errors; ``except ListwrightError`` catches all of them.
 
     ListwrightError
     ├── RequestError             4xx: this request will not do; kind, detail and errors say why
@@ -28,7 +28,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is known of an error: an RFC 9457 body, or as much as there was."""
+    """Details of an error: an RFC 9457 body, or as much as there was."""
 
     detail: str
     status: int | None = None
@@ -37,7 +37,7 @@ class Problem:
     """Stable name, e.g. ``schema-mismatch``; None if the answer was not the service's own."""
     errors: tuple[Fault, ...] = ()
     request_id: str | None = None
-    """What to look for in the service's log; its own, or the one that was sent."""
+    """Id of the request in the service's log; its own, or the one that was sent."""
     retry_after: float | None = None
     """Seconds that the service asked to wait."""
     expected: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class ListwrightError(Exception):
 
     @property
     def detail(self) -> str:
-        """What is wrong, for people."""
+        """Description of the error, for people."""
         return self.problem.detail
 
     @property
@@ -86,7 +86,7 @@ class ListwrightError(Exception):
 
     @property
     def request_id(self) -> str | None:
-        """What to look for in the service's log."""
+        """Id of the request in the service's log."""
         return self.problem.request_id
 
     @property

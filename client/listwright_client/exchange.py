@@ -1,4 +1,4 @@
-"""What came of sending a request once."""
+"""The outcome of sending a request once: a reply or a failure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ class Reply:
     content: bytes
 
     def is_to(self, request_id: str) -> bool:
-        """Whether it answers that request. A proxy may drop the header, or add another, on a line of its own or behind
-        a comma: then it is believed to."""
+        """Return whether this answers a request, by its id.
+
+        Convention: True where a proxy dropped the header, or added another id, on a line of its own or after a comma.
+        """
         request_ids = self.headers.get_list("x-request-id")
         return not request_ids or request_id in (
             *request_ids,

@@ -113,7 +113,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class RouterEstimate:
-    """What the bundle's router made of the list."""
+    """Estimates of the bundle's router for the list."""
 
     probabilities: tuple[float, ...]
     """Of each specialist, that it is the best one; they sum to 1."""
@@ -174,7 +174,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class SentQuestion:
-    """What was asked to be explained.
+    """A question that was sent, for checking its answer.
 
     Args:
         sent: the list.
@@ -188,9 +188,9 @@ class SentQuestion:
     places: int | None = None
 
     def check(self, explained: Explained) -> None:
-        """Raise ValueError if something else is explained."""
-        ranks, found = explained.ranking.ranks, explained.explanations
-        for rank, explanation in enumerate(found, 1):
+        """Raise ValueError if an answer explains other candidates."""
+        ranks, explanations = explained.ranking.ranks, explained.explanations
+        for rank, explanation in enumerate(explanations, 1):
             place, against = explanation.candidate, explanation.against
             self._check_named(place.index, place.id, self.candidate)
             due = ranks[place.index] if self.places is None else rank
@@ -201,17 +201,17 @@ class SentQuestion:
             if against is not None:
                 self._check_named(against.index, against.id, self.against)
         most = 1 if self.places is None else min(self.places, self.sent.length)
-        if not 0 < len(found) <= most:
-            raise ValueError(f"it has {len(found)} explanations, and {most} were asked for")
+        if not 0 < len(explanations) <= most:
+            raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, index: int, name: str | None, asked: int | str | None) -> None:
+    def _check_named(self, index: int, name: str | None, expected: int | str | None) -> None:
         self.sent.check_candidate(index, name)
-        if asked not in (None, index, name):
-            raise ValueError(f"it is about candidate {index}, id {name!r}, and {asked!r} was asked for")
+        if expected not in (None, index, name):
+            raise ValueError(f"it is about candidate {index}, id {name!r}, and {expected!r} was asked for")
 
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:
-    """The answer of ``POST /explain``."""
+    """Read the answer of ``POST /explain``."""
     body = json.loads(reply.content)
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
     explained = Explained(

@@ -27,7 +27,7 @@ _EXACT = {np.float32: 2**24, np.float64: 2**53}
 """Up to here a float holds every whole number."""
 
 _MISSING = ("NAType", "NaTType")
-"""Types of pandas' missing values, which pandas need not be here to tell."""
+"""Types of pandas' missing values, by name: pandas need not be installed."""
 
 
 @runtime_checkable
@@ -44,12 +44,12 @@ class Frame(Protocol):
 
 
 def is_frame(features: object) -> TypeGuard[Frame]:
-    """Whether it is a frame of pandas (``iloc``) or of polars (``iter_columns``)."""
+    """Return whether features are a frame of pandas (``iloc``) or of polars (``iter_columns``)."""
     return isinstance(features, Frame) and (hasattr(features, "iloc") or hasattr(features, "iter_columns"))
 
 
 def read(frame: Frame) -> tuple[list[str], NDArray[Any] | list[list[Cell]]]:
-    """Names of the columns, and their values: ``(L, D)`` numbers, or L rows where not all are numbers.
+    """Return names of the columns, and their values: ``(L, D)`` numbers, or L rows where not all are numbers.
 
     Raises:
         ValueError: if two columns have one name, or a number is infinite; names the column.
@@ -68,7 +68,7 @@ def read(frame: Frame) -> tuple[list[str], NDArray[Any] | list[list[Cell]]]:
 
 
 def _series(frame: Any) -> Iterator[tuple[str, Any]]:
-    """The columns by position: a name may stand twice, and need not be text."""
+    """Yield names and columns, by position: names may be repeated, and need not be text."""
     if hasattr(frame, "iloc"):
         for position, name in enumerate(frame.columns):
             yield str(name), frame.iloc[:, position]
@@ -95,7 +95,12 @@ def _column(name: str, series: Any) -> _Column:
 
 
 def _cell(value: Any, name: str, row: int) -> Cell:
-    """A value as JSON has it."""
+    """Convert a cell to a value of JSON.
+
+    Raises:
+        ValueError: if it is infinite.
+        TypeError: if it cannot be sent.
+    """
     if value is None or type(value) is str:
         return value
     if isinstance(value, bool | np.bool_):
@@ -122,7 +127,7 @@ def _infinite(name: str, row: int, number: Any) -> ValueError:
 
 
 def _matrix(columns: Sequence[_Column]) -> NDArray[Any] | None:
-    """``(L, D)`` of one type that holds every number as it is; None if there is none."""
+    """Return ``(L, D)`` of one type that holds every number exactly; None if there is none."""
     numbers = [column if isinstance(column, np.ndarray) else _numbers(column) for column in columns]
     arrays = [array for array in numbers if array is not None]
     if len(arrays) < len(columns) or not columns:
@@ -139,7 +144,7 @@ def _matrix(columns: Sequence[_Column]) -> NDArray[Any] | None:
 
 
 def _numbers(cells: list[Cell]) -> NDArray[Any] | None:
-    """Values as numbers; None if one is no number, or too large to stay exact."""
+    """Convert values to numbers; None if one is no number, or too large to stay exact."""
     present = [cell for cell in cells if cell is not None]
     if any(isinstance(cell, str) or (isinstance(cell, int) and abs(cell) > _EXACT[np.float64]) for cell in present):
         return None
@@ -151,5 +156,5 @@ def _fits(array: NDArray[Any], limit: int) -> bool:
 
 
 def _wide(array: NDArray[Any]) -> NDArray[np.float64]:
-    """float64; of a float32 the number that is written of it, 0.1, as a category of that name is spelled."""
+    """Convert to float64; float32 by its shortest decimal form (0.1), as a category of that name is spelled."""
     return np.array(cells(array), np.float64) if array.dtype == np.float32 else array.astype(np.float64)

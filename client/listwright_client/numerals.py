@@ -26,14 +26,14 @@ Cell: TypeAlias = float | int | str | None
 
 
 MOST_BITS = 1024
-"""Of a whole number: a larger one is beyond float64, and Python does not write those of thousands of digits."""
+"""Most bits of a whole number: larger ones are beyond float64, and Python refuses to write thousands of digits."""
 
 
 def whole(value: int, place: str) -> int:
-    """The number itself.
+    """Return a whole number, checked.
 
     Raises:
-        ValueError: naming the place of one that no service reads.
+        ValueError: with its place, if it has more than :data:`MOST_BITS` bits, which no service reads.
     """
     if value.bit_length() > MOST_BITS:
         raise ValueError(f"{place} is a whole number of {value.bit_length()} bits: give at most {MOST_BITS}")
@@ -41,7 +41,7 @@ def whole(value: int, place: str) -> int:
 
 
 def of_array(array: NDArray[Any]) -> bytes:
-    """Whole numbers, float32 or float64 without infinities; NaN becomes null."""
+    """Encode whole numbers, float32 or float64 without infinities; NaN becomes null."""
     if FAST:
         native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         return orjson.dumps(native, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -51,7 +51,7 @@ def of_array(array: NDArray[Any]) -> bytes:
 
 
 def of_rows(rows: list[list[Cell]]) -> bytes:
-    """Values that JSON has, NaN not among them."""
+    """Encode rows of values that JSON has; NaN is not among them."""
     if FAST:
         with suppress(orjson.JSONEncodeError):  # of an integer beyond 64 bits, and of half a character
             return orjson.dumps(rows)
@@ -59,7 +59,7 @@ def of_rows(rows: list[list[Cell]]) -> bytes:
 
 
 def cells(column: NDArray[Any]) -> list[Cell]:
-    """The numbers of a column as :func:`of_array` writes them, one by one."""
+    """Convert a column to the numbers that :func:`of_array` writes, one by one."""
     text = of_array(column)
     read: list[Cell] = orjson.loads(text) if FAST else json.loads(text)
     return read

@@ -1,4 +1,4 @@
-"""The words of a call. What is not given is not sent, and the service's own default holds."""
+"""Options of a call. Absent ones are not sent, and the service's defaults hold."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "
 
 
 class CallOptions(TypedDict, total=False):
-    """Words of every call."""
+    """Options of every call."""
 
     timeout: float | None
-    """Seconds for the whole call, retries and waits included; default: the client's. The server is not told."""
+    """Seconds for the whole call, retries and waits included; default: the client's. Not sent to the server."""
     deadline: float | None
-    """Instead of a timeout: the moment, by the client's clock, at which the call ends. The server is told."""
+    """Instead of a timeout: the moment, by the client's clock, at which the call ends. Sent to the server."""
     request_id: str | None
     """``X-Request-ID``; by default a new one. All attempts carry the same."""
     traceparent: str | None
@@ -33,14 +33,14 @@ class CallOptions(TypedDict, total=False):
 
 
 class RerankOptions(CallOptions, total=False):
-    """Words of ``rerank``."""
+    """Options of ``rerank``."""
 
     ids: Sequence[str] | None
     """One per candidate, echoed."""
     feature_names: Sequence[str] | None
     """Columns of a matrix; default: the schema's order. A frame has its own."""
     context: Mapping[str, Value] | None
-    """What holds for the whole query."""
+    """Values that hold for the whole query."""
     top_n: int | None
     """Length of ``results``; scores and ranks stay complete."""
     strategy: Strategy
@@ -56,13 +56,13 @@ class RerankOptions(CallOptions, total=False):
     id: str | None
     """Of the query, echoed."""
     query_id: str | None
-    """What events name this query by, for the service's served log; default: ``id``, else the request's id."""
+    """Id of this query in events, for the service's served log; default: ``id``, else the request's id."""
     unit: str | None
     """Opaque key of the person or session that asks, for the served log."""
 
 
 class ExplainOptions(RerankOptions, total=False):
-    """Words of ``explain``: those of ``rerank``, and which candidates to explain."""
+    """Options of ``explain``: those of ``rerank``, and which candidates to explain."""
 
     candidate: int | str | None
     """The one to explain: its position, from 0, or its id."""

@@ -1,4 +1,4 @@
-"""What can be asked: path, body, and how to read the answer."""
+"""Questions to the service: path, body, and how to read the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _APART = {*CallOptions.__annotations__, "ids", "feature_names", "timeout_ms"}
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """One thing to ask.
+    """One question to the service.
 
     Args:
         read: makes the value out of an answer that is 200; takes the number of attempts, too.
@@ -34,20 +34,20 @@ class Question(Generic[T]):
 
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
-    """``POST /rerank``: what is not given, or None, is not sent."""
+    """Return the question of ``POST /rerank``; options that are None or absent are not sent."""
     body, sent = _body("rerank", features, options, RerankOptions)
     return Question("/rerank", partial(read_ranking, sent=sent), body)
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
-    """``POST /explain``: the same."""
+    """Return the question of ``POST /explain``; options that are None or absent are not sent."""
     body, sent = _body("explain", features, options, ExplainOptions)
-    asked = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=asked), body)
+    question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
+    return Question("/explain", partial(read_explained, question=question), body)
 
 
 def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
-    """The body of a question about a list, and what its answer has to repeat."""
+    """Return the body of a question about a list, and the list that its answer is checked against."""
     unknown = sorted(options.keys() - words.__annotations__.keys())
     if unknown:
         raise TypeError(f"{name} has no {', '.join(unknown)}: it takes {', '.join(words.__annotations__)}")
@@ -61,10 +61,10 @@ def _body(name: str, features: Features, options: RerankOptions, words: type) ->
 
 
 def info() -> Question[Info]:
-    """``GET /info``."""
+    """Return the question of ``GET /info``."""
     return Question("/info", lambda reply, _: read_info(reply))
 
 
 def ready() -> Question[bool]:
-    """``GET /readyz``."""
+    """Return the question of ``GET /readyz``."""
     return Question("/readyz", lambda *_: True)

@@ -1,4 +1,4 @@
-"""From what is no good answer to the error that says so."""
+"""Errors for refusals and failures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _OF_ANY_REQUEST = (None, "overloaded", "rate-limited", "too-many-connections", "
 _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 
-def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
-    """The error of an answer that is not 200."""
+def reply_error(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
+    """Return the error for an answer that is not 200."""
     kind = _OWN_CLASS.get(reply.status)
     if kind is None:
         families = {4: errors.RequestError, 5: errors.ServerError}
@@ -42,23 +42,23 @@ def refused(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     return kind(problem, attempts)
 
 
-def failed(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
-    """The error of no answer."""
+def failure_error(failure: Failure, request_id: str, attempts: int) -> ListwrightError:
+    """Return the error for an attempt without a whole answer."""
     if failure.too_late:
         return too_late(request_id, attempts)
-    said = str(failure.error) or type(failure.error).__name__
+    message = str(failure.error) or type(failure.error).__name__
     broken = "the answer broke off" if failure.answered else "no answer"
-    return errors.ConnectionFailedError(Problem(f"{broken}: {said}", request_id=request_id), attempts)
+    return errors.ConnectionFailedError(Problem(f"{broken}: {message}", request_id=request_id), attempts)
 
 
 def too_late(request_id: str, attempts: int) -> ListwrightError:
-    """The error of a call whose deadline has passed."""
+    """Return the error for a call whose deadline has passed."""
     detail = "the deadline passed before an answer came" if attempts else "the deadline passed before anything was sent"
     return errors.DeadlineExceededError(Problem(detail, request_id=request_id), attempts)
 
 
 def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
-    """The error of an answer to another request."""
+    """Return the error for an answer to another request."""
     other = ", ".join(reply.headers.get_list("x-request-id"))
     detail = (
         f"the answer is to request {other}, not to this one: does a proxy mix up answers, or replace X-Request-ID? "
@@ -68,7 +68,7 @@ def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError
 
 
 def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -> ListwrightError:
-    """The error of a 200 that does not say what the contract says, or not of what was asked."""
+    """Return the error for a 200 whose body does not keep to the contract, or answers another question."""
     detail = f"not an answer to this question, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
     return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
 
@@ -91,7 +91,7 @@ def _problem(reply: Reply, request_id: str) -> Problem:
 
 
 def _body(reply: Reply) -> dict[str, Any]:
-    """The problem body; empty if a proxy answered in its own words."""
+    """Return the problem body; empty if the answer has none, as a proxy's own."""
     try:
         body = json.loads(reply.content)
     except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ def _phrase(status: int) -> str:
 
 
 def _tell_redirect(reply: Reply) -> str:
-    """Where an answer sends its caller."""
+    """Return words about the target of a redirect; empty if the answer is none."""
     location = reply.headers.get("location")
     return f"redirects to {location[:MAX_SHOWN]!r}, " if location and reply.status // 100 == 3 else ""
 
@@ -122,7 +122,7 @@ def _start(reply: Reply) -> str:
 
 
 def retry_after(value: str | None, date: str | None = None) -> float | None:
-    """Seconds to wait that a ``Retry-After`` names; None if there is none, or none that can be read.
+    """Parse ``Retry-After`` to seconds; None if it is absent or malformed.
 
     A moment is compared with the ``Date`` of the same answer where there is one: clocks of two machines differ.
     """
@@ -139,7 +139,7 @@ def retry_after(value: str | None, date: str | None = None) -> float | None:
 
 
 def _moment(value: str | None) -> float | None:
-    """An HTTP date as seconds since 1970."""
+    """Parse an HTTP date to seconds since 1970; None if it is malformed."""
     try:
         moment = parsedate_to_datetime(value or "").timestamp()
     except (ValueError, OverflowError):

@@ -1,1 +1,1 @@
-"""Who is worked for and who has to come back later: slots, bodies, early refusals, readiness."""
+"""Admission of requests: slots, bodies, early refusals, throttling, readiness."""

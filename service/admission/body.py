@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 
 
 class Body:
-    """A body that arrives: equal to itself only.
+    """A body that arrives, compared by identity.
 
     Args:
         reader: the task that reads it.
@@ -45,19 +45,19 @@ class Body:
 
     def __init__(self, reader: asyncio.Task[object]) -> None:
         self.held = 0
-        """Its bytes that the budget counts; the budget's to change."""
+        """Bytes that the budget counts; only the budget changes it."""
         self.chunks: list[bytes] = []
         self.lost: OverloadedError | None = None
         self._reader = reader
 
     def lose(self, error: OverloadedError) -> None:
-        """Called by the budget while the body arrives: others need its room, and its caller gets the error."""
+        """Drop the chunks and cancel the reader, which raises ``error``; called by the budget for its room."""
         self.lost = error
         self.chunks.clear()
         self._reader.cancel()
 
     def uncancel(self) -> None:
-        """Called by the reader, which goes on to tell its caller."""
+        """Undo the cancellation; called by the reader before it raises the error."""
         self._reader.uncancel()
 
 
@@ -82,8 +82,8 @@ class BodyBudget:
     def hold(self, body: Body, size: int) -> None:
         """Count ``size`` more bytes of a body that arrives.
 
-        Where there is no room for them, the body that has been arriving longest loses what it holds, and then the next:
-        slow bodies do not keep out quick ones. A body that has arrived loses nothing.
+        Where there is no room, the bodies that have been arriving longest are dropped: slow bodies do not keep out
+        quick ones. A body that has arrived is never dropped.
 
         Raises:
             OverloadedError: if no other body has been arriving longer, and there is still no room.
@@ -101,11 +101,11 @@ class BodyBudget:
         self._held += size
 
     def keep(self, body: Body) -> None:
-        """The body has arrived, or arrives no more: it is held until it is released."""
+        """Stop counting the body as arriving: newer ones cannot take its room any more. It is held until released."""
         self._arriving.pop(body, None)
 
     def release(self, body: Body) -> None:
-        """The body is held no more."""
+        """Give back the bytes of a body."""
         self.keep(body)
         self._held -= body.held
         body.held = 0
@@ -115,10 +115,10 @@ class BodyBudget:
 
 
 @asynccontextmanager
-async def held_body(
+async def hold_body(
     request: Request, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
 ) -> AsyncIterator[bytes]:
-    """The whole body of a request, which the budget counts until the block ends.
+    """Read the whole body of a request, and yield it; the budget counts it until the block ends.
 
     Args:
         request: whose body has yet to be read.
@@ -147,15 +147,15 @@ async def held_body(
     assert reader is not None
     body = Body(reader)
     try:
-        yield await _arrived(request, body, limit, budget, settings, deadline)
+        yield await _read_body(request, body, limit, budget, settings, deadline)
     finally:
         budget.release(body)
 
 
-async def _arrived(
+async def _read_body(
     request: Request, body: Body, limit: Limit, budget: BodyBudget, settings: Settings, deadline: Deadline
 ) -> bytes:
-    """All of a body, each chunk of which finds room in the budget."""
+    """Read all of a body; each chunk is counted by the budget as it arrives."""
     try:
         async with asyncio.timeout(max(0.0, deadline.left_s)):
             async for chunk in request.stream():
@@ -177,7 +177,7 @@ async def _arrived(
         raise NotReadyError("the service stopped before the body was complete") from error
     finally:
         budget.keep(body)
-        body.chunks.clear()  # an error's traceback would keep them until it is told
+        body.chunks.clear()  # an error's traceback would keep them until it is answered
 
 
 def _too_large(sent: str, limit: Limit) -> TooLargeError:

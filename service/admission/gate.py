@@ -23,29 +23,27 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.service import paths, problems
 from listwright.service.errors import NotReadyError, OverloadedError
-from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.access_log import identify
 from listwright.service.telemetry.metrics import Telemetry
 
 LONGEST_S = 3600.0
-"""Of a wait: timers know no infinity."""
+"""Longest wait: a timer cannot be infinite."""
 
 OWN_TURNS = 3
 """Turns of a request that comes now: its own, and two more. The event loop may compute before it reads the request, and
 again before it answers."""
 
 REMEMBERED = 8
-"""Turns that say how long the next ones take: each as long as the middle one of them, as the burst behind a stall is no
-reason to refuse. A request that waits longer than that is refused in the end."""
-
-"""ASGI's, of a request."""
+"""Last turns whose median is the expected length of the next ones: a burst behind a stall is no reason to refuse. A
+request that waits longer than expected is refused in the end."""
 
 Caller = asyncio.Future[Any]
-"""Done once the caller has gone."""
+"""Done once the caller has disconnected."""
 
 
 @contextmanager
-def listening(receive: Receive) -> Iterator[Caller]:
-    """A future that is done once the caller has gone: after the body, that is all there is to receive."""
+def watch_caller(receive: Receive) -> Iterator[Caller]:
+    """Yield a future that is done once the caller has disconnected: after the body, nothing else is received."""
     task = asyncio.ensure_future(receive())
     try:
         yield task
@@ -61,8 +59,8 @@ class Gate:
     Args:
         slots: requests in work at a time.
         places: requests that may wait.
-        patience_s: when their turns must have ended: they are not let in if the last turns say otherwise, and refused
-            if it comes otherwise; but one for each slot may always wait.
+        patience_s: seconds within which a turn must end: a request is refused at once if the last turns were too long
+            for that, and later if it waits too long; but one for each slot may always wait.
         clock: seconds.
     """
 
@@ -104,17 +102,17 @@ class Gate:
         return waiting >= self._places or (waiting >= self._slots and self._wait_s(OWN_TURNS) > self._patience_s)
 
     def refusal(self) -> OverloadedError:
-        """What the next request is told if it is."""
+        """Return the error for the next request if it is refused."""
         return self._overloaded(f"{self.working} requests are in work and {len(self._line)} wait")
 
     def check(self) -> None:
-        """Raise OverloadedError if a request would be refused: asked before its body is read."""
+        """Raise OverloadedError if a request would be refused; called before its body is read."""
         if self.is_full:
             raise self.refusal()
 
     @asynccontextmanager
     async def turn(self, deadline: Deadline, receive: Receive, *, on_loop: bool) -> AsyncIterator[Deadline]:
-        """A slot, once it is this request's turn.
+        """Wait for a slot, and hold it until the block ends.
 
         Args:
             deadline: when its turn must have come.
@@ -132,34 +130,37 @@ class Gate:
         """
         try:
             if self._free and on_loop:
-                with self._timed(self._take()):
+                with self._time_turn(self._take()):
                     # requests that have arrived meanwhile take a place or are refused, before the loop is busy
                     await asyncio.sleep(0)
                     yield deadline
                 return
-            with listening(receive) as caller:
+            with watch_caller(receive) as caller:
                 deadline = Deadline(deadline.at, caller.done)
-                with self._timed(self._take() if self._free else await self._wait(deadline, caller)):
+                with self._time_turn(self._take() if self._free else await self._wait(deadline, caller)):
                     yield deadline
         except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
             raise NotReadyError("the service stopped before the answer was ready") from error
 
     def _take(self) -> float:
-        """A slot that is free; the time."""
+        """Take a free slot; return the time."""
         self._free -= 1
         return self._clock()
 
     @contextmanager
-    def _timed(self, began: float) -> Iterator[None]:
-        """Work in a slot, timed from when it was to be had: what else the event loop did meanwhile is part of it."""
+    def _time_turn(self, began: float) -> Iterator[None]:
+        """Record the duration of a turn and release its slot; counted from when the slot was free.
+
+        Whatever else the event loop did in between is part of it.
+        """
         try:
             yield
         finally:
             self._turns_s.append(self._clock() - began)
-            self._pass_on()
+            self._release_slot()
 
     async def _wait(self, deadline: Deadline, caller: Caller) -> float:
-        """Return with a slot, and since when it was to be had; or raise without."""
+        """Wait in line for a slot; return since when it was free, or raise without it."""
         self.check()
         left_s = deadline.left_s
         if self._wait_s() > left_s:
@@ -178,7 +179,7 @@ class Gate:
             if turn.cancelled():
                 self._line.remove(turn)
             else:
-                self._pass_on()
+                self._release_slot()
             raise
         finally:
             timer.cancel()
@@ -186,30 +187,30 @@ class Gate:
         if began is not None and not deadline.abandoned():
             return began
         if began is not None:
-            self._pass_on()
+            self._release_slot()
         deadline.check_awaited()
         raise self._overloaded("its turn did not come in time")
 
     def _give_up(self, turn: asyncio.Future[float | None], _caller: Caller | None = None) -> None:
-        """The caller has gone, or it is too late: the place is for others."""
+        """Leave the line: the caller has gone, or it is too late."""
         if not turn.done():
             self._line.remove(turn)
             turn.set_result(None)
 
-    def _pass_on(self) -> None:
-        """One slot is free: the first in line has it, or the next to come."""
+    def _release_slot(self) -> None:
+        """Hand a slot to the first in line, or free it."""
         if self._line:
             self._line.popleft().set_result(self._clock())
         else:
             self._free += 1
 
     def _wait_s(self, more: int = 0) -> float:
-        """Seconds until the turn of a request that comes now, or ``more`` turns later; slots share the turns."""
+        """Return the seconds until the turn of a request that comes now, or ``more`` turns later, over all slots."""
         return (self.working + len(self._line) + more) * self._turn_s / self._slots
 
     @property
     def _turn_s(self) -> float:
-        """How long the next turns take; 0.0 where nothing is known."""
+        """Expected seconds of the next turns; 0.0 before the first."""
         return median_high(self._turns_s) if self._turns_s else 0.0
 
     def _overloaded(self, message: str) -> OverloadedError:
@@ -223,20 +224,20 @@ _log = logging.getLogger("listwright.requests")
 
 
 def ranks_a_list(scope: Scope) -> bool:
-    """Whether this is a request to rank."""
+    """Return whether a request is one to rank."""
     return scope["method"] == "POST" and paths.RANKINGS.fullmatch(scope["path"]) is not None
 
 
 class EarlyRefusal:
-    """ASGI middleware: a request that there is no room for is answered here; only its head is looked at.
+    """ASGI middleware that refuses requests for which there is no room, by their head alone.
 
     Args:
         app: the application that it wraps.
         gate: that may be full.
         telemetry: where answers are counted.
-        pace: returns once a request that ranks nothing may go on; or raises OverloadedError, or AbandonedError if the
+        throttle: returns once a request that ranks nothing may go on; raises OverloadedError, or AbandonedError if the
             caller went meanwhile.
-        unpaced: paths of requests that rank nothing and have bounds of their own.
+        unthrottled: paths of requests that rank nothing and have bounds of their own.
         clock: seconds.
     """
 
@@ -245,23 +246,23 @@ class EarlyRefusal:
         app: ASGIApp,
         gate: Gate,
         telemetry: Telemetry,
-        pace: Callable[[Scope, Receive], Awaitable[None]],
+        throttle: Callable[[Scope, Receive], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
         *,
-        unpaced: frozenset[str] = frozenset(),
+        unthrottled: frozenset[str] = frozenset(),
     ) -> None:
-        self.app, self._gate, self._telemetry, self._pace, self._clock = app, gate, telemetry, pace, clock
-        self._unpaced = unpaced
+        self.app, self._gate, self._telemetry, self._throttle, self._clock = app, gate, telemetry, throttle, clock
+        self._unthrottled = unthrottled
         self._logged_at, self._unlogged = -LOG_S, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Answer a request, or pass it on (ASGI)."""
         if self.refuses(scope):
             await self.refuse(scope, send)
             return
-        if scope["type"] == "http" and not ranks_a_list(scope) and scope["path"] not in self._unpaced:
+        if scope["type"] == "http" and not ranks_a_list(scope) and scope["path"] not in self._unthrottled:
             try:
-                await self._pace(scope, receive)
+                await self._throttle(scope, receive)
             except OverloadedError as error:
                 await self.refuse(scope, send, error)
                 return
@@ -270,15 +271,15 @@ class EarlyRefusal:
         await self.app(scope, receive, send)
 
     def refuses(self, scope: Scope) -> bool:
-        """Whether this is a request to rank, and there is no room for it."""
+        """Return whether this is a request to rank for which there is no room."""
         return scope["type"] == "http" and self._gate.is_full and ranks_a_list(scope)
 
     async def refuse(self, scope: Scope, send: Send, error: OverloadedError | None = None) -> None:
-        """429, with the same body and headers as any other refusal; without an error, that of the gate."""
+        """Answer 429, with the body and headers of any other refusal; without an error, with that of the gate."""
         error = error or self._gate.refusal()
-        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        facts, own = identify({name: value.decode("latin-1") for name, value in scope["headers"]})
         status = http.HTTPStatus.TOO_MANY_REQUESTS
-        body = problems.encoded(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
+        body = problems.encode(status, "overloaded", str(error), facts["request_id"], path=scope["path"])
         headers = [
             (b"content-type", problems.MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),

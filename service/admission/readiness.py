@@ -1,4 +1,4 @@
-"""When answers are degraded one after another by the service's own fault, it says that it is not ready."""
+"""Readiness: a run of answers that are degraded by the service's own fault makes it not ready."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class DegradedRun:
         """Degraded answers of the run so far."""
         self._last = 0.0
 
-    def note(self, *, degraded: bool, ours: Callable[[], bool] = lambda: True) -> None:
-        """One more answer.
+    def note(self, *, degraded: bool, is_own_fault: Callable[[], bool] = lambda: True) -> None:
+        """Count one more answer.
 
         Args:
-            degraded: whether it was.
-            ours: whether the service is at fault, and not the request; asked at the end of a run only.
+            degraded: whether it is degraded.
+            is_own_fault: returns whether the service is at fault, not the request; called at the end of a run only.
         """
         if not degraded:
             self.length = 0
@@ -49,7 +49,7 @@ class DegradedRun:
         now = self._clock()
         self.length = self.length + 1 if now - self._last < REST_S else 1
         self._last = now
-        if self.length == RUN and not ours():
+        if self.length == RUN and not is_own_fault():
             self.length = 0
             _log.warning("the last %d answers were degraded by what was asked: a list of our own is not", RUN)
         elif self.length == RUN:
@@ -62,6 +62,6 @@ class DegradedRun:
 
 
 def fails_on_zeros(reranker: Reranker, route: Route) -> bool:
-    """Whether a list of zeros is degraded too, by the ranker that a route names."""
+    """Return whether the ranker that a route names degrades a list of zeros, too."""
     candidates = CandidateList(np.zeros((OWN_LENGTH, len(reranker.schema)), dtype=np.float32))
     return reranker.rerank(candidates, strategy=route.strategy, specialist=route.specialist, routing=False).degraded

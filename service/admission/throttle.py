@@ -1,4 +1,4 @@
-"""How often the service answers what is no ranking: enough for people, probes and scrapes, not to starve ranking."""
+"""Rate limits of requests that rank nothing: enough for people, probes and scrapes, without starving ranking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE, BURST = 100.0, 200.0
 """Requests a second, and at once, of each kind."""
 
 HOLD_S = 1.0
-"""What comes beyond the rate is held so long: callers that ask again at once keep their connections busy."""
+"""Seconds that a request beyond the rate is held: callers that ask again at once keep their connections busy."""
 
 MOST_HELD = 1000
 """Requests of each kind that are held at a time: one for each connection that a worker has where nothing is set. Fewer,
@@ -61,7 +61,7 @@ class RequestThrottle:
         self.classes = {(known, must): ThrottleClass(clock()) for known in (False, True) for must in (False, True)}
 
     async def wait(self, scope: Scope, receive: Receive) -> None:
-        """Return at once, or later if there are too many requests like this one.
+        """Return at once within the rate, else after a delay.
 
         Args:
             scope: of a request that ranks nothing.
@@ -94,7 +94,7 @@ class RequestThrottle:
 
 
 async def _hold(receive: Receive, seconds: float) -> None:
-    """Return so much later; raise AbandonedError once the caller has gone."""
+    """Wait; raise AbandonedError once the caller has gone."""
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
@@ -105,10 +105,10 @@ async def _hold(receive: Receive, seconds: float) -> None:
 
 
 class CachedMetrics:
-    """The metrics' text, counted anew as often as that is cheap.
+    """The metrics' text, renewed at a limited rate.
 
     Args:
-        scrape: counts them; a service of several processes replaces it.
+        scrape: collects them; a service of several processes replaces it.
         clock: seconds.
     """
 
@@ -117,7 +117,7 @@ class CachedMetrics:
         self._bucket = Bucket(SCRAPES, SCRAPE_BURST, clock())
 
     async def text(self) -> bytes:
-        """Return what ``scrape`` returns, or returned last."""
+        """Return the text of ``scrape``, or its last one beyond the rate."""
         if not self._last or self._bucket.take(self._clock()) == 0.0:
             self._last = await self.scrape()
         return self._last

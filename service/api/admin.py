@@ -1,4 +1,4 @@
-"""What an operator may ask for, with the admin key: reload, roll back."""
+"""Endpoints of the operator, by the admin key: reload, roll back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reloader(
     documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
     _: Annotated[Models, Depends(serving)],
 ) -> Reloader:
-    """What reloads, for callers with the operator's key.
+    """Return the reloader, for callers with the operator's key.
 
     Raises:
         HTTPException: 404 where no operator's key is set.

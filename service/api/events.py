@@ -1,4 +1,4 @@
-"""``POST /ubi/events``: what people did with the lists that were shown."""
+"""``POST /ubi/events``: the log of what people did with ranked lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.served.events import MAX_EVENTS
 from listwright.service import paths
-from listwright.service.admission.body import Limit, held_body
+from listwright.service.admission.body import Limit, hold_body
 from listwright.service.api.service import PlainRoute, Serving
 from listwright.service.errors import UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
@@ -70,6 +70,6 @@ async def events(request: Request, service: Serving) -> Response:
     if media_type != "application/json":
         raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
     deadline = Deadline(request.state.arrived + service.settings.timeout_ms / 1000.0)
-    async with held_body(request, MAX_BODY, log.bodies, service.settings, deadline) as body:
+    async with hold_body(request, MAX_BODY, log.bodies, service.settings, deadline) as body:
         count = await log.add(body, max(0.0, deadline.left_s))
     return Response(Accepted(accepted=count).model_dump_json(), status_code=202, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Whether the process answers, and whether traffic may come."""
+"""Liveness and readiness."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ async def readyz(request: Request) -> Health:
 
     A bundle that is refused later on changes nothing here, as the one before serves on: see /info.
     """
-    if reason := service_of(request).unready():
+    if reason := service_of(request).reason_unready():
         raise NotReadyError(reason)
     return Health(status="ok")

@@ -14,7 +14,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
 from listwright.service.participation import Kind
 from listwright.service.problems import DOCUMENTED
@@ -161,12 +161,12 @@ class Info(Serving):
 
 
 def serving_info(models: Models) -> Serving:
-    """Every name that is served, and what is refused."""
+    """Describe every name that is served, and the bundles that are refused."""
     served = [
         ServedModel(
             model=name,
             version=bundle.manifest.version,
-            kept=models.kept[name].manifest.version if name in models.kept else None,
+            kept=models.previous[name].manifest.version if name in models.previous else None,
             aliases=[alias for alias, target in models.aliases.items() if target == name],
             default=name == models.default,
         )
@@ -179,8 +179,8 @@ def serving_info(models: Models) -> Serving:
     return Serving(models=served, refused=refused)
 
 
-def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Deciders) -> Info:
-    """One served bundle, and what is served beside it."""
+def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:
+    """Describe one served bundle, and the others in short."""
     manifest = bundle.manifest
     return Info(
         **dict(serving_info(models)),
@@ -208,7 +208,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
         temperatures=dict(manifest.temperatures),
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
-        routing=routing(manifest, deciders),
+        routing=routing(manifest, routing_policy),
         score_space="softmax over the scored candidates of one list",
         supports_chunking=False,
         explain=settings.explain,
@@ -218,16 +218,16 @@ def describe(bundle: Bundle, models: Models, settings: Settings, deciders: Decid
 
 
 def specialists(manifest: Manifest) -> list[SpecialistInfo]:
-    """What the manifest says of each specialist."""
+    """Describe each specialist of the manifest."""
     return [
         SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
         for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
     ]
 
 
-def routing(manifest: Manifest, deciders: Deciders) -> RoutingInfo:
-    """Who is asked at this moment, and why nobody is."""
-    hook, reason = deciders.hook, deciders.switch.off()
+def routing(manifest: Manifest, routing_policy: RoutingPolicy) -> RoutingInfo:
+    """Describe whether hook and router are in use at this moment, and why not."""
+    hook, reason = routing_policy.hook, routing_policy.switch.off()
     if manifest.srm is None:
         reason = "the bundle has no specialists"
     elif hook is None and manifest.router is None:
@@ -257,8 +257,8 @@ async def info(
     """
     service = service_of(request)
     named = model if model is not None or served.default else next(iter(served.current))
-    found = describe(served.choose(named, version), served, service.settings, service.deciders)
-    return found.model_copy(update={"experiments": experiments_info(service.experiments)})
+    description = describe(served.choose(named, version), served, service.settings, service.routing_policy)
+    return description.model_copy(update={"experiments": experiments_info(service.experiments)})
 
 
 @routes.get(
@@ -296,7 +296,7 @@ class ExperimentsInfo(BaseModel):
 
 
 def experiments_info(experiments: LiveExperiments | None) -> ExperimentsInfo | None:
-    """What runs at this moment; None where the settings name no file."""
+    """Describe the experiments at this moment; None where the settings name no file."""
     if experiments is None:
         return None
     report = experiments.report()

@@ -27,7 +27,7 @@ from listwright.service.wire.open_inference import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.schemas import words_beside
+from listwright.service.wire.schemas import read_outer_words
 
 _VERSION = version_of("listwright")
 
@@ -72,18 +72,18 @@ INFER: dict[str, Any] = {
 
 @fast.post(paths.INFER[0], operation_id="infer", **INFER)
 async def infer(request: Request, service: Serving, name: str) -> Response:
-    """Of the current version."""
+    """Rank by the current version."""
     return await _infer(request, service, name, None)
 
 
 @fast.post(paths.INFER[1], operation_id="infer_version", **INFER)
 async def infer_version(request: Request, service: Serving, name: str, version: str) -> Response:
-    """Of the version that is named."""
+    """Rank by the version that is named."""
     return await _infer(request, service, name, version)
 
 
 async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
-    outer_words, most = words_beside(request, inference.InferWords), service.settings.max_candidates
+    outer_words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
     codec = TensorCodec(
         request.headers.get(JSON_HEAD), service.serving(), name, version, outer_words, most, request.state
     )
@@ -103,8 +103,8 @@ METADATA: dict[str, Any] = {
 @routes.get(paths.MODEL[0], operation_id="model_metadata", **METADATA)
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
 async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
-    """The bundle's tensors, its columns in order, and the codes of the categorical ones."""
-    return inference.describe(service_of(request).addressed(request, name, version).manifest)
+    """Describe the bundle's tensors, its columns in order, and the codes of the categorical ones."""
+    return inference.describe(service_of(request).find_bundle(request, name, version).manifest)
 
 
 MODEL_READY: dict[str, Any] = {
@@ -119,7 +119,7 @@ MODEL_READY: dict[str, Any] = {
 @routes.get(paths.MODEL_READY[1], operation_id="model_version_ready", **MODEL_READY)
 async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
-    bundle = service_of(request).addressed(request, name, version)
+    bundle = service_of(request).find_bundle(request, name, version)
     await readyz(request)
     return ModelReady(name=bundle.manifest.name, ready=True)
 
@@ -132,8 +132,8 @@ async def model_ready(request: Request, name: str, version: str | None = None) -
     response_description="The process answers",
 )
 async def server_live(request: Request) -> ServerHealth:
-    """The same as /livez."""
-    return ServerHealth(live=True, ready=service_of(request).unready() is None)
+    """Report liveness, as /livez does."""
+    return ServerHealth(live=True, ready=service_of(request).reason_unready() is None)
 
 
 @routes.get(
@@ -145,7 +145,7 @@ async def server_live(request: Request) -> ServerHealth:
     responses={503: DOCUMENTED[503]},
 )
 async def server_ready(request: Request) -> ServerHealth:
-    """The same as /readyz."""
+    """Report readiness, as /readyz does."""
     await readyz(request)
     return ServerHealth(live=True, ready=True)
 

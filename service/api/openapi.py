@@ -1,4 +1,4 @@
-"""The OpenAPI document, where FastAPI has no words for something."""
+"""The parts of the OpenAPI document that FastAPI leaves out."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _EXAMPLES = {
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
-def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's document with what it leaves out.
+def complete(document: dict[str, Any]) -> dict[str, Any]:
+    """Complete FastAPI's document with what it leaves out.
 
     Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for
     word: FastAPI drops their nulls. Words of explanations are made here, so that they cost nothing where they are off.
@@ -42,7 +42,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     for path, words_of_path in words_of_paths.items():
         operation = document["paths"][path]["post"]
         operation["parameters"] = [*operation.get("parameters", []), *_parameters(words_of_path)]
-    for path, operation in ((path, o) for path, found in document["paths"].items() for o in found.values()):
+    for path, operation in ((path, o) for path, operations in document["paths"].items() for o in operations.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
             del operation["responses"]["422"]
@@ -58,15 +58,15 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     document["components"]["securitySchemes"] |= middleware.SCHEME
     document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in _UNUSED}
     document = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
-    for path, shown in _EXAMPLES.items():
-        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = shown
+    for path, bodies in _EXAMPLES.items():
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = bodies
     return document
 
 
 def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:
-    """Words that may stand beside a body: in the query string, where null is left out, and the unit in a header, too.
+    """Return the parameters for words beside a body: in the query string, without null, and the unit in a header, too.
 
-    Those of a path that names the bundle say nothing of it: they would have to agree with the path.
+    Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """
     omitted = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
     parameters = []

@@ -1,4 +1,4 @@
-"""``POST /rerank``, and the way of every request that ranks: body, turn, decoding, ranking, encoding, account.
+"""``POST /rerank``, and the pipeline of every request that ranks: body, turn, decode, rank, encode, account.
 
 Every error is one row of ``problems.STATUS``: nothing here catches one.
 """
@@ -22,11 +22,11 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.served.record import ShadowRanking
 from listwright.service import paths
-from listwright.service.admission.body import held_body
+from listwright.service.admission.body import hold_body
 from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import fails_on_zeros
 from listwright.service.api.service import PlainRoute, Service, Serving
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.errors import DegradedError, UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
 from listwright.service.served_log.entry import LogEntry
@@ -34,7 +34,7 @@ from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import Codec, EncodedAnswer, JsonCodec, RankingRequest, facts
 from listwright.service.wire.matrix_codecs import NpyCodec
-from listwright.service.wire.schemas import Envelope, RerankResponse, words_beside
+from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_words
 
 if TYPE_CHECKING:
     from listwright.service.experiments.live import LiveExperiments
@@ -103,7 +103,7 @@ async def rerank(request: Request, service: Serving) -> Response:
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     media_type = media_type_of(request)
-    words = words_beside(request, Envelope)
+    words = read_outer_words(request, Envelope)
     if media_type == npy.MEDIA_TYPE:
         return await answer(request, service, _npy_codec(request, service, words))
     models = service.serving()
@@ -116,15 +116,15 @@ async def rerank(request: Request, service: Serving) -> Response:
 
 
 def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
-    """Of a matrix, whose words all stand beside it."""
+    """Return the codec of a matrix, whose options all stand in the query string and headers."""
     options = Envelope(**words)
-    bundle = service.addressed(request, options.model, options.version)
+    bundle = service.find_bundle(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
 
 
 def media_type_of(request: Request) -> str:
-    """What the body is announced as, without parameters; ``none`` if it is not."""
+    """Return the media type that the body is announced as, without parameters; ``none`` if it has none."""
     return request.headers.get("content-type", "none").partition(";")[0].strip().lower()
 
 
@@ -134,7 +134,7 @@ _VALUE = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 
 class _Preference(NamedTuple):
-    """How much a caller wants a media type; the larger wins.
+    """A caller's preference for a media type; the larger wins.
 
     Args:
         quality: q, from 0 (never) to 1.
@@ -146,7 +146,7 @@ class _Preference(NamedTuple):
 
 
 def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
-    """Whether the answer should have a media type and not the default one.
+    """Return whether the answer should have a media type instead of the default one.
 
     Args:
         accept: lines of the header.
@@ -161,7 +161,7 @@ def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
 
 
 def _preference(ranges: Mapping[str, float], media_type: str) -> _Preference:
-    """What the most specific range that matches says; without any range, everything is accepted."""
+    """Return the preference of the most specific range that matches; without any range, everything is accepted."""
     if not ranges:
         return _Preference(1.0, 0)
     for specific, name in ((2, media_type), (1, media_type.partition("/")[0] + "/*"), (0, "*/*")):
@@ -171,14 +171,14 @@ def _preference(ranges: Mapping[str, float], media_type: str) -> _Preference:
 
 
 def _ranges(accept: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Ranges with their q; one that is malformed says nothing. No type that we know has parameters in quotes."""
+    """Yield ranges with their q; malformed ones are skipped. No known type has parameters in quotes."""
     for line in accept:
         for element in line.split(","):
-            found = _RANGE.fullmatch(element)
-            quality = _QUALITY.search(found["parameters"] or "") if found else None
+            match = _RANGE.fullmatch(element)
+            quality = _QUALITY.search(match["parameters"] or "") if match else None
             value = quality["q"].strip() if quality else "1"
-            if found and _VALUE.fullmatch(value):
-                yield found["range"].lower(), float(value)
+            if match and _VALUE.fullmatch(value):
+                yield match["range"].lower(), float(value)
 
 
 T = TypeVar("T")
@@ -187,16 +187,16 @@ SMALL = 4 * 2**20
 """Bytes of a body whose ranking may block the event loop: a thousand candidates by name, 10 ms."""
 
 FAIR = 0.5
-"""Share of the time that the settings give which must be left when the body is complete: if less is, and the answer is
-late, the way that the body took is to blame."""
+"""Share of the settings' time limit that must be left when the body is complete: if less is left and the answer is
+late, the slow body is to blame."""
 
 
 class _Done(NamedTuple):
-    """What came of a request."""
+    """A request that was ranked, with its encoded answer and times."""
 
     written: EncodedAnswer
     ranking: Ranking
-    asked: RankingRequest
+    ranking_request: RankingRequest
     milliseconds: dict[str, float]
     began: float
     hurried: bool  # whether the caller left less time than it should, see FAIR
@@ -204,24 +204,24 @@ class _Done(NamedTuple):
 
 
 async def answer(request: Request, service: Service, codec: Codec) -> Response:
-    """Read the body, wait for a slot, rank; what came of it is counted and logged once the answer is sent.
+    """Read the body, wait for a slot, rank, and answer; the request is counted and logged once the answer is sent.
 
     Args:
         request: whose body has yet to be read.
-        service: that it has come to.
+        service: that answers it.
         codec: of its body and answer.
 
     Raises:
         DegradedError: if the settings want no degraded answer.
-        ListwrightError: of :func:`~listwright.service.admission.body.held_body`,
+        ListwrightError: of :func:`~listwright.service.admission.body.hold_body`,
             :meth:`~listwright.service.admission.gate.Gate.turn`, the codec or the ranking.
     """
     settings, arrived = service.settings, request.state.arrived
     deadline = Deadline(arrived + settings.timeout_ms / 1000.0)
-    async with held_body(request, codec.limit, service.bodies, settings, deadline) as body:
+    async with hold_body(request, codec.limit, service.bodies, settings, deadline) as body:
         work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
-        done = await in_turn(service.gate, pool, work, deadline, request.receive)
+        done = await run_in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
     if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
@@ -231,22 +231,22 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
 
 
 def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
-    """Where a body of ``size`` bytes is worked for: None is the event loop itself.
+    """Return the executor for a body of ``size`` bytes; None is the event loop itself.
 
     Two changes of thread take longer than all else around a ranking, as one waits for the other.
     """
     return None if threads == 0 and size <= SMALL else pool
 
 
-async def in_turn(
+async def run_in_turn(
     gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
 ) -> T:
-    """What ``work`` returns, once it is the request's turn.
+    """Wait for the request's turn, and return what ``work`` returns.
 
     Args:
         gate: that the request waits at.
         pool: whose thread works; None for the event loop.
-        work: gets the deadline.
+        work: called with the deadline of the turn.
         deadline: of the answer.
         receive: of the request, whose body has arrived.
 
@@ -261,28 +261,28 @@ async def in_turn(
 
 def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
-    ranking, reranker = done.ranking, done.asked.bundle.reranker
+    ranking, reranker = done.ranking, done.ranking_request.bundle.reranker
     service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
     _log_served(request, service, done)
-    service.telemetry.drift.note(done.asked.candidates.features, ranking.first_stage_scores, reranker)
-    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.asked.part))
+    service.telemetry.drift.note(done.ranking_request.candidates.features, ranking.first_stage_scores, reranker)
+    request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.ranking_request.part))
     request.state.began = done.began
-    if done.asked.ignored:
-        service.ignored.note(reranker.manifest, done.asked.ignored)
+    if done.ranking_request.ignored:
+        service.ignored.note(reranker.manifest, done.ranking_request.ignored)
     if done.late:
         service.telemetry.late.labels(ranking.stage_reached).inc()
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
-        service.degraded.note(degraded=ranking.degraded, ours=partial(_ours, done))
+        service.degraded.note(degraded=ranking.degraded, is_own_fault=partial(_is_own_fault, done))
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
-    """Log what was answered; where a challenger ranks the list in the background, once it has."""
+    """Log an answered request; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
-    log, part = None if unlogged else service.served_log, done.asked.part
+    log, part = None if unlogged else service.served_log, done.ranking_request.part
     entry = None if log is None else _log_entry(request, done)
     if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
-        service.experiments.shadow(done.asked, done.ranking, partial(_log_shadowed, log, entry))
+        service.experiments.shadow(done.ranking_request, done.ranking, partial(_log_shadowed, log, entry))
     elif log is not None and entry is not None:
         log.note(entry)
 
@@ -292,47 +292,47 @@ def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowR
         log.note(entry._replace(part=replace(entry.part, shadow=shadow)))
 
 
-def query_id_of(asked: RankingRequest, request_id: str) -> str:
-    """What events name a query by: the caller's query id, else the id of the list, else that of the request."""
-    return asked.options.query_id or asked.id or request_id
+def query_id_of(request: RankingRequest, request_id: str) -> str:
+    """Return the id that events name a query by: the caller's query id, else the list's id, else the request's."""
+    return request.options.query_id or request.id or request_id
 
 
 def _log_entry(request: Request, done: _Done) -> LogEntry:
-    """What the served log gets to know."""
-    options, request_id = done.asked.options, request.state.request_id
+    """Build the entry of the served log."""
+    options, request_id = done.ranking_request.options, request.state.request_id
     return LogEntry(
-        query_id_of(done.asked, request_id),
+        query_id_of(done.ranking_request, request_id),
         request_id,
         options.unit,
         options.top_n,
-        done.asked.candidates,
+        done.ranking_request.candidates,
         done.ranking,
-        done.asked.bundle.manifest,
+        done.ranking_request.bundle.manifest,
         done.milliseconds,
         time.time(),
-        done.asked.part,
+        done.ranking_request.part,
     )
 
 
-def _ours(done: _Done) -> bool:
-    """Whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
-    return done.ranking.late or fails_on_zeros(done.asked.bundle.reranker, done.ranking.route)
+def _is_own_fault(done: _Done) -> bool:
+    """Return whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
+    return done.ranking.late or fails_on_zeros(done.ranking_request.bundle.reranker, done.ranking.route)
 
 
 def _work(
     body: bytes, codec: Codec, service: Service, request_id: str, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
-    """All that may take long, from decoding to encoding."""
+    """Decode, rank and encode: everything that may take long."""
     settings, began = service.settings, time.perf_counter()
-    asked = codec.decode(body)
+    request = codec.decode(body)
     parsed = time.perf_counter()
-    pace, length = asked.bundle.reranker.pace, len(asked.candidates.features)
-    timeout_ms = asked.options.timeout_ms
+    pace, length = request.bundle.reranker.pace, len(request.candidates.features)
+    timeout_ms = request.options.timeout_ms
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
-    query_id = query_id_of(asked, request_id)
-    asked, ranking = choose_ranking(
-        asked, query_id, service.deciders, service.experiments, Deadline(by, deadline.abandoned)
+    query_id = query_id_of(request, request_id)
+    request, ranking = choose_ranking(
+        request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
     )
     ranked = time.perf_counter()
     milliseconds = {
@@ -341,32 +341,36 @@ def _work(
         **ranking.timings_ms,
         "total": (ranked - arrived) * 1000.0,
     }
-    written = codec.encode(asked, ranking, milliseconds)
+    written = codec.encode(request, ranking, milliseconds)
     ended = time.perf_counter()
     pace.note("answer", length, ended - ranked)
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
-    return _Done(written, ranking, asked, milliseconds, began, hurried=hurried, late=late)
+    return _Done(written, ranking, request, milliseconds, began, hurried=hurried, late=late)
 
 
 def choose_ranking(
-    asked: RankingRequest, query_id: str, deciders: Deciders, experiments: LiveExperiments | None, deadline: Deadline
+    request: RankingRequest,
+    query_id: str,
+    routing_policy: RoutingPolicy,
+    experiments: LiveExperiments | None,
+    deadline: Deadline,
 ) -> tuple[RankingRequest, Ranking]:
     """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
     if experiments is None:
-        return asked, rank(asked, deciders, deadline)
-    return experiments.show(asked, query_id, lambda one, until: rank(one, deciders, until), deadline)
+        return request, rank(request, routing_policy, deadline)
+    return experiments.show(request, query_id, lambda trial, until: rank(trial, routing_policy, until), deadline)
 
 
-def rank(asked: RankingRequest, deciders: Deciders, deadline: Deadline) -> Ranking:
+def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadline) -> Ranking:
     """Rank a list. The routing switch is checked only for `auto` and `srm`, where a router could choose."""
-    options, bundle = asked.options, asked.bundle
-    asks = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
+    options, bundle = request.options, request.bundle
+    may_route = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
     return bundle.reranker.rerank(
-        asked.candidates,
+        request.candidates,
         strategy=options.strategy,
         specialist=options.specialist,
-        hook=deciders.hook,
-        routing=asks and deciders.switch.off() is None,
+        hook=routing_policy.hook,
+        routing=may_route and routing_policy.switch.off() is None,
         deadline=deadline,
     )

@@ -1,4 +1,4 @@
-"""What one process serves with, as one typed value, and how an endpoint gets at it."""
+"""The service of one process as one typed value, and its dependencies for endpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from listwright.service.admission.readiness import RUN, DegradedRun
 from listwright.service.admission.throttle import CachedMetrics
 from listwright.service.auth.keys import Key
 from listwright.service.bundles.reload import Reloader
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
 from listwright.service.settings import Settings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Everything that a request meets, composed once by :func:`listwright.service.app.create_app`.
+    """Everything that answers a request, composed once by :func:`listwright.service.app.create_app`.
 
     Args:
         settings: of the process.
@@ -46,7 +46,7 @@ class Service:
         scraped: their text.
         current: the bundles that are served.
         reloader: keeps them to the models folder.
-        deciders: the operator's hook, and the switch that turns routing off.
+        routing_policy: the operator's hook, and the switch that turns routing off.
         gate: slots, and the queue for them.
         pool: threads that rank, as many as there are slots.
         bodies: bytes of bodies that are held at a time.
@@ -67,7 +67,7 @@ class Service:
     scraped: CachedMetrics
     current: Current
     reloader: Reloader
-    deciders: Deciders
+    routing_policy: RoutingPolicy
     gate: Gate
     pool: ThreadPoolExecutor
     bodies: BodyBudget
@@ -83,7 +83,7 @@ class Service:
     explainer: ExplanationService | None = None
 
     def serving(self) -> Models:
-        """The bundles that are served now.
+        """Return the bundles that are served now.
 
         Raises:
             NotReadyError: if there is none yet.
@@ -92,8 +92,8 @@ class Service:
             raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
         return self.current.models
 
-    def addressed(self, request: Request, model: str | None, version: str | None) -> Bundle:
-        """The bundle that a caller names, or the default; problem bodies and log lines tell its fingerprint.
+    def find_bundle(self, request: Request, model: str | None, version: str | None) -> Bundle:
+        """Return the bundle that a caller names, or the default; its fingerprint goes into the request's state.
 
         Raises:
             NotReadyError: if there is none yet.
@@ -103,8 +103,8 @@ class Service:
         request.state.fingerprint = bundle.manifest.fingerprint
         return bundle
 
-    def unready(self) -> str | None:
-        """Why no traffic may come; None if it may."""
+    def reason_unready(self) -> str | None:
+        """Return why the service is not ready for traffic; None if it is."""
         models = self.current.models
         if models is None:
             return "no bundle is loaded yet"
@@ -117,13 +117,13 @@ class Service:
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request has come to."""
+    """Return the service of a request's application."""
     service: Service = request.app.service
     return service
 
 
 def serving(request: Request) -> Models:
-    """The bundles that are served now.
+    """Return the bundles that are served now.
 
     Raises:
         NotReadyError: if there is none yet.
@@ -139,9 +139,9 @@ Served = Annotated[Models, Depends(serving)]
 
 
 class CheckedRoute(APIRoute):
-    """A route that refuses parameters which it does not have: FastAPI would drop a wish without a word.
+    """A route that refuses unknown query parameters, which FastAPI would drop silently.
 
-    Probes of health pass: who asks them again and again may append what it likes.
+    Health probes may have any: some probers append parameters of their own.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

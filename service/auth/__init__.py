@@ -1,1 +1,1 @@
-"""API keys, and the middleware that asks for them and limits their rate."""
+"""API keys, and the middleware that checks them and limits their rate."""

@@ -14,11 +14,11 @@ from listwright.ranking.plain_file import NotPlainError
 from listwright.service.settings import PREFIX, Settings
 
 MAX_KEYS = 256
-"""Each request is compared with all of them."""
+"""Keys of a service; each request is compared with all of them."""
 
 RANK, EVENTS = "rank", "events"
 SCOPES = frozenset((RANK, EVENTS))
-"""What a key may open: everything but the path of events, and that path."""
+"""Scopes of a key: all paths but that of events, and that of events."""
 
 MAX_FILE_BYTES = 256 * 2**10
 
@@ -29,15 +29,15 @@ _LEAST = {"rate": 1e-6, "burst": 1.0}
 
 
 class KeysError(ListwrightError):
-    """The keys cannot be read. Says where, and never what stands there."""
+    """The keys cannot be read. The message has the place, and never the content."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key: the key itself is not kept.
+    """One key, as its digest.
 
     Args:
-        name: who has it; stands in the log and in a metric.
+        name: of its holder, for the log and a metric.
         digest: sha256 of the key.
         rate: requests per second; None: no limit.
         burst: requests at once.
@@ -52,22 +52,22 @@ class Key:
 
 
 def digest_of(key: bytes) -> bytes:
-    """What is kept of a key, and compared: digests are equally long, so that nothing is learnt of a key's length."""
+    """Return the digest of a key, which is stored and compared: equally long, so that it hides the key's length."""
     return hashlib.sha256(key).digest()
 
 
 def holder(keys: Iterable[Key], sent: bytes) -> Key | None:
-    """The key that was sent. Compares with every one in constant time, found or not."""
+    """Return the key that was sent, None if it is unknown; compares with every key, in constant time."""
     digest = digest_of(sent)
-    found = None
+    match = None
     for key in keys:
         if hmac.compare_digest(digest, key.digest):
-            found = key
-    return found
+            match = key
+    return match
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The key of ``Authorization: Bearer KEY``; None for no such header, another scheme, or several of them."""
+    """Return the key of ``Authorization: Bearer KEY``; None for no such header, another scheme, or several headers."""
     sent = [value for name, value in headers if name == b"authorization"]
     if len(sent) != 1 or sent[0][:7].lower() != b"bearer ":
         return None
@@ -75,7 +75,7 @@ def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def read(settings: Settings) -> tuple[Key, ...]:
-    """All keys that the settings name; none of them where they name none: then everything is open.
+    """Read all keys that the settings name; where they name none, everything is open.
 
     Raises:
         KeysError: if a line, or the file, is not what it should be.
@@ -96,12 +96,12 @@ def read(settings: Settings) -> tuple[Key, ...]:
 
 
 def parse(text: str, source: str, settings: Settings) -> list[Key]:
-    """The keys of lines ``name:key``, each with ``rate=``, ``burst=`` and ``scope=`` of its own if it likes.
+    """Parse lines ``name:key``, each with optional ``rate=``, ``burst=`` and ``scope=``.
 
-    Convention: empty lines and those that begin with ``#`` say nothing; a text without any key is an error, as it would
+    Convention: empty lines and those that begin with ``#`` are skipped; a text without any key is an error, as it would
     open what its writer wanted closed.
     """
-    found = []
+    keys = []
     for number, written in enumerate(text.splitlines(), start=1):
         line = written.strip()
         if not line or line.startswith("#"):
@@ -127,10 +127,10 @@ def parse(text: str, source: str, settings: Settings) -> list[Key]:
                 )
             options[option["name"]] = float(option["value"])
         rate, burst = options.get("rate", settings.key_rate), options.get("burst", float(settings.key_burst))
-        found.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst, scopes))
-    if not found:
+        keys.append(Key(match["name"], digest_of(match["key"].encode()), rate, burst, scopes))
+    if not keys:
         raise KeysError(f"{source}: holds no key: name one, or do not set it")
-    return found
+    return keys
 
 
 def _check_together(keys: Sequence[Key], settings: Settings) -> None:

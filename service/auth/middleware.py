@@ -29,10 +29,10 @@ SCHEME = {
         "description": "one of the keys that LISTWRIGHT_KEYS_FILE or LISTWRIGHT_KEYS names, if any is set",
     }
 }
-"""For the document: how a key is sent."""
+"""Security scheme of the OpenAPI document."""
 
 LOOK_S = 1.0
-"""Between two looks at the file of keys."""
+"""Seconds between two looks at the file of keys."""
 
 LOOK_WITHIN_S = 10.0
 
@@ -53,10 +53,10 @@ class Bucket:
         self._tokens, self._at = burst, now
 
     def take(self, now: float) -> float:
-        """Take a token; the seconds until there is one, 0 if it was taken."""
+        """Take a token; return the seconds until there is one, 0 if it was taken."""
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
         self._at = now
-        if self._tokens >= 1.0 - 1e-9:  # who waited as long as it was told to is not refused for a rounding error
+        if self._tokens >= 1.0 - 1e-9:  # a caller that waited for Retry-After is not refused for a rounding error
             self._tokens = max(0.0, self._tokens - 1.0)
             return 0.0
         return (1.0 - self._tokens) / self.rate
@@ -78,13 +78,13 @@ class Keyring:
         self._buckets: dict[str, Bucket] = {}
         self._fault, self._disk = "", Disk("the file system of the keys")
         self._keys: tuple[Key, ...] = ()
-        self._change(keys.read(settings))
+        self._replace_keys(keys.read(settings))
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def admit(self, sent: bytes | None) -> Key:
-        """Whose key was sent.
+        """Return the key that was sent.
 
         Raises:
             UnauthorizedError: if no key was sent, or an unknown one.
@@ -95,7 +95,7 @@ class Keyring:
         return key
 
     def knows(self, sent: bytes | None) -> bool:
-        """Whether that is somebody's key."""
+        """Return whether a known key was sent."""
         return sent is not None and keys.holder(self._keys, sent) is not None
 
     def take(self, key: Key) -> None:
@@ -115,23 +115,23 @@ class Keyring:
             await self.look()
 
     async def look(self) -> None:
-        """Take what the file says now. One that cannot be read, or is half written, changes nothing and is logged."""
+        """Read the file once; if it cannot be read, or is half written, the keys stay and the fault is logged."""
         try:
-            found = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
+            new_keys = await self._disk.run(partial(keys.read, self._settings), LOOK_WITHIN_S)
         except (KeysError, OSError) as error:
             if str(error) != self._fault:
                 _log.error("the keys stay as they are: %s", error)
             self._fault = str(error)
             return
         self._fault = ""
-        if found != self._keys:
-            self._change(found)
-            _log.info("keys of %s", ", ".join(sorted({key.name for key in found})))
+        if new_keys != self._keys:
+            self._replace_keys(new_keys)
+            _log.info("keys of %s", ", ".join(sorted({key.name for key in new_keys})))
 
-    def _change(self, found: tuple[Key, ...]) -> None:
-        """A name keeps its bucket, or a new key would be a new allowance; one that is gone leaves nothing behind."""
-        before, self._keys, self._buckets = self._buckets, found, {}
-        for key in found:
+    def _replace_keys(self, new_keys: tuple[Key, ...]) -> None:
+        """Replace the keys. A name keeps its bucket: a new key is no new allowance; buckets of removed names go."""
+        before, self._keys, self._buckets = self._buckets, new_keys, {}
+        for key in new_keys:
             if key.rate is not None:
                 bucket = before.get(key.name)
                 same = bucket is not None and (bucket.rate, bucket.burst) == (key.rate, key.burst)
@@ -139,14 +139,14 @@ class Keyring:
 
 
 class KeyMiddleware:
-    """ASGI middleware: a request without a key, or one too many, is answered here; its body is never asked for.
+    """ASGI middleware that refuses requests without a key or beyond its rate, before their body is read.
 
     The key's name goes into the log line of the request and into a metric.
 
     Args:
-        app: what it guards.
-        keyring: who may come in.
-        open_paths: where everyone may.
+        app: the application that it wraps.
+        keyring: the keys.
+        open_paths: paths that need no key.
         telemetry: where requests are counted.
     """
 
@@ -154,7 +154,7 @@ class KeyMiddleware:
         self.app, self._keyring, self._open, self._telemetry = app, keyring, open_paths, telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Answer a request, or pass it on (ASGI)."""
         path = scope.get("path", "")
         if scope["type"] != "http" or path in self._open or path.startswith(paths.ADMIN):
             await self.app(scope, receive, send)
@@ -185,11 +185,11 @@ def _check_scope(key: Key, path: str) -> None:
 
 
 def document(path: str, operation: dict[str, Any]) -> None:
-    """Say in the document what the guard may answer."""
+    """Add the answers of the middleware to an operation of the document."""
     if path in paths.HEALTH or path.startswith(paths.ADMIN):
         return
     operation["security"] = [{}, {"apiKey": []}]
     schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status in (401, 403, 429):
-        said = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
-        operation["responses"][str(status)] = {**said, "content": schema}
+        response = {name: value for name, value in DOCUMENTED[status].items() if name != "model"}
+        operation["responses"][str(status)] = {**response, "content": schema}

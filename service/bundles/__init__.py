@@ -1,1 +1,1 @@
-"""Which bundles are served: loading, the models folder, reload, the routing switch."""
+"""The served bundles: loading, the models folder, reload, the routing switch."""

@@ -1,11 +1,11 @@
-"""The models folder: ``NAME/VERSION/`` are bundles, and one small file per name says which of them is served.
+"""The models folder: ``NAME/VERSION/`` are bundles, and one pointer file per name selects the served version.
 
 ``NAME/CURRENT``
     its text is the version that is served.
 ``NAME/ALIAS``
-    its text is the name of a bundle: ``NAME`` is another word for that one.
+    its text is the name of a bundle: ``NAME`` is another name of that one.
 
-An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be turned while the service runs, in the
+An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be changed while the service runs, in the
 same way and as atomically.
 """
 
@@ -30,7 +30,7 @@ _MAX_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pointers:
-    """What the folder says.
+    """Content of the models folder.
 
     Args:
         versions: by name, the version to serve.
@@ -44,11 +44,11 @@ class Pointers:
 
 
 class PointerError(ValueError):
-    """A pointer file says nothing that can be followed."""
+    """A pointer file cannot be followed."""
 
 
 def read(folder: Path) -> Pointers:
-    """All pointers. A folder within it that has none is not served; nor is one whose name no bundle could have.
+    """Read all pointers. A folder without one is not served; nor is one whose name no bundle could have.
 
     Raises:
         OSError: if the folder cannot be listed.
@@ -72,7 +72,7 @@ def read(folder: Path) -> Pointers:
 
 
 def state(folder: Path, name: str, version: str) -> tuple[object, ...]:
-    """Changes when the pointer is written again or the bundle is: then a version that was refused is worth a try."""
+    """Return a state that changes when the pointer or the bundle is written again: a reason to retry a refused one."""
     return (version, _stamp(folder / name / CURRENT), _stamp(folder / name / version / "manifest.json"))
 
 
@@ -96,7 +96,7 @@ def point(folder: Path, name: str, version: str) -> None:
 
 
 def _pointer(folder: Path, name: str, kind: str) -> str | None:
-    """The name that a pointer says. Its content is never told where it is none: it may be any file's, by a mistake."""
+    """Read the name in a pointer file. No error repeats other content: it may be any file's, by a mistake."""
     try:
         content = plain_file.read(folder / name / kind, _MAX_BYTES, inside=(folder, folder / name))
     except (FileNotFoundError, NotADirectoryError):
@@ -113,7 +113,7 @@ def _pointer(folder: Path, name: str, kind: str) -> str | None:
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

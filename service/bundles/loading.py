@@ -16,7 +16,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
 from listwright.service.bundles import folder
-from listwright.service.bundles.served import Models, Refusal, only
+from listwright.service.bundles.served import Models, Refusal, models_of
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)
@@ -25,10 +25,10 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, SHARE = 1.0, 60.0, 0.1
 """After a refusal: pauses double from the first to the longest, and attempts take this share of the time at most."""
 
 ARRIVAL_S = 60.0
-"""A folder of bundles that is not whole when the service starts, may still be on its way for this long."""
+"""Seconds for which an incomplete folder of bundles is retried when the service starts: it may still be arriving."""
 
 WARM_UPS = 2
-"""The first ranking of a length takes unusually long; the second says what to expect of the stages."""
+"""Rankings of each length: the first takes unusually long; the second gives the expected times of the stages."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -38,28 +38,30 @@ Paths = Mapping[str, Path]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one worker process can tell another of what it serves.
+    """Folders of what one worker process serves, as it is sent to others.
 
     Args:
         current: what it serves.
-        kept: what it served before and keeps for a rollback.
+        previous: what it served before and keeps for a rollback.
     """
 
     current: Paths
-    kept: Paths
+    previous: Paths
 
     @classmethod
     def of(cls, models: Models) -> Served:
-        """What a worker that serves these tells."""
-        return cls(*({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.kept)))
+        """Return the folders of models."""
+        return cls(
+            *({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.previous))
+        )
 
 
 def next_pause_s(last_s: float, took_s: float) -> float:
-    """Seconds until what was refused is tried again: its files may be on their way.
+    """Return the seconds until a refused bundle is tried again: its files may still be arriving.
 
     Args:
         last_s: the pause before this attempt; 0 before the first.
-        took_s: what the attempt took; one that hashes gigabytes is rare.
+        took_s: seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
     """
     shortest = max(FIRST_PAUSE_S, took_s / SHARE)
     return min(max(shortest, 2.0 * last_s), max(LONGEST_PAUSE_S, 10.0 * shortest))
@@ -71,7 +73,7 @@ def start(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Models:
-    """What to serve first. A folder of bundles is tried for :data:`ARRIVAL_S`, where it is looked at again later, too.
+    """Load the initial models; a folder that is watched is retried for :data:`ARRIVAL_S`.
 
     Args:
         settings: name one bundle, or a folder of them.
@@ -82,7 +84,7 @@ def start(
     Raises:
         BundleError: if there is nothing to serve, or a bundle is refused.
     """
-    end, pause_s, said = clock() + ARRIVAL_S, 0.0, ""
+    end, pause_s, last_message = clock() + ARRIVAL_S, 0.0, ""
     while True:
         began = clock()
         try:
@@ -91,14 +93,14 @@ def start(
             pause_s = next_pause_s(pause_s, clock() - began)
             if settings.models is None or not settings.poll_s or clock() + pause_s > end:
                 raise
-            if str(error) != said:
-                said = str(error)
+            if str(error) != last_message:
+                last_message = str(error)
                 _log.warning("nothing is served yet, tried again for %.0f s: %s", max(0.0, end - clock()), error)
         sleep(pause_s)
 
 
 def _first(settings: Settings, others: Served | None) -> Models:
-    """What to serve first, as it is now.
+    """Load the initial models, in one attempt.
 
     Args:
         settings: name one bundle, or a folder of them.
@@ -111,7 +113,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return only(_load(settings.bundle, settings))
+        return models_of(_load(settings.bundle, settings))
     root = settings.models
     try:
         pointers = folder.read(root)
@@ -138,22 +140,22 @@ def _first(settings: Settings, others: Served | None) -> Models:
             f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
             f"echo 1 > {root / 'shop' / folder.CURRENT}",
         )
-    kept = {} if others is None else _kept(current, others, settings)
-    return Models(current, kept, pointers.aliases, refused)
+    previous = {} if others is None else _load_previous_versions(current, others, settings)
+    return Models(current, previous, pointers.aliases, refused)
 
 
-def _kept(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
-    """What the other workers keep for a rollback, or will, once they have seen what this one has seen."""
-    kept = {}
+def _load_previous_versions(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
+    """Load the versions that the other workers keep for a rollback, or will, once they have reloaded, too."""
+    previous = {}
     for name, ready in current.items():
-        path = others.kept.get(name) if others.current.get(name) == ready.path else others.current.get(name)
-        if path is not None and path != ready.path and (loaded := load_kept(path, settings)) is not None:
-            kept[name] = loaded
-    return kept
+        path = others.previous.get(name) if others.current.get(name) == ready.path else others.current.get(name)
+        if path is not None and path != ready.path and (loaded := load_previous(path, settings)) is not None:
+            previous[name] = loaded
+    return previous
 
 
-def load_kept(path: Path, settings: Settings) -> Bundle | None:
-    """A version that other workers keep; None, and a line in the log, if it can be loaded no more."""
+def load_previous(path: Path, settings: Settings) -> Bundle | None:
+    """Load a version that other workers keep; None, and a line in the log, if it cannot be loaded any more."""
     try:
         return _load(path, settings)
     except ListwrightError as error:
@@ -162,15 +164,15 @@ def load_kept(path: Path, settings: Settings) -> Bundle | None:
 
 
 def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundle:
-    """The bundle at ``NAME/VERSION``, if it is what it is filed under.
+    """Load the bundle at ``NAME/VERSION``, and check that its manifest has that name and version.
 
     Raises:
         BundleError: naming the file at fault and why.
     """
     loaded = _load(root / name / version, settings)
-    found = (loaded.manifest.name, loaded.manifest.version)
-    if found != (name, version):
-        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(found)}: a bundle lies under its own name")
+    names = (loaded.manifest.name, loaded.manifest.version)
+    if names != (name, version):
+        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(names)}: a bundle lies under its own name")
     return loaded
 
 
@@ -207,10 +209,10 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
 
 
 def refusal(name: str, version: str, reason: str) -> Refusal:
-    """A refusal of this moment."""
+    """Return a refusal of this moment."""
     return Refusal(name, version, reason, datetime.now(UTC))
 
 
 def reason_of(error: ListwrightError) -> str:
-    """The file at fault and why, without the folder that it lies in."""
+    """Return the file at fault and the reason, without the folder."""
     return f"{error.file.name}: {error.reason}" if isinstance(error, BundleError) else str(error)

@@ -65,7 +65,7 @@ def _check_same(before: Manifest, after: Manifest, source: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 if the bundle is published, 1 if it is refused."""
+    """Run the command; return 0 if the bundle is published, 1 if it is refused."""
     parser = argparse.ArgumentParser(
         prog="listwright publish",
         description="Publish a copy of a bundle under another name or version, for example a challenger that won. The\n"

@@ -1,4 +1,4 @@
-"""Keeping what is served to what the models folder says: look, load, verify, warm up, swap in one assignment."""
+"""Reload of the models folder: look, load, verify, warm up, swap in one assignment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anyio import move_on_after
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.service.bundles import folder
-from listwright.service.bundles.loading import Paths, load_kept, load_named, next_pause_s, reason_of, refusal
+from listwright.service.bundles.loading import Paths, load_named, load_previous, next_pause_s, reason_of, refusal
 from listwright.service.bundles.served import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
@@ -29,20 +29,20 @@ EVERYTHING = "*"
 FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
 
 LOOK_WITHIN_S = 10.0
-"""For the pointers, which are a few bytes each."""
+"""Seconds for reading the pointers, which are a few bytes each."""
 
 LOAD_WITHIN_S = 600.0
-"""For a bundle: gigabytes may have to come over a network."""
+"""Seconds for loading a bundle: gigabytes may have to come over a network."""
 
 _log = logging.getLogger("listwright.service")
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The last attempt to load the version that a pointer says, which was refused.
+    """The last attempt to load the version of a pointer, which was refused.
 
     Args:
-        state: of the pointer and the manifest; a change is worth an attempt at once.
+        state: of the pointer and the manifest; a change leads to an attempt at once.
         pause_s: seconds until the next attempt, where there is no change.
         ended: when the pause began.
     """
@@ -53,7 +53,7 @@ class _Attempt:
 
 
 class Reloader:
-    """Keeps what is served to what the models folder says. For one event loop.
+    """Serves what the models folder names, and follows its changes. For one event loop.
 
     Args:
         serving: what is served; loaded before :meth:`run`.
@@ -84,7 +84,7 @@ class Reloader:
         return self._disk.hangs
 
     def wake(self) -> None:
-        """Look now, and try again what was refused. From the event loop's thread."""
+        """Look now, and retry what was refused. From the event loop's thread."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -101,10 +101,10 @@ class Reloader:
                 _log.exception("looking at the models folder failed; what is served stays")
 
     async def reload(self, *, again: bool) -> Models:
-        """Serve what the folder says, as far as it can be trusted; what cannot is refused, and what was served stays.
+        """Serve what the folder names; a bundle that fails its checks is refused, and what was served stays.
 
         Args:
-            again: try what was refused before without a pause.
+            again: retry what was refused before, without a pause.
 
         Returns:
             What is served now, refusals included.
@@ -119,24 +119,24 @@ class Reloader:
             if not pointers.versions and not pointers.faults:
                 return self._all_stays(before, f"the models folder holds no NAME/{folder.CURRENT}")
             current: dict[str, Bundle] = {}
-            kept: dict[str, Bundle] = {}
+            previous: dict[str, Bundle] = {}
             refused = {name: self._still_refused(before, name, reason) for name, reason in pointers.faults.items()}
             aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
             for name in sorted(before.current.keys() & pointers.faults.keys()):
                 current[name] = before.current[name]
             for name, version in pointers.versions.items():
-                taken = await self._wanted(before, name, version, again=again)
-                if isinstance(taken, Bundle):
-                    current[name] = taken
+                outcome = await self._wanted(before, name, version, again=again)
+                if isinstance(outcome, Bundle):
+                    current[name] = outcome
                 else:
-                    refused[name] = taken
+                    refused[name] = outcome
                     if name in before.current:
                         current[name] = before.current[name]
             for name in current.keys() & before.current.keys():
-                last = before.kept.get(name) if current[name] is before.current[name] else before.current[name]
+                last = before.previous.get(name) if current[name] is before.current[name] else before.current[name]
                 if last is not None:
-                    kept[name] = last
-            self._swap(before, Models(current, kept, aliases, refused))
+                    previous[name] = last
+            self._swap(before, Models(current, previous, aliases, refused))
             return self._now()
 
     async def rollback(self, model: str | None) -> Models:
@@ -148,9 +148,9 @@ class Reloader:
         """
         root, models = self._root(), self._now()
         name = models.choose(model, None).manifest.name
-        if name not in models.kept:
+        if name not in models.previous:
             raise ReloadRefusedError(f"this process has served no other version of {name!r}: write {name}/CURRENT")
-        version = models.kept[name].manifest.version
+        version = models.previous[name].manifest.version
         try:
             await self._disk.run(partial(folder.point, root, name, version), LOOK_WITHIN_S)
         except OSError as error:
@@ -164,18 +164,18 @@ class Reloader:
         """Keep for a rollback what the other workers keep; this one may have missed a version, or served another."""
         async with self._one_at_a_time:
             before = self._now()
-            kept = dict(before.kept)
+            previous = dict(before.previous)
             for name, path in paths.items():
-                if name not in before.current or path in (_path(before.current, name), _path(before.kept, name)):
+                if name not in before.current or path in (_path(before.current, name), _path(before.previous, name)):
                     continue
                 with suppress(OSError):  # the next look at the folder says so
-                    load = partial(load_kept, path, self._settings)
+                    load = partial(load_previous, path, self._settings)
                     if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
-                        kept[name] = loaded
-            self._swap(before, Models(before.current, kept, before.aliases, before.refused))
+                        previous[name] = loaded
+            self._swap(before, Models(before.current, previous, before.aliases, before.refused))
 
     def _now(self) -> Models:
-        assert self._serving.models is not None  # it is loaded before anybody may ask for more
+        assert self._serving.models is not None  # loaded before the first reload
         return self._serving.models
 
     def _root(self) -> Path:
@@ -184,8 +184,8 @@ class Reloader:
         return self._settings.models
 
     async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal:
-        """The bundle to serve under a name: the served one, the kept one, or a new one; or why there is none."""
-        for ready in (before.current.get(name), before.kept.get(name)):
+        """Return the bundle to serve under a name: the served one, the previous one, or a new one; or its refusal."""
+        for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
         root = self._root()
@@ -214,7 +214,7 @@ class Reloader:
         return self._still_refused(before, name, reason, version)
 
     def _still_refused(self, before: Models, name: str, reason: str, version: str = "") -> Refusal:
-        """What is seen at every look is said once."""
+        """Return the last refusal if nothing has changed, else a new one, which is logged: repeats are not."""
         last = before.refused.get(name)
         if last is not None and (last.version, last.reason) == (version, reason):
             return last
@@ -229,7 +229,7 @@ class Reloader:
 
     def _all_stays(self, before: Models, reason: str) -> Models:
         refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}
-        self._swap(before, Models(before.current, before.kept, before.aliases, refused))
+        self._swap(before, Models(before.current, before.previous, before.aliases, refused))
         return self._now()
 
     def _swap(self, before: Models, after: Models) -> None:
@@ -251,12 +251,12 @@ def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
 
 
 def count_served(telemetry: Telemetry, models: Models) -> None:
-    """Let the metrics say what is served."""
-    telemetry.serving(
+    """Set the metrics of served bundles."""
+    telemetry.set_bundles(
         {
             (bundle.manifest.name, bundle.manifest.version): bundle.reranker.first_stage.engine
             for bundle in models.current.values()
         },
-        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.kept.values()),
+        ((bundle.manifest.name, bundle.manifest.version) for bundle in models.previous.values()),
         ((refusal.model, refusal.version, refusal.reason) for refusal in models.refused.values()),
     )

@@ -12,16 +12,16 @@ from listwright.ranking.router import Hook
 from listwright.service.settings import PREFIX, Settings
 
 LOOK_S = 0.05
-"""Between two looks at the file."""
+"""Seconds between two looks at the file."""
 
 STALE_S = 1.0
-"""A look that takes longer says that the file cannot be looked for."""
+"""Seconds after which a look counts as failed."""
 
 _FILE = f"the file of {PREFIX}ROUTING_OFF_FILE"
 
 
 class RoutingSwitch:
-    """Whether hook and router may be asked.
+    """Switch that turns hook and router off.
 
     A daemon thread looks for the file: a file system that hangs holds that thread, and no request.
 
@@ -47,7 +47,7 @@ class RoutingSwitch:
         self._end.set()
 
     def off(self) -> str | None:
-        """Why neither hook nor router may be asked at this moment; None if they may.
+        """Return why routing is off at this moment; None if it is on.
 
         Convention: a file that cannot be looked for counts as there; the generalist answers well enough.
         """
@@ -67,11 +67,11 @@ class RoutingSwitch:
 
 
 @dataclass(slots=True)
-class Deciders:
-    """Who decides what answers a request that leaves it open.
+class RoutingPolicy:
+    """How a request that names no ranker is routed.
 
     Args:
-        switch: whether hook and router may be asked.
+        switch: turns hook and router off.
         hook: the operator's, once it is loaded; None: there is none.
     """
 
@@ -80,7 +80,7 @@ class Deciders:
 
 
 def look(file: Path) -> str | None:
-    """Why the file, as it is now, forbids to ask; None if it does not."""
+    """Return why the file, as it is now, turns routing off; None if it does not."""
     try:
         file.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Which bundles are served: one value that never changes, replaced whole in one assignment."""
+"""The served bundles: one immutable value, replaced whole in one assignment."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A bundle, or a pointer to one, that was not taken.
+    """A bundle, or a pointer to one, that was refused.
 
     Args:
         model: the name in the models folder.
-        version: what ``CURRENT`` says; empty if that itself is wrong.
+        version: of ``CURRENT``; empty if that itself is wrong.
         reason: why, without the folder's path.
         at: when, in UTC.
     """
@@ -34,51 +34,51 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Models:
-    """What is served at one moment.
+    """The models that are served at one moment.
 
     A request takes this value once, at its start, and uses it to its end: whatever is swapped meanwhile, its answer is
     of one version.
 
     Args:
         current: the bundle of each name.
-        kept: the bundle that each name served before, ready for a rollback.
+        previous: the bundle that each name served before, ready for a rollback.
         aliases: other names of bundles.
         refused: by name, what should be served instead and is not.
         default: name of the bundle that answers where the request names none; None where it must name one.
-        usual: that bundle.
+        default_bundle: that bundle; None where there is none.
     """
 
     current: Mapping[str, Bundle]
-    kept: Mapping[str, Bundle] = field(default_factory=dict)
+    previous: Mapping[str, Bundle] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     default: str | None = field(init=False)
-    usual: Bundle | None = field(init=False)
+    default_bundle: Bundle | None = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("current", "kept", "aliases", "refused"):
+        for name in ("current", "previous", "aliases", "refused"):
             object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
         name = self.aliases.get(DEFAULT, DEFAULT)
         default = next(iter(self.current)) if len(self.current) == 1 else name if name in self.current else None
         object.__setattr__(self, "default", default)
-        object.__setattr__(self, "usual", None if default is None else self.current[default])
+        object.__setattr__(self, "default_bundle", None if default is None else self.current[default])
 
     @property
     def schemas(self) -> list[FeatureSchema]:
-        """Of all bundles that a request may name."""
-        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.kept.values())]
+        """Schemas of all bundles that a request may name."""
+        return [bundle.reranker.schema for bundle in (*self.current.values(), *self.previous.values())]
 
     def name_of(self, model: str) -> str:
-        """The name that a name or an alias stands for, served or not."""
+        """Resolve a name or alias to a name, served or not."""
         return self.aliases.get(model, model)
 
     def versions(self, model: str) -> list[Bundle]:
-        """Bundles of a name or alias that a request may ask for, the current one first; none if it is not served."""
+        """Return the bundles of a name or alias, the current one first; empty if it is not served."""
         name = self.name_of(model)
-        return [bundle[name] for bundle in (self.current, self.kept) if name in bundle]
+        return [bundle[name] for bundle in (self.current, self.previous) if name in bundle]
 
     def choose(self, model: str | None, version: str | None) -> Bundle:
-        """The bundle that a request asks for.
+        """Return the bundle that a request asks for.
 
         Args:
             model: name or alias; None for the default.
@@ -102,7 +102,7 @@ class Models:
 
 @dataclass(slots=True)
 class Current:
-    """What a process serves now.
+    """Holder of the models that a process serves now.
 
     Args:
         models: replaced whole, in one assignment; None until the first bundles are loaded.
@@ -111,8 +111,8 @@ class Current:
     models: Models | None = None
 
 
-def only(bundle: Bundle) -> Models:
-    """One bundle, under its own name."""
+def models_of(bundle: Bundle) -> Models:
+    """Return models of one bundle, under its own name."""
     return Models({bundle.manifest.name: bundle})
 
 

@@ -1,4 +1,4 @@
-"""The file of experiments: what it says, in TOML, and the thread that watches it and the kill switch."""
+"""The file of experiments, in TOML, and the thread that watches it and the kill switch."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MOST = 32
 """Experiments of a file: each has series of metrics."""
 
 ROUNDING = 1e-9
-"""By so much the shares of a control may add up to more than 1."""
+"""Tolerance for the sum of the shares of a control, which may exceed 1 by it."""
 
 LOOK_S = 0.2
-"""Between two looks at the files."""
+"""Seconds between two looks at the files."""
 
 STALE_S = 2.0
-"""A look that takes longer says that the kill switch cannot be looked for."""
+"""Seconds after which a look at the kill switch counts as failed."""
 
 MOST_BYTES = 2**18
 
@@ -95,7 +95,7 @@ class Definition(BaseModel):
 
     @property
     def drawn_with(self) -> str:
-        """The salt of its draws."""
+        """Salt of its draws."""
         return self.name if self.salt is None else self.salt
 
 
@@ -157,7 +157,7 @@ def _describe(fault: object, content: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileContent:
-    """What the file said when it last was right; each time that it is written is another one.
+    """The last valid content of the file; compared by identity, so that each writing is a new one.
 
     Args:
         file: its content; without experiments where there is no file.
@@ -167,7 +167,7 @@ class FileContent:
 
 
 class Watch:
-    """Keeps what the file says. A daemon thread looks: a file system that hangs holds that thread, and no request.
+    """Follows the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
 
     Args:
         settings: name the file and the kill switch.
@@ -264,7 +264,7 @@ def _parse_file(path: Path) -> ExperimentFile:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | str | None:
-    """Changes when the file is written again; None where there is none, words where that cannot be said."""
+    """Return a stamp that changes when the file is written again; None where there is none, an error's words else."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -275,7 +275,7 @@ def _stamp(path: Path) -> tuple[int, ...] | str | None:
 
 
 def _switch(file: Path) -> str | None:
-    """Why the kill switch, as it is now, forbids experiments; None if it does not."""
+    """Return why the kill switch, as it is now, forbids experiments; None if it does not."""
     try:
         file.stat()
     except (FileNotFoundError, NotADirectoryError):

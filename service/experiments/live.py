@@ -1,4 +1,4 @@
-"""All experiments of one worker: the choice for each request, who ranks it, the order that is shown, and what runs."""
+"""All experiments of one worker: the choice for each request, its ranking and shown order, and their status."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("listwright.experiments")
 
 
 class ExperimentOutcome(NamedTuple):
-    """What is answered.
+    """The answer to a request in an experiment.
 
     Args:
         request: with the bundle that answers and its part in an experiment.
@@ -54,7 +54,7 @@ class Status(NamedTuple):
     """One experiment of the file.
 
     Args:
-        name, kind, control, challenger, share: as the file says.
+        name, kind, control, challenger, share: of the file.
         reason: why it does not run; None if it does.
     """
 
@@ -117,7 +117,7 @@ class LiveExperiments:
         self._shadow.close()
 
     def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
-        """Rank as the one experiment wants it that a request takes part in, if any. In the thread that ranks.
+        """Rank a request, by the experiment that it takes part in, if any. In the thread that ranks.
 
         Args:
             request: to rank.
@@ -133,11 +133,11 @@ class LiveExperiments:
             return ExperimentOutcome(request, rank(request, deadline))
         if entry.definition.kind == "shadow":
             part = entry.part if self._shadow.has_room() else self._shadow.drop(entry)
-            return ExperimentOutcome(request.within(part), rank(request, deadline))
+            return ExperimentOutcome(request.join_experiment(part), rank(request, deadline))
         return RequestTrial(entry, request, query_id, self._failures, self._metrics).show(rank, deadline)
 
     def _entry(self, request: RankingRequest, query_id: str) -> Entry | None:
-        """The one experiment that a request takes part in; None for none.
+        """Return the experiment that a request takes part in; None for none.
 
         A caller that names a version, a ranker or a specialist gets what it names. One whose answer holds nothing but
         scores would never see an order that differs from them.
@@ -153,15 +153,15 @@ class LiveExperiments:
         return entry
 
     def shadow(self, request: RankingRequest, ranking: Ranking, then: Callable[[ShadowRanking], None]) -> None:
-        """Have the challenger rank what was answered, later, unless the experiment has ended meanwhile.
+        """Have the challenger rank an answered list, later, unless the experiment has ended meanwhile.
 
         Args:
             request: whose part is that of a shadow.
             ranking: that was answered.
-            then: gets what came of it, in the event loop's thread, from which this is called.
+            then: called with the outcome, in the event loop's thread, from which this is called.
         """
         part = request.part
-        entry = None if part is None else self._roster().named(part.experiment)
+        entry = None if part is None else self._roster().find(part.experiment)
         if entry is None or entry.challenger is None or entry.definition.kind != "shadow":
             then(ShadowRanking("", (), "dropped: the experiment has ended"))
             return
@@ -176,7 +176,7 @@ class LiveExperiments:
         self._shadow.put(ShadowTask(entry, question, then))
 
     def report(self) -> Report:
-        """Say what runs at this moment, and why the rest does not."""
+        """Report which experiments run at this moment, and why the others do not."""
         roster, file = self._roster(), self._state.content.file
         statuses = tuple(
             Status(one.name, one.kind, one.control, one.challenger, one.share, self._why_not(one, roster))
@@ -185,11 +185,11 @@ class LiveExperiments:
         return Report(statuses, self._watch.refused, self._watch.reason_killed())
 
     def _why_not(self, one: Definition, roster: Roster) -> str | None:
-        """Why an experiment does not run; None if it does."""
+        """Return why an experiment does not run; None if it does."""
         return self._watch.reason_killed() or roster.faults.get(one.name) or self._failures.reason_off(one.name)
 
     def _roster(self) -> Roster:
-        """The roster for the file and the bundles of this moment."""
+        """Return the roster for the file and the bundles of this moment; renewed when either changes."""
         state, content, models = self._state, self._watch.content, self._current.models
         if state.content is content and state.models is models:
             return state.roster
@@ -203,7 +203,7 @@ class LiveExperiments:
         return roster
 
     def _log_changes(self) -> None:
-        """Let metrics and the log say what has changed. In the watching thread."""
+        """Update the metrics, and log what has changed. In the watching thread."""
         if self._watch.content is not self._counted:
             self._failures.forget()
             self._counted = self._watch.content
@@ -227,7 +227,7 @@ class LiveExperiments:
 
 
 class RequestTrial(NamedTuple):
-    """A request and the experiment that it takes part in: any but a shadow, which shows what control says.
+    """A request and the experiment that it takes part in: any but a shadow, which shows control's order.
 
     Args:
         entry: the experiment.
@@ -244,7 +244,7 @@ class RequestTrial(NamedTuple):
     metrics: ExperimentMetrics
 
     def show(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
-        """Rank as the kind of the experiment says.
+        """Rank by the kind of the experiment.
 
         Args:
             rank: ranks by a request's bundle.
@@ -291,12 +291,12 @@ class RequestTrial(NamedTuple):
             salt=self.entry.definition.drawn_with,
             length=self.request.options.top_n,
         )
-        interleaved = replace(control, order=_led_by(draft.order, control.order), timings_ms=milliseconds)
+        interleaved = replace(control, order=_move_to_front(draft.order, control.order), timings_ms=milliseconds)
         request = self._take_part(teams=draft.teams, reason=INTERLEAVED)
         return self._count("interleaved", ExperimentOutcome(request, interleaved))
 
     def _explore(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
-        """A degraded list takes no part: else the swapped lists would be the better ones."""
+        """Rank, with a random swap of neighbours; a degraded list takes no part, which would bias the comparison."""
         control, one = rank(self.request, deadline), self.entry.definition
         if control.degraded:
             return self._count("degraded", ExperimentOutcome(self.request, control))
@@ -306,11 +306,11 @@ class RequestTrial(NamedTuple):
             return self._count("unswapped", ExperimentOutcome(self._take_part(), control))
         request = self._take_part(intervention=Intervention("swap", swap.places, swap.propensity))
         return self._count(
-            "swapped", ExperimentOutcome(request, replace(control, order=_led_by(swap.order, control.order)))
+            "swapped", ExperimentOutcome(request, replace(control, order=_move_to_front(swap.order, control.order)))
         )
 
     def _ask_challenger(self, rank: RankBy, deadline: Deadline) -> Ranking | str:
-        """What the challenger made of the list, or why there is nothing of it."""
+        """Return the challenger's ranking, or why there is none."""
         challenger = self.entry.challenger
         assert challenger is not None
         name = self.entry.challenger_name
@@ -330,15 +330,15 @@ class RequestTrial(NamedTuple):
         return ranking
 
     def _take_part(self, **facts: Any) -> RankingRequest:
-        return self.request.within(replace(self.entry.part, **facts))
+        return self.request.join_experiment(replace(self.entry.part, **facts))
 
     def _count(self, name: str, outcome: ExperimentOutcome) -> ExperimentOutcome:
         self.metrics.requests.count(self.entry.definition.name, name)
         return outcome
 
 
-def _led_by(first: Sequence[int], order: np.ndarray) -> np.ndarray:
-    """An order that begins with some candidates; the others follow as they stood."""
+def _move_to_front(first: Sequence[int], order: np.ndarray) -> np.ndarray:
+    """Return an order that begins with some candidates; the others follow in their old order."""
     leads = np.zeros(len(order), dtype=bool)
     leads[list(first)] = True
     return np.concatenate([np.asarray(first, dtype=order.dtype), order[~leads[order]]])

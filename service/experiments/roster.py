@@ -24,7 +24,7 @@ from listwright.service.experiments.experiment_file import Definition, Experimen
 from listwright.service.participation import Participation
 
 NO_TIME = "the core had no time for it"
-"""Why a challenger does not rank a list that others wait before."""
+"""Why a list is dropped when too many wait for the challenger."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 AGREEMENT = (-0.5, 0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -52,7 +52,7 @@ class Entry:
 
     @cached_property
     def part(self) -> Participation:
-        """Of a request of which nothing more is to be said; all of them share it."""
+        """Participation without further facts, shared by all such requests."""
         return Participation(self.definition.name, self.definition.kind)
 
     @cached_property
@@ -63,7 +63,7 @@ class Entry:
 
     @cached_property
     def part_without_room(self) -> Participation:
-        """Of a request whose list the challenger does not rank, as others wait; all of them share it."""
+        """Participation with a dropped list, as others wait for the challenger; shared by all such requests."""
         shadow = ShadowRanking(self.challenger_name, (), f"dropped: {NO_TIME}")
         return replace(self.part, shadow=shadow)
 
@@ -82,7 +82,7 @@ class Roster:
     entries: tuple[Entry, ...]
     faults: dict[str, str]
 
-    def named(self, name: str) -> Entry | None:
+    def find(self, name: str) -> Entry | None:
         """Return the experiment of a name; None if it does not run."""
         for entry in self.entries:
             if entry.definition.name == name:
@@ -113,7 +113,7 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
         shares.append(one.share)
         low, high = [0.0, *bounds(shares)][-2:]
         entry = _entry(one, models, low, high)
-        overlap = None if isinstance(entry, str) else _overlapping(entry, entries)
+        overlap = None if isinstance(entry, str) else _find_overlap(entry, entries)
         if isinstance(entry, str):
             faults[one.name] = entry
         elif overlap is not None:
@@ -123,8 +123,8 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
     return Roster(file.salt, tuple(entries), faults)
 
 
-def _overlapping(entry: Entry, entries: Sequence[Entry]) -> str | None:
-    """An experiment before this one with some of its traffic: one bundle may have several names."""
+def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
+    """Return an earlier experiment that shares traffic with this one, as a bundle may have several names; or None."""
     for other in entries:
         if other.control is entry.control and entry.low < other.high and other.low < entry.high:
             return other.definition.name
@@ -137,7 +137,7 @@ def _entry(one: Definition, models: Models, low: float, high: float) -> Entry | 
         challenger = None if one.challenger is None else _bundle(one.challenger, models)
     except UnknownModelError as error:
         return str(error)
-    if challenger is not None and (why := _differ(control.reranker.schema, challenger.reranker.schema)):
+    if challenger is not None and (why := _schema_difference(control.reranker.schema, challenger.reranker.schema)):
         return f"the challenger cannot rank what is sent to control: {why}"
     return Entry(one, control, challenger, low, high)
 
@@ -147,8 +147,8 @@ def _bundle(name: str, models: Models) -> Bundle:
     return models.choose(model, version or None)
 
 
-def _differ(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
-    """Why an array of the one means something else to the other; None if it does not."""
+def _schema_difference(control: FeatureSchema, challenger: FeatureSchema) -> str | None:
+    """Return why an array for one schema has another meaning for the other; None if it does not."""
     if control.names != challenger.names:
         missing = sorted(set(challenger.names) - set(control.names))
         unknown = sorted(set(control.names) - set(challenger.names))
@@ -216,7 +216,7 @@ class Requests(Collector):
             self._counted[experiment, outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counts, as prometheus_client asks for them."""
+        """Yield the counts (prometheus_client's hook)."""
         text = "Requests in an experiment, by what came of them"
         family = CounterMetricFamily("listwright_experiment_requests", text, labels=["experiment", "outcome"])
         with self._lock:
@@ -239,13 +239,13 @@ class Failures:
         self._off: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Ask every challenger again, as the file has changed."""
+        """Switch every challenger on again, as the file has changed."""
         with self._lock:
             self._row.clear()
             self._off.clear()
 
     def reason_off(self, name: str) -> str | None:
-        """Return why an experiment's challenger is not asked; None if it is."""
+        """Return why an experiment's challenger is switched off; None if it is not."""
         return self._off.get(name)
 
     def note_success(self, name: str) -> None:

@@ -23,7 +23,7 @@ MOST_WAITING = 8
 """Lists that wait; more are dropped: the core has no time for them."""
 
 REST_S = 1.0
-"""Before a process that ended is started again."""
+"""Seconds before a process that ended is started again."""
 
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 
@@ -34,7 +34,7 @@ class ShadowTask(NamedTuple):
     Args:
         entry: the experiment.
         question: for the process.
-        then: gets what came of it, in the event loop's thread.
+        then: called with the outcome, in the event loop's thread.
     """
 
     entry: Entry
@@ -45,7 +45,7 @@ class ShadowTask(NamedTuple):
 class Shadow:
     """Has lists ranked by a challenger. :meth:`put` never waits.
 
-    All lists that wait are ranked in one go, then the challenger rests: the fewest requests meet it.
+    All lists that wait are ranked in one go, then the challenger pauses: so few requests compete with it.
 
     Args:
         failures: of challengers.
@@ -63,7 +63,7 @@ class Shadow:
         self._rest_until = 0.0
 
     def put(self, task: ShadowTask) -> None:
-        """Have a list ranked, or drop it and count. From the event loop's thread."""
+        """Queue a list, or drop it and count. From the event loop's thread."""
         if self._thread is None and not self._end.is_set():
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
@@ -85,7 +85,7 @@ class Shadow:
         return entry.part_without_room
 
     def close(self) -> None:
-        """End thread and process; what waits is dropped and told. Not from the event loop's thread."""
+        """End thread and process; what waits is dropped and reported. Not from the event loop's thread."""
         with self._changed:
             self._end.set()
             self._changed.notify()
@@ -98,11 +98,11 @@ class Shadow:
         while tasks := self._next():
             self._rank(tasks)
         while self._waiting:
-            self._tell(self._count_drop(self._waiting[0].entry, "the service stopped"))
+            self._finish_first(self._count_drop(self._waiting[0].entry, "the service stopped"))
         self._forget_process()
 
     def _next(self) -> tuple[ShadowTask, ...]:
-        """All lists that wait, once there is one and the challenger has rested; none at the end."""
+        """Wait for lists and for the end of the pause; return all lists that wait, none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._end.is_set())
         if self._end.wait(max(0.0, self._rest_until - time.monotonic())):
@@ -111,28 +111,28 @@ class Shadow:
             return tuple(self._waiting)
 
     def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
-        """Have lists ranked, the first ones that wait; if the process ends, that is a failure on the list it had."""
+        """Have the first waiting lists ranked; if the process ends, its current list counts as failed."""
         try:
             pipe = self._connect()
             pipe.send([task.question for task in tasks])
             for task in tasks:
-                self._tell(self._account(task.entry, pipe.recv()))
+                self._finish_first(self._account(task.entry, pipe.recv()))
         except Exception as error:  # whatever becomes of the process, the thread goes on
             code = self._forget_process()
             if not self._end.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"
-                self._tell(self._count_failure(self._waiting[0].entry, why))
+                self._finish_first(self._count_failure(self._waiting[0].entry, why))
                 self._end.wait(REST_S)
 
-    def _tell(self, outcome: ShadowRanking) -> None:
-        """The first list that waits is done."""
+    def _finish_first(self, outcome: ShadowRanking) -> None:
+        """Remove the first waiting list, and report its outcome in the event loop."""
         task = self._waiting.popleft()
         assert self._loop is not None
         with suppress(RuntimeError):  # the event loop has ended, and with it the log
             self._loop.call_soon_threadsafe(task.then, outcome)
 
     def _account(self, entry: Entry, answer: ChallengerRanking) -> ShadowRanking:
-        """Count what the process made of a list, and rest for it."""
+        """Count the outcome of a list, and extend the pause by its share."""
         name = entry.definition.name
         outcome = answer.status.partition(":")[0]
         if outcome == "ok":

@@ -1,7 +1,7 @@
-"""The process that ranks with a challenger in the background, while its core has nothing else to do.
+"""The process that ranks with a challenger in the background, while its core is idle.
 
 A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. Linux runs it on time that nobody wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+worker with it. On Linux its priority is ``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import signal
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import step_back
+from listwright.service.child_process import lower_priority
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
 
 MOST_CPU_S = 60.0
-"""Of the core's time for one list, loading among it; a challenger that takes more hangs, and counts as failed."""
+"""Seconds of CPU time for one list, loading included; a challenger that takes more hangs, and counts as failed."""
 
 
 class Question(NamedTuple):
@@ -28,7 +28,7 @@ class Question(NamedTuple):
         strategy: what ``auto`` means to it.
         features: ``(L, D)`` float32.
         context: of the request.
-        routing: whether its router may be asked.
+        routing: whether its router is used.
         control_order: ``(L,)``.
     """
 
@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 class ChallengerRanking(NamedTuple):
-    """What came of it.
+    """A challenger's ranking, or its failure.
 
     Args:
         order: ``(L,)`` candidate indices, best first; empty if it failed.
@@ -62,8 +62,8 @@ def run(pipe: Connection) -> None:
     Args:
         pipe: questions come, and a :class:`ChallengerRanking` goes for each.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    step_back()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
+    lower_priority()
     bundles: dict[str, Bundle] = {}
     while True:
         try:
@@ -81,13 +81,13 @@ def run(pipe: Connection) -> None:
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
-    """Rank one list; whatever the challenger does is in the answer.
+    """Rank one list; an error of the challenger is part of the answer.
 
     Args:
         question: the list.
-        bundles: that are loaded, by folder; of them the one that is asked for stays.
+        bundles: that are loaded, by folder; the one that is asked for stays.
     """
-    from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - the process steps back before it loads
+    from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - after its priority is lowered
     from listwright.ranking.experiments import agreement  # noqa: PLC0415
 
     began = _cpu_s()
@@ -96,7 +96,7 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
         candidates = CandidateList(question.features, None, question.context)
         began = _cpu_s()
         ranking = reranker.rerank(candidates, routing=question.routing)
-    except Exception as error:  # told to the worker, which counts and logs it
+    except Exception as error:  # sent to the worker, which counts and logs it
         return ChallengerRanking((), f"failed: {type(error).__name__}: {error}", None, _cpu_s() - began)
     cpu_s = _cpu_s() - began
     status = f"degraded: {ranking.reason}" if ranking.degraded else "ok"
@@ -106,7 +106,7 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
 
 
 def _cpu_s() -> float:
-    """Of this process. While a timer of CPU time runs, ``time.process_time`` on Linux misses most of a millisecond."""
+    """Return the CPU time of this process, by getrusage: ``time.process_time`` is off by up to 1 ms beside a timer."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

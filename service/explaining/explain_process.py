@@ -1,7 +1,7 @@
 """The process that explains.
 
-A process, as a thread would take the interpreter's lock from requests for seconds. Linux runs it on time that nobody
-wants (``SCHED_IDLE``); elsewhere it has the lowest priority.
+A process, as a thread would take the interpreter's lock from requests for seconds. On Linux its priority is
+``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import step_back
+from listwright.service.child_process import lower_priority
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from listwright.ranking.router import Hook
 
 IDLE_S = 600.0
-"""After so long without a question the process ends, and its memory is free."""
+"""Seconds without a task after which the process ends, which frees its memory."""
 
 MOST_BUNDLES = 2
-"""Bundles that stay loaded, those that were asked for last."""
+"""Bundles that stay loaded: the most recently used."""
 
 MARGIN, LONGEST_MARGIN_S = 0.05, 0.1
 """Share of the time, and seconds at most, that are left for encoding and the way back."""
 
 HOOK_BUDGET_S, HOOK_THREADS = 1.0, 2
-"""A hook gets more time than in a request: here it waits for time that nobody wants."""
+"""A hook gets more time than in a request, as the process has the lowest priority."""
 
 
 class ExplainTask(NamedTuple):
-    """What to explain.
+    """A list, and which of its candidates to explain.
 
     Args:
         path: folder of the bundle.
-        created_at: what its manifest says, to be sure that it is the one that is served.
+        created_at: of its manifest, to check that it is the one that is served.
         default_strategy: what ``auto`` means.
         features: ``(L, D)`` float32.
         ids: of the candidates, or None.
         context: of the request.
         strategy: that is asked for.
         specialist: that is asked for, or None.
-        routing: whether hook and router may be asked.
+        routing: whether hook and router are used.
         candidates: indices to explain; empty: the first ``top_n`` places.
         top_n: how many places.
         against: index of the candidate to compare with, or None.
@@ -74,7 +74,7 @@ class ExplainTask(NamedTuple):
 
 
 class ExplainedList(NamedTuple):
-    """What came of it.
+    """A ranking with its explanations.
 
     Args:
         ranking: of the list, as ``/rerank`` would rank it; the list is ranked once, for all explanations.
@@ -91,7 +91,7 @@ class ExplainedList(NamedTuple):
 
 
 class Crashed(NamedTuple):
-    """An error that nobody had in mind, as its traceback."""
+    """An unexpected error, as its traceback."""
 
     trace: str
 
@@ -100,14 +100,14 @@ Reply = ExplainedList | Exception | Crashed
 
 
 def run(pipe: Connection, hook: str | None) -> None:
-    """Say that it is there, then answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
+    """Send a ready message, then answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
 
     Args:
-        pipe: an :class:`ExplainTask` comes, a :data:`Reply` goes; whatever comes meanwhile stops the work.
+        pipe: receives an :class:`ExplainTask`, sends a :data:`Reply`; whatever arrives in between stops the work.
         hook: ``module:callable`` of the operator, or None.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to heed: it closes the pipe
-    step_back()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
+    lower_priority()
     explainer = TaskExplainer(hook, abandoned=pipe.poll)
     try:
         pipe.send(None)
@@ -124,7 +124,7 @@ class TaskExplainer:
 
     Args:
         hook: ``module:callable`` of the operator, or None.
-        abandoned: whether nobody waits for the answer any more.
+        abandoned: returns whether the answer is no longer awaited.
     """
 
     def __init__(self, hook: str | None, abandoned: Callable[[], bool]) -> None:
@@ -133,8 +133,8 @@ class TaskExplainer:
         self._bundles: dict[tuple[str, str], Bundle] = {}
 
     def answer(self, task: ExplainTask) -> Reply:
-        """Explain; whatever goes wrong is returned."""
-        from listwright.ranking import errors  # noqa: PLC0415 - the process steps back before it loads
+        """Explain a task; any error is returned, not raised."""
+        from listwright.ranking import errors  # noqa: PLC0415 - after the priority is lowered
         from listwright.service.errors import ExplanationFailedError, UnexplainedError  # noqa: PLC0415
         from listwright.service.hook import HookError  # noqa: PLC0415
 
@@ -148,7 +148,7 @@ class TaskExplainer:
             return ExplanationFailedError(f"the hook cannot be loaded again: {error}")
         except errors.ListwrightError as error:
             return error.with_traceback(None)
-        except Exception:  # told to the worker, which logs it
+        except Exception:  # sent to the worker, which logs it
             return Crashed(traceback.format_exc())
 
     def _explain(self, task: ExplainTask) -> ExplainedList:
@@ -180,7 +180,7 @@ class TaskExplainer:
         places: Sequence[int],
         options: dict[str, Any],
     ) -> list[CandidateExplanation]:
-        """One after the other, each in its share of the time that is left; fewer if that ends."""
+        """Explain candidates one after the other, each in its share of the remaining time; fewer if that ends."""
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
         from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
         from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
@@ -235,6 +235,6 @@ class TaskExplainer:
 
 
 def _left_s(by: float) -> float:
-    """Seconds for the work, less what encoding and the way back may take."""
+    """Return the seconds for the work, less the margin for encoding and sending."""
     left_s = by - time.monotonic()
     return left_s - min(MARGIN * max(0.0, left_s), LONGEST_MARGIN_S)

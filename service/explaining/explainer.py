@@ -23,9 +23,9 @@ from pydantic_core import to_json
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError, CandidateError, ListwrightError
-from listwright.service.admission.body import BodyBudget, held_body
+from listwright.service.admission.body import BodyBudget, hold_body
 from listwright.service.admission.gate import Gate
-from listwright.service.bundles.routing_switch import Deciders
+from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
 from listwright.service.child_process import end
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
@@ -34,40 +34,40 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
-from listwright.service.wire.schemas import words_beside
+from listwright.service.wire.schemas import read_outer_words
 
 PLACES = 1
 """Requests that may wait while one is explained."""
 
 ANSWERED_S = 1.0
-"""So long after its deadline a request is answered, whatever the process does."""
+"""Seconds after its deadline at which a request is answered, whatever the process does."""
 
 LAST_RESORT_S = 5.0
-"""So long after its deadline a process that neither answers nor stops is killed."""
+"""Seconds after its deadline at which a process that neither answers nor stops is killed."""
 
 LOOK_S = 0.02
-"""Between two looks at whether the caller is still there."""
+"""Seconds between two checks whether the caller is still connected."""
 
 GRACE_S = 0.5
-"""After the deadline, for an answer that is on its way."""
+"""Seconds after the deadline in which an answer is still awaited."""
 
 STOP_S = 2.0
-"""What a process that was told to stop may take; then it is killed."""
+"""Seconds in which a process has to stop its work; then it is killed."""
 
 START_S = 120.0
-"""What a process may take to start; then another one is."""
+"""Seconds that a process may take to start; then it is killed."""
 
 TOO_LATE = "the deadline passed before any part of the explanation was there"
 
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Of the histogram."""
+"""Buckets of the histogram."""
 
 _spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.explanations")
 
 
 class _Question(NamedTuple):
-    """What a body asks, checked against its list.
+    """A decoded body, checked against its list.
 
     Args:
         request: the list and its options.
@@ -83,14 +83,14 @@ class _Question(NamedTuple):
 
     @property
     def options(self) -> ExplainRequest:
-        """Of the request."""
+        """Options of the request."""
         options = self.request.options
         assert isinstance(options, ExplainRequest)
         return options
 
 
 class _Result(NamedTuple):
-    """What came of a request."""
+    """The answer to a request, with its times."""
 
     content: bytes
     explained: ExplainedList
@@ -104,12 +104,14 @@ class ExplanationService:
     Args:
         settings: of the service.
         telemetry: gets the metrics.
-        deciders: whether hook and router are asked.
+        routing_policy: whether hook and router are used.
         json_bounds: of bodies.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, deciders: Deciders, json_bounds: JsonBounds) -> None:
-        self._settings, self._deciders, self._json_bounds = settings, deciders, json_bounds
+    def __init__(
+        self, settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
+    ) -> None:
+        self._settings, self._routing_policy, self._json_bounds = settings, routing_policy, json_bounds
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
@@ -131,10 +133,10 @@ class ExplanationService:
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            outer_words = words_beside(request, ExplainWords)
+            outer_words = read_outer_words(request, ExplainWords)
             codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_words, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
-            async with held_body(request, codec.limit, self._bodies, settings, complete_by) as body:
+            async with hold_body(request, codec.limit, self._bodies, settings, complete_by) as body:
                 # before its turn, which it waits for no longer than the body says
                 question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
                 queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms
@@ -150,13 +152,13 @@ class ExplanationService:
         return Response(result.content, media_type="application/json", headers={"Server-Timing": timing})
 
     def close(self) -> None:
-        """End the process; a request in work is told that the service stops."""
+        """End the process; a request in work gets the error that the service stops."""
         self._link.close()
         self._pool.shutdown()
         self._decoding.shutdown()
 
     async def _run(self, work: partial[_Result], deadline: Deadline) -> _Result:
-        """Return what the work returns; neither the answer nor the work can outlast the deadline for long."""
+        """Run the work, and return its result; neither answer nor work can outlast the deadline for long."""
         loop = asyncio.get_running_loop()
         left_s = max(0.0, deadline.left_s)
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
@@ -169,7 +171,7 @@ class ExplanationService:
             raise UnexplainedError(TOO_LATE) from error
 
     def _read(self, body: bytes, codec: JsonCodec) -> _Question:
-        """Decode and check. In a thread of its own."""
+        """Decode and check a body. In a thread of its own."""
         began = time.perf_counter()
         request = codec.decode(body)
         options, candidates = request.options, request.candidates
@@ -184,7 +186,7 @@ class ExplanationService:
         return _Question(request, explained, against, time.perf_counter() - began)
 
     def _work(self, question: _Question, arrived: float, queued: float, deadline: Deadline) -> _Result:
-        """Ask the process, encode. In a thread of its own."""
+        """Have the process explain, and encode its answer. In a thread of its own."""
         began, request, options = time.perf_counter(), question.request, question.options
         candidates, reranker = request.candidates, request.bundle.reranker
         task = ExplainTask(
@@ -196,7 +198,7 @@ class ExplanationService:
             context=dict(candidates.context),
             strategy=options.strategy,
             specialist=options.specialist,
-            routing=self._deciders.switch.off() is None,
+            routing=self._routing_policy.switch.off() is None,
             candidates=question.explained,
             top_n=options.explain_top_n or 0,
             against=question.against,
@@ -236,7 +238,7 @@ def index_of(named: int | str, candidates: CandidateList, field: str) -> int:
 def _encode(
     request: RankingRequest, options: ExplainRequest, explained: ExplainedList, milliseconds: Mapping[str, float]
 ) -> bytes:
-    """Return the answer of the contract; the explanations are JSON already."""
+    """Encode the answer of the contract; the explanations are JSON already."""
     manifest, ranking = request.bundle.manifest, explained.ranking
     assert isinstance(ranking, Ranking)
     head: dict[str, Any] = {
@@ -254,9 +256,9 @@ def _encode(
 
 
 class ProcessLink:
-    """Asks the process, which it starts for the first question, and anew once it has ended.
+    """Connection to the process, which is started for the first task, and again once it has ended.
 
-    One thread asks; any other may call :meth:`kill` and :meth:`close`.
+    One thread calls :meth:`ask`; any other may call :meth:`kill` and :meth:`close`.
 
     Args:
         hook: ``module:callable`` of the operator, or None.
@@ -270,19 +272,19 @@ class ProcessLink:
         self._end = threading.Event()
 
     def ask(self, task: ExplainTask, deadline: Deadline, *, again: bool = True) -> ExplainedList:
-        """Return what the process makes of a task.
+        """Send a task to the process, and return its explanations.
 
         Args:
             task: what to explain.
             deadline: of the answer.
-            again: whether another process is asked if this one has ended of its own accord.
+            again: whether another process gets the task if this one has ended by itself.
 
         Raises:
             AbandonedError: if the caller goes meanwhile; the work has stopped.
             UnexplainedError: if the deadline passes before there is any answer, or a stage failed.
             ExplanationFailedError: if the process ends.
             NotReadyError: if the service stops.
-            ListwrightError: that the process found in its way.
+            ListwrightError: that the process raised.
         """
         if self._end.is_set():
             raise NotReadyError("the service is stopping")
@@ -306,7 +308,7 @@ class ProcessLink:
         return reply
 
     def kill(self) -> None:
-        """End the process at once; who waits for it gets an error, and the next question another process."""
+        """End the process at once; a waiting caller gets an error, and the next task another process."""
         with suppress(AttributeError, ValueError):  # there is none, or it has just been closed
             self._process.kill()  # type: ignore[union-attr]
 
@@ -342,7 +344,7 @@ class ProcessLink:
         return pipe
 
     def _await(self, pipe: Connection, deadline: Deadline) -> None:
-        """Return once something has come.
+        """Wait for a message of the process.
 
         Raises:
             AbandonedError: if the caller goes.
@@ -359,7 +361,7 @@ class ProcessLink:
                 raise UnexplainedError(TOO_LATE)
 
     def _stop(self, pipe: Connection) -> None:
-        """Let the process end its work; kill it if it does not."""
+        """Make the process stop its work; kill it if it does not."""
         pipe.send(None)
         if pipe.poll(STOP_S):
             pipe.recv()
@@ -389,7 +391,7 @@ _OUTCOMES: dict[type[Exception], str] = {
 
 
 class Outcome:
-    """What comes of a request, told before it ends."""
+    """Outcome of a request, for the counter; set before it ends."""
 
     name = "failed"
 
@@ -414,7 +416,7 @@ class ExplanationMetrics:
 
     @contextmanager
     def counting(self, arrived: float) -> Iterator[Outcome]:
-        """Count what comes of a request, and time it if it is explained.
+        """Count a request by its outcome, and time it if it is explained.
 
         Args:
             arrived: when its first byte came, on the clock of ``time.perf_counter``.

@@ -1,10 +1,10 @@
-"""The served log: what was answered, written by a thread of its own. Off unless a setting names a folder or a stream.
+"""The served log: records of answers, written by a thread of its own. Off unless a setting names a folder or a stream.
 
 ==========  ====================================================================================
 ``writer``  the buffer, and the thread that encodes records into blocks and writes them
 ``stream``  the Redis stream
 ``folder``  names and files, recovery of what a killed worker left, limits of size and age
-``entry``   what the request path hands over, and as a record; counts of what is dropped
+``entry``   an answered request as it is queued, and as a record; counts of dropped records
 ==========  ====================================================================================
 
 ``entry`` alone is imported where there is no log.
@@ -21,7 +21,7 @@ SCHEMES = ("redis", "rediss", "unix")
 
 
 def settings_fault(settings: Settings) -> str | None:
-    """Return what is wrong with the settings of the log, before anything is loaded; None if nothing is."""
+    """Return the fault of the log's settings, before anything is loaded; None if there is none."""
     if not settings.logs_served:
         return None
     needed = {"SERVED_LOG": ["fastavro"], "SERVED_STREAM": ["fastavro", "redis"]}

@@ -1,4 +1,4 @@
-"""An answered request on its way into the log: as it is handed over and as a record, and counts of what is dropped."""
+"""Entries of the served log: an answered request as it is queued and as a record, and counts of dropped ones."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from listwright.service.participation import Participation
 MOST_SCHEMAS = 64
 
 LARGEST_INT = 2**31 - 1
-"""Of Avro's ``int``; a request may ask for more."""
+"""Largest ``int`` of Avro; a request may ask for more."""
 
 WARN_S = 30.0
 """Seconds between two log lines about one reason."""
 
 _known: dict[str, Columns] = {}
-"""By fingerprint, for the thread that writes alone."""
+"""Columns by fingerprint; only the writer's thread uses it."""
 
 _log = logging.getLogger("listwright.served")
 
 
 class LogEntry(NamedTuple):
-    """An answered request; nothing of it is copied, and nobody changes it.
+    """An answered request, as it is queued; nothing of it is copied or changed.
 
     Args:
-        query_id: what events name it by.
+        query_id: the id in its events.
         request_id: of the HTTP request.
         unit: as it was sent.
-        top_n: as it was asked for.
+        top_n: of the request.
         candidates: as they were ranked.
         ranking: as it was answered.
         manifest: of the bundle.
@@ -63,7 +63,7 @@ class LogEntry(NamedTuple):
 
 
 def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
-    """Return the record of a request that was answered.
+    """Convert an answered request to a record.
 
     Args:
         entry: from the request path.
@@ -100,7 +100,7 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
 
 
 def columns_of(manifest: Manifest) -> Columns:
-    """Return what the columns of a bundle's lists are; made once for each schema."""
+    """Return the columns of a bundle's lists; made once for each schema."""
     columns = _known.get(manifest.fingerprint)
     if columns is None:
         if len(_known) == MOST_SCHEMAS:
@@ -113,12 +113,12 @@ def columns_of(manifest: Manifest) -> Columns:
 
 @lru_cache(64)
 def _numbers(length: int) -> tuple[str, ...]:
-    """Ids of candidates that have none."""
+    """Return ids for candidates that have none: their positions."""
     return tuple(map(str, range(length)))
 
 
 def _route_json(route: Route) -> str | None:
-    """Return JSON of who chose the ranker; None where nobody was asked."""
+    """Return JSON of how the ranker was chosen; None for the bundle's default."""
     if route.decided_by == "bundle" and not route.faults:
         return None
     facts = {
@@ -133,7 +133,7 @@ def _route_json(route: Route) -> str | None:
 
 
 class Drops:
-    """What is dropped, by reason. For several threads; the lock is never held while anything is written.
+    """Counts of dropped records, by reason. For several threads; the lock is never held while a line is written.
 
     Args:
         counter: of dropped records, with a label for the reason.
@@ -146,7 +146,7 @@ class Drops:
         self._since: dict[str, int] = {}
 
     def note(self, reason: str, count: int, why: str) -> None:
-        """Count dropped records; a log line tells of them and of those since the last line.
+        """Count dropped records, and log them with those since the last line, at most once in :data:`WARN_S`.
 
         Args:
             reason: stable and short, to count by.

@@ -1,4 +1,4 @@
-"""The folder of the served log: names of files, the open ones, what a killed worker left, limits of size and age."""
+"""The folder of the served log: file names, open files, recovery after a killed worker, limits of size and age."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from listwright.ranking.served.record import Columns
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")
-"""Of a file that begins, and of one that ``listwright served forget`` writes anew."""
+"""Hidden names: of a file that begins, and of one that ``listwright served forget`` rewrites."""
 
 _TIME = "%Y%m%dT%H%M%S.%f"
 
@@ -31,20 +31,19 @@ _log = logging.getLogger("listwright.served")
 
 
 def new_stem() -> str:
-    """Return the name of a new file without its suffix: when it begins, the machine, the process."""
+    """Return the name of a new file without its suffix: time, machine, process."""
     host = re.sub(r"[^\w.]", "_", socket.gethostname())
     return f"served-{datetime.now(UTC).strftime(_TIME)}Z-{host}-{os.getpid()}"
 
 
 class LogFolder:
-    """Several workers of several machines may share it: each looks after all of it, and whoever comes second finds
-    nothing left to do.
+    """Folder of the served log. Workers of several machines may share it; each tidies all of it.
 
     Args:
         path: of the folder.
         most_bytes: of all files together, and of what is written next.
         most_age_s: of a file's beginning, in seconds.
-        stale_s: seconds after which a file of another machine that nobody writes counts as left behind.
+        stale_s: seconds without a write after which a file of another machine counts as abandoned.
         removed: counts the files that are removed, by reason: ``age`` or ``bytes``.
     """
 
@@ -53,7 +52,7 @@ class LogFolder:
         self._most_bytes, self._most_age_s, self._stale_s = most_bytes, most_age_s, stale_s
 
     def tidy(self, room: int = 0) -> int:
-        """Recover what killed workers left, then remove the oldest files beyond the limits.
+        """Recover files of killed workers, then remove the oldest files beyond the limits.
 
         Args:
             room: bytes that may be written before the next look, if finished files can make room for them.
@@ -71,11 +70,11 @@ class LogFolder:
         return self._remove_old(room)
 
     def _ours(self) -> list[Path]:
-        """Files of a served log, the oldest first; others are left alone."""
+        """Return files of a served log, the oldest first."""
         return sorted(path for path in self.path.iterdir() if _NAME.fullmatch(path.name) and is_plain(path))
 
     def _is_left(self, path: Path) -> bool:
-        """Whether nobody can be writing it; a lock tells in the end, but not every shared disk has locks."""
+        """Return whether a file seems abandoned, by its name and age; the file lock decides, where there are locks."""
         name = _NAME.fullmatch(path.name)
         host = _NAME.fullmatch(new_stem() + SUFFIX)
         assert name is not None
@@ -88,7 +87,7 @@ class LogFolder:
             return False
 
     def _remove_hidden(self) -> None:
-        """Remove files under hidden names that were never finished: nobody has written them for long."""
+        """Remove files under hidden names that were never finished and are old."""
         for path in filter(is_plain, self.path.glob(".served-*")):
             with suppress(FileNotFoundError):
                 if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
@@ -103,7 +102,7 @@ class LogFolder:
         removed_sizes: dict[str, list[int]] = {"age": [], "bytes": []}
         for path, size in sizes.items():
             if path.name.endswith(OPEN_SUFFIX):
-                continue  # somebody writes it, and finishes it soon
+                continue  # it is being written
             old = _began(path) < oldest
             if old or total + room > self._most_bytes:
                 with suppress(FileNotFoundError):
@@ -133,7 +132,7 @@ def _began(path: Path) -> float:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """Open and lock a file; yield its descriptor, or None if somebody else has it, or it has gone."""
+    """Open and lock a file; yield its descriptor, or None if it is locked already, or gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -151,7 +150,7 @@ def _locked(path: Path) -> Iterator[int | None]:
 
 
 def _recover(path: Path) -> None:
-    """Finish a file that was left: cut it behind its last whole block, or remove it if it has none."""
+    """Finish an abandoned file: truncate it after its last whole block, or remove it if it has none."""
     stem = path.name.removesuffix(OPEN_SUFFIX)
     with _locked(path) as descriptor:
         if descriptor is None:
@@ -176,7 +175,7 @@ def _recover(path: Path) -> None:
 class OpenFile:
     """A file that grows by blocks. It has the suffix ``.avro.part`` until it is finished.
 
-    It is made under a hidden name, locked, and then renamed: nobody takes an open file for one that was left behind.
+    It is made under a hidden name, locked, and then renamed: so no open file is taken for an abandoned one.
 
     Args:
         folder: where it stands.
@@ -205,7 +204,7 @@ class OpenFile:
             raise
 
     def append(self, block: Block) -> int:
-        """Write a block: the whole of it, or nothing. Its bytes.
+        """Write a whole block, or nothing; return its bytes.
 
         Raises:
             OSError: if it cannot be written; the file then ends where it did.
@@ -222,10 +221,10 @@ class OpenFile:
         return size
 
     def finish(self) -> None:
-        """Bring the file to the disk and give it its name; one without records is removed.
+        """Sync and rename the file; one without records is removed.
 
         Raises:
-            OSError: if that fails; whoever finds the file later may recover it.
+            OSError: if that fails; the file may be recovered later.
         """
         try:
             if self.records == 0:
@@ -238,7 +237,7 @@ class OpenFile:
 
 
 def _write_all(descriptor: int, parts: Sequence[bytes]) -> int:
-    """Write a few buffers one after the other, without joining them; bytes."""
+    """Write a few buffers one after the other, without joining them; return the bytes."""
     total = 0
     rest: list[bytes | memoryview] = list(parts)
     while rest:

@@ -22,16 +22,16 @@ STREAM = "listwright:served"
 """The stream's key where the address names none."""
 
 MOST_BYTES = 32 * 2**20
-"""Of records that wait to be sent."""
+"""Bytes of records that may wait to be sent."""
 
 BATCH = 64
 """Records of one exchange with the server."""
 
 ANSWER_S = 2.0
-"""The server is given so long to answer."""
+"""Seconds that the server may take to answer."""
 
 PAUSES_S = (0.25, 1.0, 5.0, 15.0)
-"""Before the next try to reach the server; the last one for all that follow."""
+"""Seconds before the next attempts to reach the server; the last pause repeats."""
 
 POLL_S = 0.05
 
@@ -80,7 +80,7 @@ class RedisStream:
         self._thread.start()
 
     def put(self, columns: Columns, record: bytes) -> None:
-        """Have a record sent, or drop it and count; from one thread."""
+        """Queue a record, or drop it and count; from one thread."""
         if self._put - self._got + len(record) > MOST_BYTES:
             self._drops.note("stream_full", 1, "the buffer of the Redis stream is full: is the server reachable?")
             return
@@ -88,7 +88,7 @@ class RedisStream:
         self._waiting.append(_Waiting(columns, record))
 
     def close(self, within_s: float) -> None:
-        """Send what waits; what is not sent in time is dropped and counted."""
+        """Send the waiting records; those not sent in time are dropped and counted."""
         self._stop.set()
         self._thread.join(within_s)
         self._drops.note("closing", len(self._waiting), "the Redis stream did not take them before the end")
@@ -99,13 +99,13 @@ class RedisStream:
                 self._stop.wait(POLL_S)
                 continue
             batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
-            if self._sent(batch):
+            if self._send(batch):
                 for one in batch:
                     self._waiting.popleft()
                     self._got += len(one.record)
 
-    def _sent(self, batch: list[_Waiting]) -> bool:
-        """Whether a batch is done with: taken, or refused for good."""
+    def _send(self, batch: list[_Waiting]) -> bool:
+        """Send a batch; return whether it is done: accepted, or refused for good."""
         try:
             pipeline = self._client.pipeline(transaction=False)
             entries = [self._entry(one) for one in batch]

@@ -1,7 +1,6 @@
-"""The served log of a worker: the thread that answers hands requests over, another one encodes and writes them.
+"""The served log of a worker: the event loop queues answered requests, another thread encodes and writes them.
 
-Both run Python, so they take its lock from each other. Hence records are encoded several at a time, and written in
-blocks.
+Both threads compete for Python's lock. Hence records are encoded several at a time, and written in blocks.
 """
 
 from __future__ import annotations
@@ -30,34 +29,34 @@ if TYPE_CHECKING:
 
 
 POLL_S = 0.02
-"""Seconds between looks at the buffer while records come in: longer rows of records cost less."""
+"""Seconds between looks at the buffer while records arrive: larger batches cost less."""
 
 IDLE_S = 0.2
-"""Behind a look at an empty buffer the thread sleeps for so long, unless a record wakes it, or something is due."""
+"""Seconds that the thread sleeps after a look at an empty buffer, unless a record wakes it, or something is due."""
 
 MOST_AT_ONCE = 256
-"""Records that are encoded before anything else is looked at."""
+"""Records that are encoded before blocks and files are checked."""
 
 NICENESS = 10
-"""Of the thread: it gives way to the one that answers."""
+"""Niceness of the thread, which gives way to the one that answers."""
 
 RETRY_S = 1.0
-"""After a failed write nothing is tried for so long."""
+"""Seconds after a failed write in which nothing is written."""
 
 TIDY_S = 30.0
 """Seconds between looks at the whole folder."""
 
 BLOCK_BYTES = 2**19
-"""Bytes at which a block is full: each write gives Python's lock away and takes it again."""
+"""Bytes at which a block is full: each write releases Python's lock and takes it again."""
 
 CANDIDATE_BYTES = 80
-"""Of a candidate's scores and place, and of what Python adds to its id."""
+"""Bytes of a candidate's scores and place, and of Python's overhead for its id."""
 
 FRAME_BYTES = 64
-"""Of a block in a file, at most: two numbers before it, and the file's mark behind it."""
+"""Most bytes around a block in a file: two numbers before it, and the sync marker after it."""
 
 CLOSE_WITHIN_S = 3.0
-"""The end of the process waits no longer for the last records."""
+"""Seconds that the end of the process waits for the last records."""
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -110,7 +109,7 @@ class LogWriter:
         self._thread.start()
 
     def note(self, entry: LogEntry) -> None:
-        """Log a request if its query is in the share, or drop it and count."""
+        """Queue a request if its query is in the share, or drop it and count."""
         if self._below < 2**64 and not in_share(entry.query_id, self._below):
             return
         if self._stop.is_set():
@@ -123,7 +122,7 @@ class LogWriter:
             self._wake.set()
 
     def close(self) -> None:
-        """Write what waits and finish the files; what is not done in time is dropped and counted."""
+        """Write the waiting records and finish the files; those not written in time are dropped and counted."""
         self._stop.set()
         self._wake.set()
         until = time.monotonic() + CLOSE_WITHIN_S
@@ -168,7 +167,7 @@ class LogWriter:
         self._sleeps = False
 
     def _take(self) -> None:
-        """Encode what waits; but not without end, as blocks and files have their time."""
+        """Encode waiting requests, up to :data:`MOST_AT_ONCE`."""
         for _ in range(MOST_AT_ONCE):
             if (entry := self._buffer.take()) is None:
                 return
@@ -197,7 +196,7 @@ class LogWriter:
                 self._write(key)
 
     def _write(self, key: str) -> None:
-        """Write a block, or drop its records and try nothing for a while."""
+        """Write a block, or drop its records and pause."""
         pending = self._pending.pop(key)
         block = pending.block
         if time.monotonic() < self._retry_at:
@@ -222,7 +221,7 @@ class LogWriter:
             self._finish(key)
 
     def _make_room(self, folder: LogFolder, size: int) -> None:
-        """Before a write: the folder never has more than its limit, however many workers write at a time.
+        """Make room before a write: the folder never exceeds its limit, however many workers write at a time.
 
         Raises:
             OSError: ENOSPC, if there is no finished file that could go.
@@ -291,7 +290,7 @@ def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
 
 
 def in_share(query_id: str, below: int) -> bool:
-    """Whether a query is logged: its hash, of 64 bits, is below a bound. The same for each try and each worker.
+    """Return whether a query is logged: its hash, of 64 bits, is below a bound. The same for each retry and worker.
 
     Args:
         query_id: of the query.
@@ -302,7 +301,7 @@ def in_share(query_id: str, below: int) -> bool:
 
 
 def size_of(entry: LogEntry) -> int:
-    """Return about how many bytes a request holds while it waits."""
+    """Estimate the bytes that a request holds while it waits."""
     features, ids = entry.candidates.features, entry.candidates.ids
     return features.nbytes + CANDIDATE_BYTES * len(features) + (0 if ids is None else sum(map(len, ids)))
 
@@ -329,7 +328,7 @@ class Buffer:
         return self._put - self._got
 
     def put(self, entry: LogEntry) -> bool:
-        """Take a request in; False if there is no room."""
+        """Add a request; return False if there is no room."""
         size = size_of(entry)
         if self._put - self._got + size > self._most:
             return False

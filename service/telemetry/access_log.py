@@ -25,8 +25,8 @@ _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 _log = logging.getLogger("listwright.requests")
 
 
-def identified(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
-    """What the log says of who a request is, and the headers that its answer carries for it.
+def identify(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+    """Return the ids of a request as facts for its log line, and as headers of its answer.
 
     Args:
         sent: the request's headers.
@@ -59,17 +59,17 @@ class AccessLog:
         self.app, self.telemetry, self.paths, self.tracer = app, telemetry, paths, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Pass a request on, and count and log it (ASGI)."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         sent = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        facts, own = identified(sent)
+        facts, own = identify(sent)
         state = scope.setdefault("state", {})
-        state.setdefault("arrived", started)  # our connections know better: from the first byte of the head
+        state.setdefault("arrived", started)  # our connections set it, at the first byte of the head
         state.update(request_id=facts["request_id"], facts=facts)
-        status = 500  # what an exception that nothing inside answers becomes, further out
+        status = 500  # of an exception that is answered further out
 
         async def answer(message: Message) -> None:
             nonlocal status

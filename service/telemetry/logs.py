@@ -23,7 +23,7 @@ MOST_LINES = 4096
 """Lines that wait to be written; later ones are dropped and counted."""
 
 LEAVE_WITHIN_S = 1.0
-"""How long the end of the process waits for the last lines to be written."""
+"""Seconds that the end of the process waits for the last lines to be written."""
 
 STDERR = 2
 
@@ -35,7 +35,7 @@ class LineWriter:
 
     Args:
         descriptor: of the open file.
-        notice: the line that says how many were dropped, once all that waited are written.
+        notice: makes the line about dropped lines, once all that waited are written.
         most: lines that may wait.
     """
 
@@ -47,7 +47,7 @@ class LineWriter:
         self._thread.start()
 
     def put(self, line: str) -> None:
-        """Have a line written, or drop it and count."""
+        """Queue a line, or drop it and count."""
         try:
             self._lines.put_nowait(line.encode("utf-8", "backslashreplace") + b"\n")
         except queue.Full:
@@ -62,14 +62,14 @@ class LineWriter:
         self._thread.join(LEAVE_WITHIN_S)
 
     def _write(self) -> None:
-        told = 0
+        reported = 0
         line: bytes | None = b""
         while line is not None:
             line = self._lines.get()
             if line is not None:
                 self._write_all(line)
-            if self.dropped != told and (line is None or self._lines.empty()):
-                count, told = self.dropped - told, self.dropped
+            if self.dropped != reported and (line is None or self._lines.empty()):
+                count, reported = self.dropped - reported, self.dropped
                 self._write_all(self._notice(count).encode() + b"\n")
 
     def _write_all(self, line: bytes) -> None:
@@ -84,14 +84,14 @@ class LineWriter:
 
 
 class LineHandler(logging.Handler):
-    """Hands each record over as a line."""
+    """Handler that queues each record as a line."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging."""
+        """Format and queue a record (logging's hook)."""
         try:
             self._writer.put(self.format(record))
         except Exception:
@@ -128,7 +128,7 @@ def configure(level: str) -> None:
 
 
 def say(line: str) -> None:
-    """Write a line as it is, as the loggers write theirs."""
+    """Write a line as it is, through the writer of the loggers."""
     if _writer is None:
         print(line, file=sys.stderr)
     else:
@@ -142,7 +142,7 @@ def close() -> None:
 
 
 def dropped() -> int:
-    """Lines of this process that were dropped."""
+    """Return the number of dropped lines of this process."""
     return 0 if _writer is None else _writer.dropped
 
 
@@ -162,7 +162,7 @@ def _unraisable(fault: sys.UnraisableHookArgs) -> None:
 
 
 def json_lines() -> logging.Formatter:
-    """A formatter of records, with their ``facts`` as fields. Nothing here ever holds a feature value."""
+    """Return a formatter of records as JSON, with their ``facts`` as fields; none of them holds a feature value."""
     return ProcessorFormatter(
         foreign_pre_chain=[_fields, format_exc_info],
         processors=[ProcessorFormatter.remove_processors_meta, EventRenamer("message"), JSONRenderer()],

@@ -1,5 +1,5 @@
-"""Metrics of several processes as if they were of one: samples as they travel, their sum, Prometheus' text, and what a
-process reports of itself.
+"""Metrics of several processes as if they were of one: packed samples, their sum, Prometheus' text, and metrics of a
+process itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 Labels = tuple[tuple[str, str], ...]
 Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
-"""By name of the metric: its type, its words, and its samples."""
+"""By name of the metric: its type, its help text, and its samples."""
 
 SUMMED = frozenset(
     (
@@ -31,13 +31,13 @@ SUMMED = frozenset(
         "process_max_fds",
     )
 )
-"""Gauges that add up; of all others the largest value counts: they say that something is so, anywhere."""
+"""Gauges that add up; of all others the largest value counts: they flag that something holds in any process."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # times of creation add up to nothing
 
 
 def snapshot(registry: CollectorRegistry) -> Snapshot:
-    """What a process counts at this moment."""
+    """Return the metrics of a registry at this moment."""
     return {
         metric.name: (
             metric.type,
@@ -48,37 +48,37 @@ def snapshot(registry: CollectorRegistry) -> Snapshot:
     }
 
 
-def packed(taken: Snapshot) -> bytes:
-    """As it travels between our own processes: small enough never to fill a pipe."""
-    return zlib.compress(pickle.dumps(taken), 1)
+def pack(metrics: Snapshot) -> bytes:
+    """Pack metrics for another of our own processes: small enough never to fill a pipe."""
+    return zlib.compress(pickle.dumps(metrics), 1)
 
 
-def unpacked(travelled: bytes) -> Snapshot:
-    """The snapshot again."""
-    taken: Snapshot = pickle.loads(zlib.decompress(travelled))  # noqa: S301 - from our own worker, through its own pipe
-    return taken
+def unpack(content: bytes) -> Snapshot:
+    """Unpack what :func:`pack` made."""
+    metrics: Snapshot = pickle.loads(zlib.decompress(content))  # noqa: S301 - from our own worker, through its own pipe
+    return metrics
 
 
-def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Counters and histograms added up; gauges too, or their largest, see :data:`SUMMED`."""
+def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """Add up counters and histograms; gauges, too, or take the largest, see :data:`SUMMED`."""
     whole: Snapshot = {}
-    for taken in snapshots:
-        for name, (kind, words, samples) in taken.items():
+    for metrics in snapshots:
+        for name, (kind, words, samples) in metrics.items():
             into = whole.setdefault(name, (kind, words, {}))[2]
             adds = kind != "gauge" or name in SUMMED
             for key, value in samples.items():
-                had = into.get(key, 0.0)
-                into[key] = had + value if adds else max(had, value)
+                previous = into.get(key, 0.0)
+                into[key] = previous + value if adds else max(previous, value)
     return whole
 
 
-def counted(taken: Snapshot) -> Snapshot:
-    """What outlives its process: all but gauges."""
-    return {name: metric for name, metric in taken.items() if metric[0] != "gauge"}
+def drop_gauges(metrics: Snapshot) -> Snapshot:
+    """Return the metrics that outlive their process: all but gauges."""
+    return {name: metric for name, metric in metrics.items() if metric[0] != "gauge"}
 
 
-def current(past: Snapshot, live: Snapshot) -> Snapshot:
-    """Of the past, what is not about a version that no live process knows any more."""
+def drop_unserved_versions(past: Snapshot, live: Snapshot) -> Snapshot:
+    """Drop past samples of versions that no live process has any more."""
     known = {_version(labels) for _, _, samples in live.values() for _, labels in samples}
     return {
         name: (kind, words, {key: value for key, value in samples.items() if _version(key[1]) in known | {None}})
@@ -91,34 +91,34 @@ def _version(labels: Labels) -> tuple[str, str] | None:
     return (named["model"], named["version"]) if "model" in named and "version" in named else None
 
 
-class _Taken:
-    """A snapshot as prometheus_client wants it."""
+class _SnapshotCollector:
+    """Collector of a snapshot, for prometheus_client."""
 
-    def __init__(self, taken: Snapshot) -> None:
-        self._taken = taken
+    def __init__(self, metrics: Snapshot) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, (kind, words, samples) in self._taken.items():
+        for name, (kind, words, samples) in self._metrics.items():
             metric = Metric(name, words, kind)
             for (sample, labels), value in samples.items():
                 metric.add_sample(sample, dict(labels), value)
             yield metric
 
 
-def text(taken: Snapshot) -> bytes:
-    """In Prometheus' text format."""
-    return generate_latest(_Taken(taken))
+def text(metrics: Snapshot) -> bytes:
+    """Format metrics as Prometheus' text."""
+    return generate_latest(_SnapshotCollector(metrics))
 
 
 ENGINES = ("lightgbm", "onnxruntime")
 """The libraries that compute; the compiled engine is part of the service's own version."""
 
 START_TIME = "process_start_time_seconds"
-"""Of a service with several workers it is its supervisor's."""
+"""In a service of several workers, the supervisor's."""
 
 
 def own_metrics(registry: CollectorRegistry) -> Counter:
-    """Register what the process takes (``process_*``), and the count of replaced workers, which is returned.
+    """Register resources of the process (``process_*``), and the count of replaced workers, which is returned.
 
     The supervisor alone replaces workers; in all other processes the count stays 0.
     """

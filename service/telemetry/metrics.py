@@ -1,7 +1,7 @@
-"""What the service counts and times, as Prometheus metrics, and how far its lists drift from those of the fit.
+"""Prometheus metrics of the service, and the drift of its lists from the training data.
 
-Drift is computed off the way of an answer: in a thread of its own, once the answer is on its way, for one list at most
-in :data:`EVERY_S`, so that neither a request's time nor the throughput notices.
+Drift is computed in a thread of its own, once the answer is sent, for one list at most in :data:`EVERY_S`, so that it
+costs neither latency nor throughput.
 """
 
 from __future__ import annotations
@@ -125,20 +125,20 @@ class Telemetry:
         self.evicted_connections = counter("listwright_evicted_connections", "Idle connections closed to make room")
 
     async def text(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return await asyncio.to_thread(lambda: merge.text(merge.snapshot(self.registry)))
 
-    def serving(
+    def set_bundles(
         self,
         served: Mapping[tuple[str, str], Engine],
-        kept: Iterable[tuple[str, str]],
+        previous: Iterable[tuple[str, str]],
         refused: Iterable[tuple[str, str, str]],
     ) -> None:
-        """Say what is served now, by name and version, on which engine, and what is not: name, version and reason.
+        """Set the served bundles, by name and version, with their engine, and the refused ones, with the reason.
 
         Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
         """
-        for model, version in self._known - (known := frozenset((*served, *kept))):
+        for model, version in self._known - (known := frozenset((*served, *previous))):
             for metric in self.by_version:
                 metric.remove_by_labels({"model": model, "version": version})
         self._known = known
@@ -151,7 +151,7 @@ class Telemetry:
             self._refused.labels(name, version, reason).set(1)
 
     def watch(self, values: Mapping[str, Callable[[], float]]) -> None:
-        """Show the state of this process, read at each scrape.
+        """Add gauges of the state of this process, read at each scrape.
 
         Args:
             values: of the gauges of :data:`WATCHED`, by name.
@@ -180,15 +180,15 @@ class Telemetry:
 
 
 class _DroppedLines(Collector):
-    """The log's own count."""
+    """Collector of the number of dropped log lines."""
 
     def collect(self) -> Iterator[Metric]:
-        """As prometheus_client asks for it."""
+        """Yield the counter (prometheus_client's hook)."""
         yield CounterMetricFamily("listwright_dropped_log_lines", "Log lines that nobody read", value=logs.dropped())
 
 
 class FaultLog:
-    """Logs routing faults, of each kind one at most in :data:`FAULT_LOG_S`, which counts those since the last.
+    """Logs routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
 
     For one thread: the event loop's.
 
@@ -198,16 +198,16 @@ class FaultLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._since: Tally[str] = Tally()
 
     def note(self, fault: RoutingError) -> None:
         """Log the fault, or only count it."""
         self._since[fault.kind] += 1
         now = self._clock()
-        if now - self._said.get(fault.kind, -math.inf) < FAULT_LOG_S:
+        if now - self._logged_at.get(fault.kind, -math.inf) < FAULT_LOG_S:
             return
-        self._said[fault.kind] = now
+        self._logged_at[fault.kind] = now
         facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
         _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
@@ -216,10 +216,10 @@ EVERY_S = 0.1
 """Seconds from one list that is looked at to the next, of one process."""
 
 KINDS = ("missing", "below", "above", "unknown")
-"""What a value may be that training saw seldom or never; the second and third of numbers, the last of categories."""
+"""Kinds of values that training saw seldom or never; the second and third of numbers, the last of categories."""
 
 ENOUGH = 100
-"""Categories of a column after which it is told that most are unknown."""
+"""Categories of a column after which mostly unknown ones are logged."""
 
 ANOMALY = tuple(round(0.3 + 0.025 * step, 3) for step in range(21))
 """Upper bounds of the buckets of anomaly scores; an Isolation Forest gives 0.5 to what is like all else."""
@@ -228,25 +228,25 @@ STRANGE = QUANTILE_LEVELS.index(0.99)
 """One training query in a hundred scored above this quantile."""
 
 Bundle = tuple[str, str]
-"""Its name and version."""
+"""Name and version."""
 
 _log = logging.getLogger("listwright.drift")
 
 
 def unusual(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Int[np.ndarray, "4 D"]:
-    """Per feature, how many values of a list are missing, below or above all but 0.1 % of training's, or unknown."""
+    """Count, per feature, values of a list that are missing, below or above all but 0.1 % of training's, or unknown."""
     lowest, highest = schema.training_range
     categorical = list(schema.categorical)
     there, unknown = count_categories(features[:, categorical])
-    found: Int[np.ndarray, "4 D"] = np.zeros((4, len(schema)), dtype=np.int64)
-    found[:3] = np.stack([np.isnan(features), features < lowest, features > highest]).sum(axis=1)
-    found[:, categorical] = np.stack([len(features) - there, 0 * there, 0 * there, unknown])
-    return found
+    counts: Int[np.ndarray, "4 D"] = np.zeros((4, len(schema)), dtype=np.int64)
+    counts[:3] = np.stack([np.isnan(features), features < lowest, features > highest]).sum(axis=1)
+    counts[:, categorical] = np.stack([len(features) - there, 0 * there, 0 * there, unknown])
+    return counts
 
 
 @dataclass
 class _Tally:
-    """Of one bundle, so far. Holds its schema, and nothing else of it."""
+    """Drift of one bundle so far. Holds its schema, and nothing else of it."""
 
     schema: FeatureSchema
     anomaly: AnomalyStage | None
@@ -257,8 +257,8 @@ class _Tally:
     strange: int = 0
     in_log: set[str] = field(default_factory=set)
 
-    def add(self, found: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
-        self.values += found
+    def add(self, counts: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
+        self.values += counts
         self.candidates += candidates
         if score is not None and self.anomaly is not None:
             self.buckets[bisect_left(ANOMALY, score)] += 1
@@ -266,7 +266,9 @@ class _Tally:
             self.strange += bool(self.anomaly.quantiles) and score > self.anomaly.quantiles[STRANGE]
 
     def mostly_unknown(self) -> list[str]:
-        """What :func:`listwright.ranking.features.mostly_unknown` says, of every column once."""
+        """Return sentences about mostly unknown columns, each column once; see
+        :func:`listwright.ranking.features.mostly_unknown`.
+        """
         values = self.values[:, list(self.schema.categorical)]
         counts = np.stack([self.candidates - values[0], values[3]])
         counts[:, counts[0] < ENOUGH] = 0
@@ -277,7 +279,7 @@ class _Tally:
 
 
 class Drift:
-    """Tallies by bundle, and the Prometheus collector that shows them.
+    """Drift by bundle, and its Prometheus collector.
 
     Args:
         thread: where lists are looked at.
@@ -301,7 +303,7 @@ class Drift:
     def note(
         self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"], reranker: Reranker
     ) -> None:
-        """Look at a list soon, if it is time for one. From the event loop's thread.
+        """Compare a list with the training data soon, if one is due. From the event loop's thread.
 
         Args:
             features: of its candidates.
@@ -318,7 +320,7 @@ class Drift:
             manifest = reranker.manifest
             relative = reranker.relative
             schema = manifest.feature_schema if relative is None else relative.schema
-            found = unusual(features if relative is None else relative.widened(features), schema)
+            counts = unusual(features if relative is None else relative.widened(features), schema)
             score = None
             if reranker.anomaly is not None and np.isfinite(first_scores).all():
                 score = reranker.anomaly.of(features, first_scores)
@@ -327,8 +329,8 @@ class Drift:
                 if bundle not in self._known:  # an answer may outlive its bundle
                     return
                 if bundle not in self._tallies:
-                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(found))
-                self._tallies[bundle].add(found, len(features), score)
+                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(counts))
+                self._tallies[bundle].add(counts, len(features), score)
                 unknown = self._tallies[bundle].mostly_unknown()
             for sentence in unknown:
                 _log.warning("bundle %s/%s: in requests, %s", *bundle, sentence)
@@ -336,7 +338,7 @@ class Drift:
             _log.exception("a list could not be compared with the training data")
 
     def collect(self) -> Iterator[Metric]:
-        """As prometheus_client asks for it."""
+        """Yield the metrics of drift (prometheus_client's hook)."""
         of = ["model", "version"]
         candidates = CounterMetricFamily("listwright_drift_candidates", "Candidates looked at for drift", labels=of)
         values = CounterMetricFamily(

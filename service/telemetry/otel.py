@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry, made once a request is answered, from the times that are taken anyway. Needs ``[otel]``."""
+"""Spans by OpenTelemetry, made once a request is answered, from its recorded times. Needs ``[otel]``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from listwright.service.telemetry.tracer import Traced
 
 FLUSH_S = 2.0
-"""Longest wait for the receiver at the end."""
+"""Seconds that the end of the process waits for the receiver."""
 
 STEPS = ("parse", "first_stage", "routing", "second_stage")
-"""In the order of their work, after the queue."""
+"""Steps of a request, in order, after the queue."""
 
 FACTS = {
     "request_id": "listwright.request_id",
@@ -35,7 +35,7 @@ FACTS = {
     "reason": "listwright.reason",
     "candidates": "listwright.candidates",
 }
-"""What of a log line stands in the span, and as what."""
+"""Fields of the log line that the span has, and their names there."""
 
 
 class OtelTracer:
@@ -57,7 +57,7 @@ class OtelTracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def record(self, request: Traced) -> str:
-        """Make the spans of an answered request; returns the trace's id."""
+        """Make the spans of an answered request; return the trace's id."""
         offset = time.time_ns() - int(time.perf_counter() * 1e9)
 
         def at(seconds: float) -> int:
@@ -97,12 +97,12 @@ class OtelTracer:
         return f"{span.get_span_context().trace_id:032x}"
 
     def close(self) -> None:
-        """Send what is left, or give up: OpenTelemetry itself would try for longer."""
+        """Send the remaining spans, or give up after :data:`FLUSH_S`: OpenTelemetry itself would try for longer."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
         sending.start()
         sending.join(FLUSH_S)
 
 
 def exporting() -> OtelTracer:
-    """Sends over OTLP/HTTP, as the ``OTEL_*`` variables say."""
+    """Return a tracer that sends over OTLP/HTTP, as the ``OTEL_*`` variables say."""
     return OtelTracer(BatchSpanProcessor(OTLPSpanExporter()))

@@ -1,4 +1,4 @@
-"""What is known of a request once it is answered, and whether OpenTelemetry's variables ask for spans of it."""
+"""A request as it is traced, and the tracer that OpenTelemetry's variables ask for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
-"""The one of OpenTelemetry's protocols that traces are sent by; the first variable that is set says which is wanted."""
+"""The only supported protocol of OpenTelemetry; the first of :data:`PROTOCOLS` that is set must name it."""
 
 _log = logging.getLogger("listwright.tracing")
 
@@ -31,7 +31,7 @@ class Traced:
         began: when its work did, after the queue; None if it never did.
         ended: when its answer was sent.
         status: of the answer.
-        facts: what its log line says.
+        facts: fields of its log line.
         headers: its ``traceparent`` and ``tracestate``.
     """
 

@@ -40,14 +40,14 @@ DROPPED_PAUSE_S = 0.02
 """Pause in reading a body of which more than :data:`LINGER_BYTES` came after its answer: dropping takes time."""
 
 PROBE_S = 0.1
-"""Between two looks whether a caller that has closed its side still listens."""
+"""Seconds between two probes whether a caller that has closed its side is still connected."""
 
 GRACE_S = 10.0
-"""From the end of the keep-alive time until an idle connection is closed. A request that comes meanwhile is answered,
-and its answer says that the connection closes."""
+"""Seconds from the end of the keep-alive time until an idle connection is closed. A request in between is answered,
+with ``Connection: close``."""
 
 LINGER_S, LINGER_BYTES = 1.0, 2**20
-"""After a refusal, so much of what still arrives is read and dropped, in so much time: an early close could destroy the
+"""Seconds and bytes in which data after a refusal is still read and dropped: an early close could destroy the
 refusal on its way (RFC 9112, section 9.6)."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -431,7 +431,7 @@ class Connection(asyncio.Protocol):
         self._arrived = time.perf_counter()
         self._stop_idle()
         self._dropped = 0
-        self._last = self._limit.wake(self) > self._keep_alive_s
+        self._last = self._limit.mark_busy(self) > self._keep_alive_s
         self._start_read_timeout()
 
     def on_url(self, url: bytes) -> None:
@@ -534,7 +534,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._current, app = exchange, self._app
         if not self._served:
-            app = self._limit.answering(exchange.scope["path"], app)
+            app = self._limit.app_for(exchange.scope["path"], app)
         if not self._served or self._last:
             exchange.keep_alive = False
         task = self._loop.create_task(exchange.run(app))
@@ -542,7 +542,7 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(self._server_state.tasks.discard)
 
     def response_complete(self, exchange: Exchange) -> None:
-        """Go on after an answer: with the next request, with a refusal that waits, or idle."""
+        """Continue after an answer: with the next request, with a pending refusal, or idle."""
         self._server_state.total_requests += 1
         if not exchange.keep_alive:
             self.transport.close()
@@ -563,7 +563,7 @@ class Connection(asyncio.Protocol):
         return self._current is not None and not self._current.response_complete
 
     def _notify_disconnect(self) -> None:
-        """Tell the current request that its caller has gone; no other begins."""
+        """Send ``http.disconnect`` to the current request; no other begins."""
         self.pipeline.clear()
         if self._current is not None:
             self._current.disconnected = True
@@ -571,7 +571,7 @@ class Connection(asyncio.Protocol):
             self._current.changed.set()
 
     def _refuse(self, status: http.HTTPStatus, detail: str) -> None:
-        """Read no more; answer so once the requests before it have their answers, and close."""
+        """Read no more; send the refusal after the answers to earlier requests, and close."""
         method_known = self._in_body or (self._in_head and self._url)
         self._refusal = _refusal(status, detail, with_body=not (method_known and self.parser.get_method() == b"HEAD"))
         self._refused(status)
@@ -610,7 +610,7 @@ class Connection(asyncio.Protocol):
         """Wait for the next request: nothing is at work and nothing arrives."""
         self._stop_idle()
         if self._served:
-            self._limit.rest(self)
+            self._limit.mark_idle(self)
         wait_s = self._keep_alive_s + GRACE_S if self._served else self.patience_s
         self._idle_timer = self._loop.call_later(wait_s, self.close_idle)
 
@@ -649,10 +649,10 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _probe(self) -> None:
-        """Find out whether a caller that has closed its side still listens: one that has gone answers with a reset.
+        """Probe a caller that has closed its side with a 100: one that has gone answers with a reset.
 
-        Every caller reads over a 100 that it did not ask for (RFC 9110, section 15.2). The first brings the reset, the
-        next meets it, and the connection is lost.
+        Every client ignores a 100 that it did not ask for (RFC 9110, section 15.2). The first one triggers the reset;
+        the next write fails, and the connection is lost.
         """
         if self.transport.is_closing():
             return
@@ -662,15 +662,15 @@ class Connection(asyncio.Protocol):
 
 
 def _address(transport: asyncio.Transport, name: str) -> tuple[str, int] | None:
-    """Host and port of a side of the connection."""
+    """Return host and port of a side of the connection."""
     address = transport.get_extra_info(name)
     return None if address is None else (str(address[0]), int(address[1]))
 
 
 def _refusal(status: http.HTTPStatus, detail: str, *, with_body: bool) -> bytes:
-    """Return a whole refusal as it travels; only its head in answer to HEAD."""
+    """Return a whole refusal as bytes; only its head in answer to HEAD."""
     request_id = uuid.uuid4().hex
-    body = problems.encoded(status, "malformed-http", detail, request_id)
+    body = problems.encode(status, "malformed-http", detail, request_id)
     lines = (
         f"HTTP/1.1 {status.value} {status.phrase}",
         f"content-type: {problems.MEDIA_TYPE}",

@@ -1,6 +1,6 @@
 """The limit on a process's connections. Beyond it a new one is refused, or takes the place of an idle one.
 
-Probes are answered beyond it, too: who takes all connections must not get the process restarted by its own probe.
+Probes are answered beyond it, too: callers that take all connections must not get the process restarted by its probe.
 So the limit is never above what the system lets a process open.
 """
 
@@ -21,14 +21,14 @@ from listwright.ranking.errors import ListwrightError
 from listwright.service.paths import is_probe
 from listwright.service.problems import problem
 from listwright.service.settings import PREFIX, Settings
-from listwright.service.telemetry.access_log import identified
+from listwright.service.telemetry.access_log import identify
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
     from listwright.service.transport.connection import Connection
 
 OUTSIDE = 100
-"""Newcomers beyond the limit that may be on their way out. Who comes then has the oldest that says nothing cut off."""
+"""New connections beyond the limit that may be waiting for their refusal. Beyond these the oldest silent one is cut."""
 
 FILES = 64
 """Open files of a process besides its connections: libraries, logs, pipes, the bundle that it reads."""
@@ -43,13 +43,13 @@ LEAST = 8
 """Connections without which a process could not even answer its probes."""
 
 PATIENCE_S = 1.0
-"""How long each of them may take to ask, and to take its refusal."""
+"""Seconds that a connection beyond the limit may take to send a request, and to read its refusal."""
 
 RETRY_AFTER_S = 1
-"""What each is told: connections come and go by the moment."""
+"""``Retry-After`` of the refusal: connections come and go by the moment."""
 
 IDLE_S = 1.0
-"""Before a connection may be closed for a new one: a caller that asks again at once keeps it."""
+"""Seconds that a connection must be idle before it may be closed for a new one."""
 
 LOG_S = 10.0
 """Seconds between two log lines, each of which counts the new connections since the last."""
@@ -65,13 +65,13 @@ class ConnectionLimit:
     """The connections of one process. For one thread: the event loop's.
 
     At the limit a new one takes the place of the connection that has been idle longest, if that is a while, as in
-    nginx; otherwise it is told to come back. So callers that keep many connections open do not shut out others.
+    nginx; otherwise it is refused. So callers that keep many connections open do not shut out others.
 
     Args:
         most: connections that are served.
         telemetry: where those beyond it are counted.
         clock: seconds.
-        outside: newcomers beyond it that may be on their way out.
+        outside: connections beyond it that may be waiting for their refusal.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class ConnectionLimit:
         self._inside: set[Connection] = set()
         self._outside: set[Connection] = set()
         self._silent: dict[Connection, None] = {}
-        """Those outside that have not begun to ask; the oldest first."""
+        """Connections outside whose request has not begun; the oldest first."""
         self._idle: dict[Connection, float] = {}
-        """Since when; the longest first."""
+        """Start of each connection's idle time; the longest first."""
         self._logged_at, self._unlogged = -LOG_S, 0
 
     @property
@@ -97,7 +97,7 @@ class ConnectionLimit:
 
     @property
     def outside(self) -> int:
-        """Connections beyond the limit, on their way out."""
+        """Connections beyond the limit, which wait for their refusal."""
         return len(self._outside)
 
     @property
@@ -106,7 +106,7 @@ class ConnectionLimit:
         return self.inside + self.outside
 
     def enter(self, connection: Connection) -> bool:
-        """Count a new connection; whether it is served."""
+        """Count a new connection; return whether it is served."""
         if self.inside >= self._most:
             self._make_room()
         if self.inside < self._most:
@@ -122,18 +122,18 @@ class ConnectionLimit:
         return False
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._inside.discard(connection)
         self._outside.discard(connection)
         self._silent.pop(connection, None)
         self._idle.pop(connection, None)
 
-    def rest(self, connection: Connection) -> None:
-        """A connection that is served waits for its next request."""
+    def mark_idle(self, connection: Connection) -> None:
+        """Note that a served connection waits for its next request."""
         self._idle[connection] = self._clock()
 
-    def wake(self, connection: Connection) -> float:
-        """A connection's request has begun; seconds that it had waited, 0 if it had not."""
+    def mark_busy(self, connection: Connection) -> float:
+        """Note that a connection's request has begun; return the seconds that it was idle, 0 if it was not."""
         self._silent.pop(connection, None)
         now = self._clock()
         return now - self._idle.pop(connection, now)
@@ -149,13 +149,13 @@ class ConnectionLimit:
                 idle.close_idle()
                 return
 
-    def answering(self, path: str, app: ASGIApp) -> ASGIApp:
-        """What answers a request for ``path`` on a connection that is not served."""
+    def app_for(self, path: str, app: ASGIApp) -> ASGIApp:
+        """Return the application for a request on a connection that is not served: probes reach the real one."""
         return app if is_probe(path) else self._refuse
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """503, with the same body and headers as any other refusal."""
-        facts, own = identified({name: value.decode("latin-1") for name, value in scope["headers"]})
+        """Answer 503, with the body and headers of any other refusal."""
+        facts, own = identify({name: value.decode("latin-1") for name, value in scope["headers"]})
         scope["state"]["request_id"] = facts["request_id"]
         answer = problem(
             Request(scope),
@@ -180,17 +180,17 @@ class ConnectionLimit:
 
 
 def fit_into_open_files(settings: Settings) -> Settings:
-    """The settings, with no more connections than the process may have open files (``RLIMIT_NOFILE``).
+    """Fit the settings' connections into the open files of the process (``RLIMIT_NOFILE``); return the settings.
 
-    Raises the soft limit, as far as the settings need it and the hard one allows it; else the setting is lowered. Both
-    are logged. Processes that are started later have the limit of this one.
+    The soft limit is raised, as far as the settings need it and the hard one allows it; else the setting is lowered.
+    Both are logged. Processes that are started later have the limit of this one.
 
     Raises:
         OpenFilesError: if the limit leaves no room for a service.
     """
     supervised = settings.workers * FILES_OF_WORKER if settings.workers > 1 else 0
     wanted = FILES + max(settings.max_connections + OUTSIDE, supervised)
-    limit = _raised(wanted + BURST)
+    limit = _raise_limit(wanted + BURST)
     if limit >= wanted:
         return settings
     room = limit - FILES
@@ -215,12 +215,12 @@ def fit_into_open_files(settings: Settings) -> Settings:
 
 
 def room_outside(most: int) -> int:
-    """Newcomers beyond ``most`` connections that the open files of this process leave room for."""
+    """Return how many connections beyond ``most`` the open files of this process leave room for."""
     return max(1, min(OUTSIDE, _limit() - FILES - most))
 
 
-def _raised(wanted: int) -> int:
-    """The soft limit of open files, raised to ``wanted`` or as far as that goes."""
+def _raise_limit(wanted: int) -> int:
+    """Raise the soft limit of open files to ``wanted``, or as far as possible; return it."""
     soft, (_, hard) = _limit(), resource.getrlimit(resource.RLIMIT_NOFILE)
     goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft >= goal:

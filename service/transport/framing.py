@@ -1,4 +1,4 @@
-"""What a request's head must say, by RFC 9110 and RFC 9112, beyond what the parser (llhttp) checks itself.
+"""Checks of a request's head by RFC 9110 and RFC 9112, beyond those of the parser (llhttp).
 
 A request whose framing could be read in two ways is refused, and its connection ends: a proxy in front may have read it
 in the other way.
@@ -107,13 +107,13 @@ def check_target(target: bytes) -> None:
 
 
 def transfer_codings(fields: Fields) -> list[bytes]:
-    """Transfer codings in the order in which they were applied, in lower case; empty where there are none."""
+    """Return transfer codings in the order in which they were applied, in lower case; empty where there are none."""
     lists = (value for name, value in fields if name == b"transfer-encoding")
     return [coding.strip(b" \t").lower() for value in lists for coding in value.split(b",")]
 
 
 def head_of_same_framing(fields: Fields) -> bytes | None:
-    """The head of a request whose body is framed as that of these fields says; None where they announce no body."""
+    """Return a minimal head with the same framing of the body as these fields; None where they announce no body."""
     if transfer_codings(fields):
         return b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     length = next((value.strip(b" \t").lstrip(b"0") for name, value in fields if name == b"content-length"), b"")
@@ -121,12 +121,12 @@ def head_of_same_framing(fields: Fields) -> bytes | None:
 
 
 def too_large(what: str) -> RefusedRequestError:
-    """431, because of ``what``."""
+    """Return a 431 for a head that is over ``what``."""
     return RefusedRequestError(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request's head is over {what}")
 
 
 def too_finely_cut() -> RefusedRequestError:
-    """400: a body of too many chunks, or of more framing than data."""
+    """Return a 400 for a body of too many chunks, or too much framing."""
     return _bad(
         f"the body has more than {MAX_CHUNKS} chunks, or {MAX_FRAMING_BYTES} bytes of chunk extensions and trailers: "
         "send larger chunks, or Content-Length"

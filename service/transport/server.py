@@ -1,4 +1,4 @@
-"""One serving process: uvicorn with an orderly end."""
+"""One serving process: uvicorn with draining and fair accept."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from listwright.service.transport.connection import HEADERS, Connection
 from listwright.service.transport.connection_limit import ConnectionLimit
 
 FINISH_WITHIN_S = 25
-"""What is still unanswered this long after the last moment of draining is dropped: before Kubernetes kills at 30."""
+"""Seconds after draining at which unanswered requests are dropped: before Kubernetes kills at 30."""
 
 LINGER_S = 1.0
-"""After the port is closed, connections stay open this long: a request may be on its way in one of them."""
+"""Seconds that connections stay open after the port is closed: a request may be on its way in one of them."""
 
 LET_GO_S = 0.02
-"""What the event loop may take to let go of a socket that it was told to close."""
+"""Seconds in which the event loop releases a socket after its ``close``."""
 
 PAUSE_S = 0.001
-"""For each connection that a process has, it lets the others go first this long: as short as the event loop can."""
+"""Seconds that a process waits before it accepts, for each connection that it has: the event loop's shortest."""
 
 MOST_PAUSES = 3
-"""With more connections than these an even share comes by itself, and new connections should not wait for it."""
+"""Most pauses before an accept: with more connections an even share comes by itself."""
 
 CALM_CHECKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
 """Under a rush an even share comes by itself. So after this many checks in a row, each within this time of the last and
@@ -60,22 +60,22 @@ AT_ONCE_BEYOND = 16
 """At the limit a check takes no more than these: each is an open file until it is counted and refused."""
 
 EXHAUSTED_S = 1.0
-"""After the system has refused to give a connection for lack of files or memory."""
+"""Seconds without accepting after the system had no files or memory for a connection."""
 
 BACKLOG = 2048
 
 MOST_PEM_BYTES = 2**20
-"""A certificate with its chain, or a key, has a few thousand."""
+"""Largest file of a certificate or key; usual ones have a few thousand bytes."""
 
 _ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""What is said of an address of ``localhost`` where the machine has no IPv6."""
+"""Errors for an address of ``localhost`` where the machine has no IPv6."""
 
 _log = logging.getLogger("listwright.service")
 _connections_log = logging.getLogger("listwright.connections")
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """What uvicorn has to know."""
+    """Return uvicorn's options."""
     return {
         "ws": "none",
         "workers": 1,  # else uvicorn reads WEB_CONCURRENCY of the environment
@@ -95,7 +95,7 @@ def options(settings: Settings) -> dict[str, Any]:
 
 
 def bind_ports(settings: Settings) -> list[socket]:
-    """The port on each address of the settings' host, not listening yet.
+    """Bind the port on each address of the settings' host, without listening.
 
     Convention: ``::`` takes IPv4, too, whatever the system does by itself.
 
@@ -125,7 +125,7 @@ def bind_ports(settings: Settings) -> list[socket]:
 
 
 def _bind(port: socket, address: tuple[Any, ...]) -> socket:
-    """The socket itself, closed if it cannot be bound."""
+    """Bind a socket and return it; close it if it cannot be bound."""
     try:
         port.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         if port.family == AF_INET6:
@@ -138,7 +138,7 @@ def _bind(port: socket, address: tuple[Any, ...]) -> socket:
 
 
 def announce(settings: Settings, ports: Sequence[socket]) -> None:
-    """Log where requests are taken."""
+    """Log the addresses that listen."""
     scheme = "http" if settings.tls_cert is None else "https"
     for port in ports:
         host, number = port.getsockname()[:2]
@@ -146,7 +146,7 @@ def announce(settings: Settings, ports: Sequence[socket]) -> None:
 
 
 def check_tls(settings: Settings) -> str | None:
-    """What is wrong with the certificate or its key, before anything is loaded; None if nothing is."""
+    """Return the fault of the certificate or its key, before anything is loaded; None if there is none."""
     cert, key = settings.tls_cert, settings.tls_key
     if cert is None and key is None:
         return None
@@ -169,7 +169,7 @@ def check_tls(settings: Settings) -> str | None:
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn that, on SIGTERM, says so in ``/readyz``, keeps serving for a while, and exits with 0.
+    """uvicorn that, on SIGTERM, answers 503 at ``/readyz``, keeps serving for a while, and exits with 0.
 
     Each answer that begins from SIGTERM on closes its connection, so that callers go elsewhere with their next request
     instead of meeting a closed connection with it.
@@ -178,8 +178,8 @@ class DrainingServer(uvicorn.Server):
         app: the application.
         settings: of the process.
         limit: of connections.
-        draining: set when the end begins.
-        refused: told the status of each request that is refused before it is one.
+        draining: set when the shutdown begins.
+        refused: called with the status of each refusal that no application has seen.
         reload: called in the event loop at each SIGHUP.
         started: called in the event loop once requests are answered.
     """
@@ -207,7 +207,7 @@ class DrainingServer(uvicorn.Server):
         self._fair_accepts: list[FairAccept] = []
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Called by uvicorn; when it returns, requests are answered."""
+        """Start to answer requests (uvicorn's hook)."""
         self.server_state.default_headers = self.config.encoded_headers  # uvicorn's own first time is after this
         most, alone = self._settings.max_connections, self._settings.workers == 1
         try:
@@ -231,9 +231,9 @@ class DrainingServer(uvicorn.Server):
             self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's own words
-        """Called by uvicorn for SIGINT and SIGTERM; unlike its own method, this ends the process as a success.
+        """Begin the shutdown on SIGINT or SIGTERM (uvicorn's hook); unlike its own method, with exit code 0.
 
-        A signal may interrupt anything, even an answer between its head and its body: what it asks for waits its turn.
+        A signal may interrupt anything, even an answer between its head and its body, so the event loop stops it later.
         """
         asyncio.get_running_loop().call_soon_threadsafe(self._stop, sig)
 
@@ -260,7 +260,7 @@ class DrainingServer(uvicorn.Server):
             self.server_state.default_headers = [*self.server_state.default_headers, closing]
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Called by uvicorn: close the port, then, a little later, what is idle, and wait for what is at work."""
+        """Close the port, then, a little later, idle connections, and wait for the others (uvicorn's hook)."""
         self._begin_draining()
         await self._close_port(sockets or [])
         linger_until = asyncio.get_running_loop().time() + LINGER_S
@@ -273,10 +273,10 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _close_port(self, sockets: list[socket]) -> None:
-        """Take no more connections, but do take those that the system has completed already: it would reset them.
+        """Close the port, and accept the connections that the system has completed: it would reset them.
 
-        A copy keeps the port open while the event loop closes its own, so that nothing but a moment lies between the
-        last connection taken and the end.
+        A copy keeps the port open while the event loop closes its own, so that only a moment lies between the last
+        accept and the end.
         """
         open_ports = [fair_accept.port for fair_accept in self._fair_accepts]
         open_ports += [port for server in self.servers for port in server.sockets]
@@ -308,21 +308,21 @@ class DrainingServer(uvicorn.Server):
 
 
 class FairAccept:
-    """Takes connections off a port that several processes share, so that each gets its part.
+    """Accepts connections of a port that several processes share, so that each gets its share.
 
     Proxies keep few connections open. An event loop that takes all waiting connections leaves none to the others, and a
     worker without connections is a core without work. So each process takes one connection at a time, the later the
     more it has already. For one thread: the event loop's.
 
-    Where all room is taken by callers that are entering, a newcomer has the one cut off that has been longest: a TLS
-    handshake waits for its caller, who may never speak.
+    Where all room is taken by connections that are being set up, a new one cuts off the oldest of them: a TLS
+    handshake waits for its caller, who may never answer.
 
     Args:
         port: bound; shared with other processes.
-        take: makes a connection of what was accepted.
-        present: how many there are.
+        take: makes a connection of an accepted socket.
+        present: returns how many connections there are.
         most: how many there may be.
-        pause_s: for each of them, up to :data:`MOST_PAUSES`, the others go first; 0: there are no other processes.
+        pause_s: seconds before an accept for each of them, up to :data:`MOST_PAUSES`; 0: there are no other processes.
     """
 
     def __init__(
@@ -339,13 +339,13 @@ class FairAccept:
         self._rush, self._looked = 0, 0.0
 
     def open(self) -> None:
-        """Begin."""
+        """Listen, and begin to accept."""
         self.port.setblocking(False)
         self.port.listen(BACKLOG)
         asyncio.get_running_loop().add_reader(self.port, self._readable)
 
     def close(self) -> None:
-        """Take no more; the port stays as it is."""
+        """Accept no more; the port stays open."""
         asyncio.get_running_loop().remove_reader(self.port)
         if self._timer is not None:
             self._timer.cancel()

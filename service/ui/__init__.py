@@ -1,9 +1,7 @@
-"""The page at ``/ui/``: static files, and what a bundle says of itself to them. Imported only where it is wanted.
+"""The page at ``/ui/``: static files, and a bundle's data for them. Imported only where it is wanted.
 
 ===========  ==================================================================
-``routes``   the paths of the page, and which of them need no key
-``files``    the static files with their headers
-``about``    ``GET /ui/bundle``: golden lists, quantiles, the held-out table
+``routes``   the paths of the page, its static files, and ``GET /ui/bundle``
 ``static/``  the page: ES modules without a build step; ``docs/page.md``
 ===========  ==================================================================
 """

@@ -1,4 +1,4 @@
-"""The page at ``/ui``: its files, read once, and what a bundle has for it, from its manifest and files checked again.
+"""The page at ``/ui``: its files, read once, and a bundle's data for it, from its manifest and verified files.
 
 No part of the contract of ``openapi.yaml``: the one caller is the page itself.
 """
@@ -37,25 +37,25 @@ Model = Annotated[Name | None, Query()]
 
 
 def routes() -> tuple[APIRouter, frozenset[str]]:
-    """What answers below ``/ui``, and the paths of it that need no key: they hold nothing but the page's own code."""
+    """Return the routes below ``/ui``, and those of their paths that need no key, as they hold only the page's code."""
     router = APIRouter(include_in_schema=False, route_class=CheckedRoute)
     static, about = read_files(), About()
 
     @router.get(paths.UI)
     async def page() -> Response:
-        """The page has its files beside it, so its own path ends with a slash."""
+        """Redirect to the path with a slash, which the page's relative links need."""
         return RedirectResponse("ui/", 307)
 
     @router.get(paths.UI_BUNDLE)
-    async def shown(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
-        """What a bundle has for the page: golden lists, quantiles of training, the held-out table."""
-        chosen = _chosen(request, served.default or next(iter(served.current)), model, version)
+    async def about_bundle(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+        """Answer a bundle's data for the page: golden lists, quantiles of training, the held-out table."""
+        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
         return Response(await to_thread.run_sync(about.of, chosen), media_type="application/json")
 
     @router.get(paths.UI_REPORT)
     async def report(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
-        """The report of the run that made a bundle."""
-        chosen = _chosen(request, served.default or next(iter(served.current)), model, version)
+        """Answer the report of the run that made a bundle."""
+        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
         if not lists_file(chosen.manifest, REPORT_PAGE):
             raise HTTPException(404)
         content = await to_thread.run_sync(_read_report, chosen)
@@ -63,15 +63,15 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
 
     @router.get(paths.UI_FILES)
     async def file(request: Request, name: str) -> Response:
-        """A file of the page."""
+        """Answer a file of the page."""
         return answer_file(static, name, request)
 
     return router, frozenset((paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
-def _chosen(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
-    """The bundle that is named, or what ``/info`` describes where none is."""
-    return service_of(request).addressed(request, usual if model is None else model, version)
+def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
+    """Return the bundle that is named; the usual one where none is, as ``/info`` does."""
+    return service_of(request).find_bundle(request, usual if model is None else model, version)
 
 
 def _read_report(served: Bundle) -> bytes:
@@ -87,13 +87,13 @@ MOST_LISTS = 20
 """Golden lists that are shown."""
 
 MOST_VALUES = 200_000
-"""Values of all golden lists that are shown: what a browser holds with ease."""
+"""Values of all golden lists that are shown: a browser holds as many easily."""
 
 MOST_CATEGORIES = 500
 """Categories of a feature that are named; others can be typed."""
 
-KEPT = 4
-"""Answers that are kept: those of the bundles that were asked for last."""
+MOST_ANSWERS = 4
+"""Cached answers: those of the most recently requested bundles."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -118,7 +118,7 @@ class ShownList(BaseModel):
 
 
 class ShownBundle(BaseModel):
-    """What the page shows of a bundle, besides ``GET /info``."""
+    """A bundle's data for the page, besides ``GET /info``."""
 
     model: str
     version: str
@@ -138,35 +138,35 @@ class ShownBundle(BaseModel):
 
 
 class _Report(BaseModel):
-    """What is read of ``report.json``."""
+    """The parts of ``report.json`` that the page shows."""
 
     rankers: dict[str, str] = {}
     metrics: list[Metric] = []
 
 
 class About:
-    """Answers of ``GET /ui/bundle``, each made once. One that lacks a file is made anew: the file may come back."""
+    """Cached answers of ``GET /ui/bundle``. One that lacks a file is not cached: the file may come back."""
 
     def __init__(self) -> None:
-        self._made: dict[str, bytes] = {}
+        self._answers: dict[str, bytes] = {}
 
     def of(self, served: Bundle) -> bytes:
-        """JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
+        """Return JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
         key = served.manifest.sha256
-        made = self._made.pop(key, None)
-        if made is None:
-            found = shown(served)
-            made = found.model_dump_json().encode()
-            if not _whole(found, served.manifest):
-                return made
-        self._made[key] = made
-        for oldest in list(self._made)[:-KEPT]:
-            self._made.pop(oldest, None)
-        return made
+        answer = self._answers.pop(key, None)
+        if answer is None:
+            content = describe_bundle(served)
+            answer = content.model_dump_json().encode()
+            if not _whole(content, served.manifest):
+                return answer
+        self._answers[key] = answer
+        for oldest in list(self._answers)[:-MOST_ANSWERS]:
+            self._answers.pop(oldest, None)
+        return answer
 
 
-def shown(served: Bundle) -> ShownBundle:
-    """All of it. A file that is gone, or is no longer what the manifest says, is left out and named."""
+def describe_bundle(served: Bundle) -> ShownBundle:
+    """Collect a bundle's data for the page; a file that is gone or altered is left out and named."""
     manifest = served.manifest
     lists, fault = _golden(served)
     report = _report(served)
@@ -190,13 +190,13 @@ def shown(served: Bundle) -> ShownBundle:
     )
 
 
-def _whole(found: ShownBundle, manifest: Manifest) -> bool:
-    """Whether no file that it is made from was gone or altered."""
-    return found.golden_fault is None and (found.held_out_from == REPORT or not lists_file(manifest, REPORT))
+def _whole(content: ShownBundle, manifest: Manifest) -> bool:
+    """Return whether every file behind the content was there and unaltered."""
+    return content.golden_fault is None and (content.held_out_from == REPORT or not lists_file(manifest, REPORT))
 
 
 def lists_file(manifest: Manifest, name: str) -> bool:
-    """Whether the bundle has a file of this name."""
+    """Return whether the manifest lists a file of this name."""
     return any(entry.name == name for entry in manifest.files)
 
 
@@ -213,24 +213,24 @@ def _feature(feature: Feature) -> ShownFeature:
 
 
 def _golden(served: Bundle) -> tuple[list[ShownList], str | None]:
-    """Lists of the golden file, each once; or why there are none."""
+    """Return the lists of the golden file, each once, or why there are none."""
     try:
         content = bundle.read_listed(served.path, served.manifest, GOLDEN)
         lists = golden.read(content, served.path / GOLDEN)
     except BundleError as error:
         _log.warning("the page has no golden lists of %s: %s", served.manifest.name, error.reason)
         return [], f"{GOLDEN}: {error.reason}"
-    found: dict[str, ShownList] = {}
+    shown_lists: dict[str, ShownList] = {}
     left = MOST_VALUES
     for one in lists:
         key = json.dumps(one.features)
-        if key in found or len(found) == MOST_LISTS:
+        if key in shown_lists or len(shown_lists) == MOST_LISTS:
             continue
         left -= len(one.features) * len(served.manifest.feature_schema)
         if left < 0:
             break
-        found[key] = _list(one, served.manifest.feature_schema.features)
-    return list(found.values()), None
+        shown_lists[key] = _list(one, served.manifest.feature_schema.features)
+    return list(shown_lists.values()), None
 
 
 def _list(one: GoldenList, features: tuple[Feature, ...]) -> ShownList:
@@ -239,7 +239,7 @@ def _list(one: GoldenList, features: tuple[Feature, ...]) -> ShownList:
 
 
 def _value(value: float | None, feature: Feature) -> float | str | None:
-    """As a request would send it: the shortest number that is the same float32, or the name of a category."""
+    """Convert a value to its form in a request: the shortest number of the same float32, or a category's name."""
     if value is None:
         return None
     if feature.kind == "categorical":
@@ -249,7 +249,7 @@ def _value(value: float | None, feature: Feature) -> float | str | None:
 
 
 def _report(served: Bundle) -> _Report | None:
-    """The run's report; None where there is none that can be read."""
+    """Read the run's report; None where there is none that can be read."""
     if not lists_file(served.manifest, REPORT):
         return None
     try:
@@ -280,7 +280,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing inline, nothing from elsewhere, and no text that becomes HTML: what a caller sends stays text."""
+"""No inline code, nothing of other origins, and no text that becomes HTML: callers' words stay text."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -302,24 +302,24 @@ class StaticFile(NamedTuple):
 
 
 def read_files(folder: Path = STATIC) -> dict[str, StaticFile]:
-    """All files of the page by their path below ``/ui/``."""
-    found = {}
+    """Read all files of the page, by their path below ``/ui/``."""
+    files = {}
     for path in sorted(folder.rglob("*")):
         media_type = TYPES.get(path.suffix)
         if media_type is not None and path.is_file():
             content = path.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[path.relative_to(folder).as_posix()] = StaticFile(content, media_type, etag)
-    return found
+            files[path.relative_to(folder).as_posix()] = StaticFile(content, media_type, etag)
+    return files
 
 
 def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) -> Response:
-    """One file, or 304 where the caller has it already.
+    """Answer one file, or 304 where the caller has it already.
 
     Args:
         files: of :func:`read_files`.
         name: its path; empty for the page itself.
-        request: says what the caller has.
+        request: its ``If-None-Match`` names the caller's copy.
 
     Raises:
         HTTPException: 404 for a name that is none of the files'.
@@ -334,5 +334,5 @@ def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) ->
 
 
 def _etags(sent: str) -> set[str]:
-    """What an ``If-None-Match`` names; a proxy that compresses may have made a tag weak."""
+    """Parse the tags of ``If-None-Match``; a proxy that compresses may have made them weak."""
     return {tag.strip().removeprefix("W/") for tag in sent.split(",")}

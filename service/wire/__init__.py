@@ -1,1 +1,1 @@
-"""How requests and answers travel: schemas, JSON, ``.npy``, the Open Inference Protocol."""
+"""Formats of requests and answers: schemas, JSON, ``.npy``, the Open Inference Protocol."""

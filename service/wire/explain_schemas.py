@@ -12,11 +12,11 @@ from listwright.service.settings import MOST_EVALUATIONS
 from listwright.service.wire.schemas import MAX_ID, MAX_WHOLE, Envelope, RerankRequest, RerankResponse, Whole
 
 MOST_EXPLAINED = 5
-"""Places that one request can ask about."""
+"""Most places that one request can have explained."""
 
 
 def _named(value: Any) -> int | str | None:
-    """An index or an id, as it was sent."""
+    """Validate an index or an id."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is int and 0 <= value <= MAX_WHOLE:
@@ -75,7 +75,7 @@ _WORDS: JsonDict = {**_of_a_ranking, **_ONE_QUESTION}
 
 
 def _index_or_id(value: str) -> int | str:
-    """What a query string says: digits are an index. An id that is one stands in the body."""
+    """Parse a value of the query string: digits are an index. An id of digits has to stand in the body."""
     return int(value) if value.isascii() and value.isdecimal() and len(value) <= len(str(MAX_WHOLE)) else value
 
 

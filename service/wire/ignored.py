@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from listwright.ranking.manifest import Manifest
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.json_codec import shortened
+from listwright.service.wire.json_codec import shorten
 
 MOST_NAMED = 100
 """Names of a version that are logged: a caller could send any number of them."""
@@ -18,7 +18,7 @@ _log = logging.getLogger("listwright.service")
 
 
 class IgnoredFeatures:
-    """What a process has ignored. For one thread: the event loop's.
+    """Features that a process has ignored. For one thread: the event loop's.
 
     Args:
         telemetry: where ignored features are counted.
@@ -29,7 +29,7 @@ class IgnoredFeatures:
         self._named: dict[tuple[str, str], set[str]] = {}
 
     def note(self, manifest: Manifest, names: Sequence[str]) -> None:
-        """A request had these beside the features of a bundle."""
+        """Count and log unknown features of a request."""
         if not names:
             return
         self._telemetry.ignored.labels(manifest.name, manifest.version).inc(len(names))
@@ -37,7 +37,7 @@ class IgnoredFeatures:
         if key not in self._named and len(self._named) == MOST_VERSIONS:
             self._named.pop(next(iter(self._named)))
         named = self._named.setdefault(key, set())
-        for name in map(shortened, names):
+        for name in map(shorten, names):
             if len(named) < MOST_NAMED and name not in named:
                 named.add(name)
                 _log.warning("%s/%s does not know feature %r: ignored, as LISTWRIGHT_UNKNOWN_FEATURES says", *key, name)

@@ -41,7 +41,7 @@ from listwright.service.hook import PASSED
 from listwright.service.participation import Participation
 from listwright.service.settings import Settings
 from listwright.service.wire.compiled import json_fast
-from listwright.service.wire.json_matrix import checked_context, to_candidates
+from listwright.service.wire.json_matrix import check_context, to_candidates
 from listwright.service.wire.schemas import (
     MAX_CONTEXT,
     MAX_CONTEXT_KEY,
@@ -50,29 +50,29 @@ from listwright.service.wire.schemas import (
     Envelope,
     Options,
     RerankRequest,
-    validated,
+    validate,
 )
 
 
 class RankingRequest(NamedTuple):
-    """What a request asks for, and of which bundle."""
+    """A decoded request to rank, with its bundle."""
 
     candidates: CandidateList
     options: Options
     bundle: Bundle
     ignored: tuple[str, ...] = ()  # names of unknown features
-    id: str | None = None  # that the caller gave it
+    id: str | None = None  # of the caller
     pinned: bool = False  # whether the caller names the bundle's version
-    scores_only: bool = False  # whether the answer tells no order
+    scores_only: bool = False  # whether the answer has no order
     part: Participation | None = None  # in an experiment; None: in none
 
-    def within(self, part: Participation) -> RankingRequest:
-        """The same request in an experiment."""
+    def join_experiment(self, part: Participation) -> RankingRequest:
+        """Return the same request in an experiment."""
         return RankingRequest(*self[:-1], part)  # half the time of _replace
 
 
 class EncodedAnswer(NamedTuple):
-    """An answer as it travels."""
+    """An encoded answer."""
 
     content: bytes
     media_type: str
@@ -92,7 +92,7 @@ class Codec(Protocol):
         """Decode the body."""
         ...
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Encode the answer."""
         ...
 
@@ -104,11 +104,13 @@ _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "inp
 class JsonAnswer:
     """The half of a codec that writes JSON."""
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
-        """The answer of the contract."""
-        options, manifest = asked.options, asked.bundle.manifest
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """Encode the answer of the contract."""
+        options, manifest = request.options, request.bundle.manifest
         assert isinstance(options, Envelope)
-        content = to_answer(ranking, options, manifest, asked.candidates.ids, milliseconds, asked.ignored, asked.part)
+        content = to_answer(
+            ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored, request.part
+        )
         return EncodedAnswer(to_json(content), "application/json", {})
 
 
@@ -121,10 +123,10 @@ def to_answer(
     ignored: Sequence[str] = (),
     part: Participation | None = None,
 ) -> dict[str, Any]:
-    """The body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
+    """Build the body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
     scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
     response_scores = (
-        nullable(unscored(ranking, part).scores) if part is not None and part.teams is not None else scores
+        nullable(hide_scores(ranking, part).scores) if part is not None and part.teams is not None else scores
     )
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
@@ -160,15 +162,15 @@ def to_answer(
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
             "reason": ranking.reason,
-            "ignored": [shortened(name) for name in ignored[:MOST_IGNORED]],
+            "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
             **_experiment(part),
         },
     }
 
 
-def unscored(ranking: Ranking, part: Participation | None) -> Ranking:
-    """The ranking without scores where two rankers made its order: no single one scored that list."""
+def hide_scores(ranking: Ranking, part: Participation | None) -> Ranking:
+    """Return a ranking without scores where two rankers made its order: no single one scored that list."""
     if part is None or part.teams is None:
         return ranking
     nothing = np.full(len(ranking.order), np.nan)
@@ -176,21 +178,21 @@ def unscored(ranking: Ranking, part: Participation | None) -> Ranking:
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
-    """What ``meta`` says of an experiment; no byte where there is none."""
-    if part is None or not part.told:
+    """Return the field of ``meta`` for an experiment; empty where there is none."""
+    if part is None or not part.is_visible:
         return {}
     return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
 
 
-def shortened(name: str) -> str:
-    """A name as it is told: some that callers send have no end."""
+def shorten(name: str) -> str:
+    """Shorten a name for logs and answers: callers may send names of any length."""
     return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
 
 
 def facts(
     ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float], part: Participation | None = None
 ) -> dict[str, Any]:
-    """What a log line says about a ranking."""
+    """Return the facts of a ranking for its log line."""
     return {
         **({} if part is None else {"experiment": part.experiment, "arm": part.arm}),
         "version": f"{manifest.name}/{manifest.version}",
@@ -211,7 +213,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def nullable(values: Real[np.ndarray, " L"]) -> list[float | None]:
-    """Numbers as JSON has them: null for NaN."""
+    """Convert numbers for JSON: None for NaN."""
     if not np.isnan(values).any():
         return values.tolist()  # type: ignore[no-any-return]
     return [None if value != value else value for value in values.tolist()]  # noqa: PLR0124 - NaN
@@ -221,7 +223,7 @@ _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
 
 
 class JsonBounds:
-    """What a body may hold that is for any bundle that is served, counted once for each value of these.
+    """Bounds of a body for any served bundle, computed once for each set of models.
 
     Args:
         settings: of the service.
@@ -232,19 +234,19 @@ class JsonBounds:
         self._models: ReferenceType[Models] | None = None
 
     def of(self, models: Models) -> tuple[Bounds, Limit]:
-        """The bounds, and what follows for the body's bytes."""
+        """Return the bounds, and the limit of bytes that follows from them."""
         if self._models is None or self._models() is not models:
             ignores = self._settings.unknown_features == "ignore"
             bounds = bounds_of(self._settings.max_candidates, models.schemas, ignores=ignores)
-            self._models, self._found = ref(models), (bounds, Limit(bounds.size, bounds.why))
-        return self._found
+            self._models, self._bounds = ref(models), (bounds, Limit(bounds.size, bounds.why))
+        return self._bounds
 
 
 class JsonCodec(JsonAnswer):
-    """One request.
+    """JSON codec of one request.
 
-    An ordinary body is scanned, which makes no object of each number; any other is read the general way, which accepts
-    all that the contract does and says where the rest is at fault.
+    An ordinary body is scanned, which makes no object of each number; any other is parsed in full, which accepts all
+    that the contract does and locates faults.
 
     Args:
         bounds: of bodies for any bundle that is served.
@@ -270,53 +272,55 @@ class JsonCodec(JsonAnswer):
         self._ignores = settings.unknown_features == "ignore"
 
     def decode(self, body: bytes) -> RankingRequest:
-        """Decode, validate, choose the bundle, make the matrix."""
-        found = self._scanned(body)
-        if found is not None:
-            return found
-        request = validated(self._words, decode(body, self._bounds), self._outer_words)
-        bundle = self._chosen(request)
+        """Decode and validate a body, choose the bundle, make the matrix."""
+        scanned = self._scan(body)
+        if scanned is not None:
+            return scanned
+        request = validate(self._words, decode(body, self._bounds), self._outer_words)
+        bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
         pinned = request.version is not None
         return RankingRequest(candidates, request, bundle, tuple(ignored), request.id, pinned)
 
-    def _scanned(self, body: bytes) -> RankingRequest | None:
-        """What an ordinary request asks for; None leaves it to the general way."""
-        usual = self._models.usual
-        if json_fast is None or usual is None:
+    def _scan(self, body: bytes) -> RankingRequest | None:
+        """Scan an ordinary body; return None for any other, which is parsed in full."""
+        default_bundle = self._models.default_bundle
+        if json_fast is None or default_bundle is None:
             return None
-        schema = usual.reranker.schema
+        schema = default_bundle.reranker.schema
         try:
-            plan = self._plan(usual.reranker)
+            plan = self._plan(default_bundle.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = validated(self._words, decode(rest, self._bounds), self._outer_words)
+            request = validate(self._words, decode(rest, self._bounds), self._outer_words)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
             return None
-        bundle = self._chosen(request)
-        if bundle is not usual or (lacking and request.context and not schema.index.keys().isdisjoint(request.context)):
+        bundle = self._choose(request)
+        if bundle is not default_bundle or (
+            lacking and request.context and not schema.index.keys().isdisjoint(request.context)
+        ):
             return None
         if ids is None:
             ids = request.ids
-        context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+        context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
         return RankingRequest(candidates, request, bundle, ignored, request.id, request.version is not None)
 
     def _plan(self, reranker: Reranker) -> Any:
-        """How to scan the rows of a bundle, made once for each."""
+        """Return the plan for scanning the rows of a bundle, made once for each."""
         plan = _plans.get(reranker)
         if plan is None:
             plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
         return plan
 
-    def _chosen(self, request: RerankRequest) -> Bundle:
+    def _choose(self, request: RerankRequest) -> Bundle:
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
 
 
 def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
-    """How to scan the rows of a schema; where unknown features are ignored, as many as a body may have."""
+    """Make the plan for scanning the rows of a schema, with or without unknown features that are ignored."""
     codes = [
         {category.encode(): feature.code(category) for category in feature.categories}
         if feature.kind == "categorical"
@@ -330,7 +334,7 @@ def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
 
 
 LEAST_VALUES = 2**13
-"""Values that any body may have: a list for another bundle is told the difference, not that it is large."""
+"""Values that any body may have: the error for a list of another bundle names the difference, not its size."""
 
 ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
 """Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
@@ -342,16 +346,16 @@ LEAST_IGNORED, IGNORED_SPELLING = 32, 100
 ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
 SEARCHED = 2**15
-"""Values of a body that is searched for the place of a fault; of a larger one the fault is told without."""
+"""Most values of a body that is searched for the place of a fault; errors for larger ones have no place."""
 
 BLOCK = 2**20
-"""Bytes looked at together where nothing was compiled: bounds the memory of the looking."""
+"""Bytes per block where nothing was compiled, which bounds the memory."""
 
 _QUOTE, _COMMA, _COLON, _OPENING = b'"', b",", b":", b"[{"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""What may be half of a surrogate pair."""
+"""An escape that may be half of a surrogate pair."""
 
 Bytes = UInt8[np.ndarray, " n"]
 Path = tuple[str | int, ...]
@@ -359,7 +363,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a body may hold.
+    """Limits of a body.
 
     Args:
         candidates: the longest list.
@@ -382,7 +386,7 @@ class Bounds:
         return self.size_of(self.values, self.containers)
 
     def size_of(self, values: int, containers: int) -> int:
-        """Bytes that these values, arrays and objects may have."""
+        """Return the bytes that these values, arrays and objects may have."""
         return ENVELOPE_BYTES + values * (self.spelling + VALUE_BYTES) + containers * CONTAINER_BYTES
 
     @property
@@ -397,12 +401,12 @@ class Bounds:
 
 
 def why(candidates: int, features: int) -> str:
-    """Words behind a limit: what has room within it, and which setting changes it."""
+    """Describe a limit: which lists have room within it, and which setting changes it."""
     return f"for lists of {candidates} candidates (LISTWRIGHT_MAX_CANDIDATES) with {features} features"
 
 
 def bounds_of(candidates: int, schemas: Iterable[FeatureSchema], *, ignores: bool = False) -> Bounds:
-    """What a body may hold that is for any of the schemas; where unknown features are ignored, with as many of them."""
+    """Return the bounds of a body for any of the schemas, with or without unknown features that are ignored."""
     sizes = [(len(schema), schema.spelling) for schema in schemas]
     features, spelling = max(size[0] for size in sizes), max(size[1] for size in sizes)
     if ignores:
@@ -411,12 +415,12 @@ def bounds_of(candidates: int, schemas: Iterable[FeatureSchema], *, ignores: boo
 
 
 def most_ignored(features: int) -> int:
-    """Unknown features that a candidate may have beside the known ones, where they are ignored."""
+    """Return how many unknown features a candidate may have beside the known ones, where they are ignored."""
     return max(features, LEAST_IGNORED)
 
 
 def decode(body: bytes, bounds: Bounds) -> Any:
-    """The body's value.
+    """Decode a body to its value, within bounds.
 
     Raises:
         TooLargeError: if it has too many bytes, candidates, values, arrays or objects.
@@ -428,7 +432,7 @@ def decode(body: bytes, bounds: Bounds) -> Any:
         raise UndecodableBodyError("the body is empty: send a JSON object, see /openapi.json")
     if len(body) > bounds.size:
         raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
-    commas, openings, colons = _counted(body)
+    commas, openings, colons = _count(body)
     _check_counts(len(body), commas, openings, bounds)
     try:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -444,8 +448,8 @@ def decode(body: bytes, bounds: Bounds) -> Any:
     return value
 
 
-def _counted(body: bytes) -> tuple[int, int, int]:
-    """Commas, opening brackets and braces, and colons outside of strings."""
+def _count(body: bytes) -> tuple[int, int, int]:
+    """Count commas, opening brackets and braces, and colons outside of strings."""
     if json_fast is not None:
         counts: tuple[int, int, int] = json_fast.counted(body)
         return counts
@@ -474,8 +478,8 @@ def _check_counts(size: int, values: int, containers: int, bounds: Bounds) -> No
         raise _too_large(f"{size} bytes for {values} values", limit, bounds)
 
 
-def _too_large(found: str, limit: int, bounds: Bounds) -> TooLargeError:
-    return TooLargeError(f"the body has {found}, the limit is {limit} {bounds.why}")
+def _too_large(amount: str, limit: int, bounds: Bounds) -> TooLargeError:
+    return TooLargeError(f"the body has {amount}, the limit is {limit} {bounds.why}")
 
 
 def _check_lengths(body: object, limit: int) -> None:
@@ -497,7 +501,7 @@ def check_length(length: int, limit: int, path: tuple[str | int, ...] = ()) -> N
 
 
 def _names(body: object) -> int:
-    """Names in the objects that the contract knows."""
+    """Count names in the objects of the contract."""
     if not isinstance(body, dict):
         return 0
     candidates = body.get("candidates")
@@ -507,7 +511,7 @@ def _names(body: object) -> int:
 
 
 def _all_names(value: object) -> int:
-    """Names in all objects."""
+    """Count names in all objects."""
     count, parts = 0, [value]
     while parts:
         part = parts.pop()
@@ -520,7 +524,7 @@ def _all_names(value: object) -> int:
 
 
 class _Repeated(dict[str, Any]):
-    """An object in which a name stood twice, and which."""
+    """An object in which a name is repeated, with that name."""
 
     name = ""
 
@@ -529,7 +533,7 @@ def _check_repeated(body: bytes) -> None:
     """Raise RepeatedNameError if a name is repeated: reads the body again and checks each object."""
     repeated: list[_Repeated] = []
 
-    def seen(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = dict(pairs)
         if len(names) == len(pairs):
             return names
@@ -538,7 +542,7 @@ def _check_repeated(body: bytes) -> None:
         repeated[-1].name = next(name for name, count in counts.items() if count > 1)
         return repeated[-1]
 
-    value = json.loads(body.decode(), object_pairs_hook=seen, parse_int=float)  # float reads any number of digits
+    value = json.loads(body.decode(), object_pairs_hook=collect, parse_int=float)  # float reads any number of digits
     if repeated:
         path = _place(value, lambda part: isinstance(part, _Repeated)) or ()
         part = value
@@ -548,7 +552,7 @@ def _check_repeated(body: bytes) -> None:
 
 
 def _place_of_fault(body: bytes) -> Path:
-    """Where the first number or string stands that JSON does not have; the whole body for any other fault."""
+    """Return the path of the first number or string that JSON does not have; empty for any other fault."""
     wanted = _is_half if _HALF.search(body) else _is_not_finite
     try:
         return _place(json.loads(body.decode()), wanted) or ()
@@ -561,7 +565,7 @@ def _is_not_finite(part: Any) -> bool:
 
 
 def _is_half(part: Any) -> bool:
-    """Whether a part is no number, or holds half of a surrogate pair."""
+    """Return whether a part is not finite, or holds half of a surrogate pair."""
     if type(part) is str:
         return _SURROGATE.search(part) is not None
     if type(part) is dict:
@@ -570,7 +574,7 @@ def _is_half(part: Any) -> bool:
 
 
 def _place(value: Any, wanted: Callable[[Any], bool]) -> Path | None:
-    """Path of the first part of a document, in its order, that is wanted; the path is made of what leads there only."""
+    """Return the path of the first part of a document, in its order, that is wanted; None if there is none."""
     if wanted(value):
         return ()
     ways, path = [_parts(value)], list[str | int]()

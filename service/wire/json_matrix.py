@@ -1,4 +1,4 @@
-"""From the contract's words to the kernel's values: names to columns, JSON to float32."""
+"""Candidate lists from decoded JSON: names to columns, values to float32."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Place = Callable[[int, int], Path]
 def to_candidates(
     request: RerankRequest, schema: FeatureSchema, ignored: dict[str, None] | None = None
 ) -> CandidateList:
-    """The candidate list of a request, in schema order.
+    """Convert a request to a candidate list, in schema order.
 
     A feature that is left out has its default; without one it is missing, or an unknown category.
 
@@ -43,7 +43,7 @@ def to_candidates(
     Args:
         request: as it was sent.
         schema: of the bundle that answers.
-        ignored: takes the names of unknown features, whose values are not looked at; None: they are refused.
+        ignored: gets the names of unknown features, whose values are not checked; None: they are refused.
 
     Raises:
         EmptyListError: if there are no candidates.
@@ -53,7 +53,7 @@ def to_candidates(
     if len(request) == 0:
         name = "features" if request.candidates is None else "candidates"
         raise EmptyListError("the list holds no candidates: send at least one", (name,))
-    context = MappingProxyType(checked_context(request.context, schema) if request.context else {})
+    context = MappingProxyType(check_context(request.context, schema) if request.context else {})
     supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
         matrix = _from_rows(request.candidates, schema, supplied, ignored)
@@ -63,8 +63,8 @@ def to_candidates(
     return CandidateList(matrix, ids, context)
 
 
-def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
-    """The context, with booleans spelled; an entry that cannot be used is refused, a feature's like a candidate's."""
+def check_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
+    """Check a context, and return it with booleans as strings; entries of features are checked like candidates'."""
     for name, value in context.items():
         place = ("context", name)
         if len(name) > MAX_CONTEXT_KEY:
@@ -74,19 +74,19 @@ def checked_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str,
         elif type(value) in _NAMES or value is None:
             continue
         elif type(value) not in _NUMBERS:
-            raise CandidateError(f"expected a string, a number, a boolean or null, found {_shown(value)}", place)
+            raise CandidateError(f"expected a string, a number, a boolean or null, found {_describe(value)}", place)
         elif not abs(value) <= _FLOAT64_MAX:
-            raise CandidateError(f"expected a finite number, found {_shown(value)}", place)
+            raise CandidateError(f"expected a finite number, found {_describe(value)}", place)
     return {name: str(value).lower() if type(value) is bool else value for name, value in context.items()}
 
 
 def _supplied(name: str, value: Any, schema: FeatureSchema) -> float:
-    """A context entry as the feature of its name."""
+    """Convert a context entry to a value of the feature of its name."""
     return float(_matrix([[value]], [schema.features[schema.index[name]]], lambda *_: ("context", name))[0, 0])
 
 
 def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
-    """Their ids; a list in which only some have one is refused."""
+    """Return the candidates' ids, or None; a list in which only some have one is refused."""
     absent = [position for position, candidate in enumerate(candidates) if candidate.id is None]
     if len(absent) == len(candidates):
         return None
@@ -97,17 +97,17 @@ def _ids(candidates: Sequence[Candidate]) -> tuple[str, ...] | None:
     if repeated is not None:
         first, again = repeated
         raise CandidateError(
-            f"id {_shown(ids[first])} was used at {first} already: ids are unique in a list",
+            f"id {_describe(ids[first])} was used at {first} already: ids are unique in a list",
             ("candidates", again, "id"),
         )
     return ids
 
 
 def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
-    """Where a name stands first and where it stands again; None if each stands once."""
-    seen: dict[str, int] = {}
+    """Return the first two positions of a repeated name; None if there is none."""
+    places: dict[str, int] = {}
     for position, name in enumerate(names):
-        first = seen.setdefault(name, position)
+        first = places.setdefault(name, position)
         if first != position:
             return first, position
     return None
@@ -119,7 +119,7 @@ def _from_rows(
     supplied: Mapping[str, Any],
     ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
-    """Rows by name or by position; each may be either. What rows by name lack is of ``supplied``, or the default."""
+    """Convert rows by name or by position, each of either form; by name, gaps get ``supplied`` or default values."""
     names = schema.names
     defaults = [feature.default for feature in schema.features]
     pick = itemgetter(*names) if len(names) > 1 else lambda row: (row[names[0]],)
@@ -139,7 +139,7 @@ def _from_rows(
             values = picked
         elif not isinstance(values, list):
             raise CandidateError(
-                f"expected an object or an array of values, found {_shown(values)}",
+                f"expected an object or an array of values, found {_describe(values)}",
                 ("candidates", position, "features"),
             )
         elif len(values) != len(names):
@@ -160,7 +160,7 @@ def _from_matrix(
     supplied: Mapping[str, Any],
     ignored: dict[str, None] | None,
 ) -> Float[np.ndarray, "L D"]:
-    """A matrix whose columns are named once, or stand in schema order. Columns not named come from ``supplied``."""
+    """Convert a matrix with column names, or in schema order; columns that are not named come from ``supplied``."""
     features: Sequence[Feature] = schema.features
     filled: list[str] = []
     if sent is not None:
@@ -168,21 +168,21 @@ def _from_matrix(
             named = set(sent)
             filled = [name for name in supplied if name not in named]
         _check_names([*sent, *filled], schema, ("feature_names",), ignored)
-        kept = [place for place, name in enumerate(sent) if name in schema.index]
-        features = [schema.features[schema.index[sent[place]]] for place in kept]
+        columns = [place for place, name in enumerate(sent) if name in schema.index]
+        features = [schema.features[schema.index[sent[place]]] for place in columns]
     width = len(features) if sent is None else len(sent)
     for position, row in enumerate(rows):
         if type(row) is not list:
-            raise CandidateError(f"expected an array of values, found {_shown(row)}", ("features", position))
+            raise CandidateError(f"expected an array of values, found {_describe(row)}", ("features", position))
         if len(row) != width:
             if sent is None:
                 raise _wrong_width(len(row), schema, ("features", position))
             raise CandidateError(f"has {len(row)} values for {width} feature_names", ("features", position))
     if sent is None or tuple(sent) == schema.names:
         return _matrix(rows, features, lambda row, column: ("features", row, column))
-    if len(kept) < width:
-        rows = [[row[place] for place in kept] for row in rows]
-    matrix = _matrix(rows, features, lambda row, column: ("features", row, kept[column]))
+    if len(columns) < width:
+        rows = [[row[place] for place in columns] for row in rows]
+    matrix = _matrix(rows, features, lambda row, column: ("features", row, columns[column]))
     ordered = np.empty((len(rows), len(schema)), dtype=np.float32)
     ordered[:] = [feature.absent for feature in schema.features]
     ordered[:, [schema.index[feature.name] for feature in features]] = matrix
@@ -196,7 +196,7 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     names = set(sent)
     if len(names) < len(sent):
         first, again = _repeated(tuple(sent)) or (0, 0)
-        raise CandidateError(f"feature {_shown(list(sent)[first])} is named twice", (*path, again))
+        raise CandidateError(f"feature {_describe(list(sent)[first])} is named twice", (*path, again))
     known = schema.index
     absent = sorted(schema.required.difference(sent), key=known.__getitem__)
     unknown = len(names - known.keys())
@@ -208,8 +208,8 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     if absent:
         parts.append(f"lacks the required {_listed(absent)} (send null where a value is missing)")
     if unknown:
-        found = list(islice((name for name in sent if name not in known), LISTED))
-        parts.append(f"has unknown features {_listed(found, unknown)}")
+        examples = list(islice((name for name in sent if name not in known), LISTED))
+        parts.append(f"has unknown features {_listed(examples, unknown)}")
     place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
     raise SchemaMismatchError(
         f"{place} {' and '.join(parts)}: GET /info lists the features of the bundle",
@@ -231,11 +231,11 @@ def _wrong_width(width: int, schema: FeatureSchema, path: Path) -> SchemaMismatc
 
 def _listed(names: Sequence[str], count: int | None = None) -> str:
     more = (count or len(names)) - LISTED
-    return ", ".join(map(_shown, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(_describe, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> Float[np.ndarray, "L D"]:
-    """JSON values as float32: numbers and null in bulk, categories through the schema, errors cell by cell."""
+    """Convert JSON values to float32: numbers and null in bulk, categories through the schema."""
     categorical = [column for column, feature in enumerate(features) if feature.kind == "categorical"]
     if categorical:
         coded = [list(row) for row in rows]
@@ -255,7 +255,7 @@ def _matrix(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: P
 
 
 def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> float:
-    """The code of a category, spelled as in training."""
+    """Return the code of a category, spelled as in training."""
     if type(value) is int or type(value) is float:
         if value in (math.inf, -math.inf):
             raise CandidateError(f"feature {feature.name!r}: expected a category, found {value}", place(row, column))
@@ -263,30 +263,30 @@ def _code(value: Any, feature: Feature, place: Place, row: int, column: int) -> 
             return UNKNOWN_CODE
     elif value is not None and type(value) not in _NAMES:
         raise CandidateError(
-            f"feature {feature.name!r} is a category: expected a string, found {_shown(value)}", place(row, column)
+            f"feature {feature.name!r} is a category: expected a string, found {_describe(value)}", place(row, column)
         )
     return feature.code(value)
 
 
 def _first_fault(rows: Sequence[Sequence[Any]], features: Sequence[Feature], place: Place) -> CandidateError:
-    """The error of the first value that is no number, or too large for float32."""
+    """Return the error for the first value that is no number, or too large for float32."""
     for position, row in enumerate(rows):
         for column, value in enumerate(row):
             name = features[column].name
             if type(value) not in _NUMBERS:
                 return CandidateError(
-                    f"feature {name!r} is numeric: expected a number or null, found {_shown(value)}",
+                    f"feature {name!r} is numeric: expected a number or null, found {_describe(value)}",
                     place(position, column),
                 )
             if value is not None and not abs(value) <= FLOAT32_MAX:
                 return CandidateError(
-                    f"feature {name!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found {_shown(value)}",
+                    f"feature {name!r} does not fit float32 (at most {FLOAT32_MAX:.4g}), found {_describe(value)}",
                     place(position, column),
                 )
     raise AssertionError("no value is at fault")
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "an array"
     if value is None or isinstance(value, bool):

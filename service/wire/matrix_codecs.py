@@ -1,4 +1,4 @@
-"""Matrices as they travel: ``.npy`` files, and tensors of the Open Inference Protocol."""
+"""Codecs of matrices: ``.npy`` files, and tensors of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NpyCodec(JsonAnswer):
         self.limit = npy.body_limit(limit, len(bundle.reranker.schema))
 
     def decode(self, body: bytes) -> RankingRequest:
-        """The matrix is a view of the body."""
+        """Decode a body; the matrix is a view of it."""
         schema = self._bundle.reranker.schema
         matrix = npy.decode(body, schema, self._most)
         return RankingRequest(
@@ -49,18 +49,18 @@ class NpyCodec(JsonAnswer):
             scores_only=self._wants_npy,
         )
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
-        """Scores in input order, or the JSON answer."""
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
+        """Encode scores in input order, or the JSON answer."""
         if self._wants_npy:
-            scores = ranking.scores if asked.options.raw_scores else ranking.relevance
-            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _said_in_headers(ranking, asked))
-        return super().encode(asked, ranking, milliseconds)
+            scores = ranking.scores if request.options.raw_scores else ranking.relevance
+            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _header_fields(ranking, request))
+        return super().encode(request, ranking, milliseconds)
 
 
-def _said_in_headers(ranking: Ranking, asked: RankingRequest) -> dict[str, str]:
-    """``Listwright-Version`` and so on; a reason may hold what no header can."""
-    manifest = asked.bundle.manifest
-    values = {"model": manifest.name, "version": manifest.version, **tensors.said(ranking, asked.part)}
+def _header_fields(ranking: Ranking, request: RankingRequest) -> dict[str, str]:
+    """Return the fields ``Listwright-Version`` and so on, in printable ASCII."""
+    manifest = request.bundle.manifest
+    values = {"model": manifest.name, "version": manifest.version, **tensors.response_parameters(ranking, request.part)}
     return {
         f"Listwright-{name.replace('_', '-').title()}": " ".join(str(value).split()).encode("ascii", "replace").decode()
         for name, value in values.items()
@@ -101,7 +101,7 @@ class TensorCodec:
         self.limit = tensors.body_limit(self._bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
-        """The features are a view of the body."""
+        """Decode a body; the features are a view of it."""
         head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_words)
         request = head.request
         model, version = request.model_name, request.model_version
@@ -113,11 +113,11 @@ class TensorCodec:
             bundle,
             id=request.id,
             pinned=self._version is not None,
-            scores_only=not tensors.tells_order(request),
+            scores_only=not tensors.has_order(request),
         )
 
     def _choose(self, model: str | None, version: str | None, *places: tuple[str, str]) -> Bundle:
-        """The bundle that the path names, and others that name it, too; they must agree."""
+        """Return the bundle that the path names; a model and version from elsewhere must agree with it."""
         if model is not None:
             check_agreement(self._models.name_of(self._name), self._models.name_of(model), places[0])
         if version is not None:
@@ -127,9 +127,9 @@ class TensorCodec:
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
 
-    def encode(self, asked: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
-        """The outputs that were asked for."""
-        content, head = tensors.encode(ranking, self._inference, asked.bundle.manifest, asked.part)
+    def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
+        """Encode the requested outputs."""
+        content, head = tensors.encode(ranking, self._inference, request.bundle.manifest, request.part)
         if head is None:
             return EncodedAnswer(content, "application/json", {})
         return EncodedAnswer(content, OCTETS, {JSON_HEAD: str(head)})

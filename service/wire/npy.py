@@ -31,27 +31,27 @@ _PREFIX = len(npy_format.MAGIC_PREFIX) + 2
 """Bytes of the magic, with the format's version."""
 
 _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}
-"""Of the header's length, by format version."""
+"""Bytes of the header's length, by format version."""
 
 _KNOWN_HEADERS = 1024
-"""Headers that are kept read: NumPy takes as long for one as the scorer for a short list."""
+"""Parsed headers that are cached: NumPy takes as long for one as the scorer for a short list."""
 
 _TYPES = (np.dtype("<f4"), np.dtype("<f8"))
 _LARGEST_SIDE = 10**18
 
 _UNREADABLE = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, TokenError)
-"""What Python's parser may say of a header that somebody made to harm."""
+"""Errors of Python's parser for a malicious header."""
 
 
 @lru_cache
 def body_limit(candidates: int, features: int) -> Limit:
-    """Of a body: the longest list, with its header."""
+    """Return the limit of a body: the longest list, with its header."""
     size = _PREFIX + max(_LENGTH_BYTES.values()) + MAX_HEADER + value_bytes(candidates, features)
     return Limit(size, why(candidates, features))
 
 
 def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, "L D"]:
-    """The matrix that a body holds, as a read-only view of it.
+    """Decode a body to a matrix, a read-only view of it.
 
     Args:
         body: of the request.
@@ -73,14 +73,14 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
         raise CandidateError(f"the array's shape is {sides}: send one (L, D) matrix, a row per candidate")
     length, width = sides
     check_shape(length, width, schema, limit)
-    expected, found = length * width * kind.itemsize, len(body) - start
-    if expected != found:
-        raise UndecodableBodyError(f"the array is announced with {expected} bytes of data, and has {found}")
+    expected, actual = length * width * kind.itemsize, len(body) - start
+    if expected != actual:
+        raise UndecodableBodyError(f"the array is announced with {expected} bytes of data, and has {actual}")
     return np.frombuffer(body, kind, offset=start).reshape(length, width)
 
 
 def _end_of_header(body: bytes) -> int:
-    """Where the data starts."""
+    """Return where the data starts."""
     if not body.startswith(npy_format.MAGIC_PREFIX):
         raise UndecodableBodyError("the body is no .npy file: write it with numpy.save")
     size = _LENGTH_BYTES.get(body[6]) if len(body) > 6 else None  # body[7] is the minor version
@@ -97,7 +97,7 @@ def _end_of_header(body: bytes) -> int:
 
 @lru_cache(_KNOWN_HEADERS)
 def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it is in Fortran order, and type, as NumPy reads them; an exception is not kept."""
+    """Parse a header: shape, whether in Fortran order, and type; an exception is not cached."""
     file = BytesIO(head)
     file.seek(_PREFIX)
     read = (
@@ -113,7 +113,7 @@ def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def encode(values: Float[np.ndarray, " L"]) -> bytes:
-    """A ``.npy`` file of one float32 vector."""
+    """Encode one vector as a ``.npy`` file of float32."""
     return _vector_header(len(values)) + values.astype("<f4").tobytes()
 
 

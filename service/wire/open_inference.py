@@ -25,7 +25,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.json_codec import Bounds, nullable, unscored
+from listwright.service.wire.json_codec import Bounds, hide_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
@@ -38,7 +38,7 @@ from listwright.service.wire.schemas import (
     Options,
     Strict,
     merge_words,
-    validated,
+    validate,
 )
 
 OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
@@ -51,8 +51,8 @@ _DATA = {
     "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
 }
 
-# What a tensor must say, each kind in either place. The sizes are checked with the bytes and the schema at hand, so
-# pydantic does not check them.
+# Schemas of a tensor, of each kind in either place. Sizes are checked against the bytes and the feature schema, not by
+# pydantic.
 _NUMBERS: JsonDict = {"type": "array", "minItems": 1, "items": {"type": ["number", "null"], **FLOAT32}}
 _ROWS: JsonDict = {"type": "array", "minItems": 1, "items": _NUMBERS}
 _STRINGS: JsonDict = {
@@ -76,7 +76,7 @@ _BEHIND: JsonDict = {
 
 
 def _tensor(name: str, *, in_json: bool) -> JsonDict:
-    """What a tensor of this name says if its data stand there."""
+    """Return the schema of a tensor of this name with its data in the JSON object, or behind it."""
     datatypes, axes, data = _KINDS[name]
     place: JsonDict = {"data": data, **_IN_JSON} if in_json else _BEHIND
     return {
@@ -246,7 +246,7 @@ class ModelMetadata(BaseModel):
 
 
 def describe(manifest: Manifest) -> ModelMetadata:
-    """What the protocol's clients need to know of a bundle."""
+    """Describe a bundle for clients of the protocol."""
     features = manifest.feature_schema.features
     return ModelMetadata(
         name=manifest.name,
@@ -262,7 +262,7 @@ def describe(manifest: Manifest) -> ModelMetadata:
 DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 
 LENGTH_BYTES, UTF8_BYTES = 4, 4
-"""Before each raw string, and of a character at most."""
+"""Bytes of the length before each raw string, and of a character at most."""
 
 _NUMBER_TYPES = frozenset((float, int, type(None)))
 
@@ -285,13 +285,13 @@ class Head(NamedTuple):
 
 @lru_cache
 def body_limit(bounds: Bounds) -> Limit:
-    """Of a body: the largest JSON object, and raw features and ids behind it."""
+    """Return the limit of a body: the largest JSON object, and raw features and ids behind it."""
     ids = bounds.candidates * (LENGTH_BYTES + UTF8_BYTES * MAX_ID)
     return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
 def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_words: Mapping[str, Any]) -> Head:
-    """What a body says of itself; its tensors are not looked at.
+    """Decode the JSON object of a body; raw tensors are not read.
 
     Args:
         body: of the request.
@@ -309,15 +309,15 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
         options = {name: value for name, value in outer_words.items() if name in InferParameters.model_fields}
         content = merge_words(content, {name: outer_words[name] for name in ("id",) if name in outer_words})
         content["parameters"] = merge_words(content.get("parameters") or {}, options)
-    return Head(validated(InferRequest, content), size)
+    return Head(validate(InferRequest, content), size)
 
 
-def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Inference:
-    """What a body asks for; features of the schema's type are a view of it where they are aligned.
+def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
+    """Decode a body; features of the schema's type are a view of it where they are aligned.
 
     Args:
         body: of the request.
-        found: of :func:`decode_head`.
+        head: of :func:`decode_head`.
         schema: what the features must fit.
         limit: most candidates.
 
@@ -326,7 +326,7 @@ def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Infer
         CandidateError: if a tensor cannot be used; with its JSON path, or its row and column.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    request, head = found
+    request, end = head
     named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
     for position, tensor in enumerate(request.inputs):
         if tensor.name in named:
@@ -335,11 +335,11 @@ def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Infer
         if (size is None) == (tensor.data is None):
             raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))
         if size is not None:
-            raw = memoryview(body)[head : head + size]
-            head += size
+            raw = memoryview(body)[end : end + size]
+            end += size
         named[tensor.name] = (position, tensor, raw)
-    if head != len(body):
-        raise UndecodableBodyError(f"the JSON object and its tensors take {head} bytes, the body has {len(body)}")
+    if end != len(body):
+        raise UndecodableBodyError(f"the JSON object and its tensors take {end} bytes, the body has {len(body)}")
     if "features" not in named:
         raise CandidateError("there is no input named 'features'", ("inputs",))
     matrix = _features(*named["features"], schema, limit)
@@ -349,7 +349,7 @@ def decode(body: bytes, found: Head, schema: FeatureSchema, limit: int) -> Infer
 
 
 def _head(body: bytes, announced: str | None) -> int:
-    """How many bytes of the body are JSON."""
+    """Return how many bytes of the body are JSON."""
     if announced is None:
         return len(body)
     if not (announced.isascii() and announced.isdecimal() and len(announced) <= len(str(len(body)))):
@@ -391,7 +391,7 @@ def _features(
 
 
 def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
-    """JSON numbers, flat or a list of rows."""
+    """Convert JSON numbers, flat or a list of rows."""
     if isinstance(data, list) and len(data) == length and all(type(row) is list and len(row) == width for row in data):
         data = list(chain.from_iterable(data))
     if not isinstance(data, list) or len(data) != length * width:
@@ -417,46 +417,46 @@ def _ids(position: int, tensor: InputTensor, raw: memoryview | None, length: int
 
 
 def _strings(raw: bytes, count: int, path: Path) -> list[str]:
-    """UTF-8 strings, each behind its length in four bytes."""
-    found, at = [], 0
+    """Decode UTF-8 strings, each behind its length in four bytes."""
+    strings, at = [], 0
     try:
         for _ in range(count):
             (size,) = struct.unpack_from("<I", raw, at)
             at += 4 + size
-            found.append(raw[at - size : at].decode())
+            strings.append(raw[at - size : at].decode())
     except (struct.error, UnicodeDecodeError):
         raise CandidateError("the BYTES are not UTF-8 strings, each behind its length in four bytes", path) from None
     if at != len(raw):
         raise CandidateError(f"the BYTES of {count} strings take {at} bytes, found {len(raw)}", path)
-    return found
+    return strings
 
 
-def tells_order(request: InferRequest) -> bool:
-    """Whether the outputs that are asked for tell the order, and not only scores."""
+def has_order(request: InferRequest) -> bool:
+    """Return whether the requested outputs include the order, not only scores."""
     return not request.outputs or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
 
 
 def encode(
     ranking: Ranking, inference: Inference, manifest: Manifest, part: Participation | None = None
 ) -> tuple[bytes, int | None]:
-    """The answer's body, and how many bytes of it are JSON if raw tensors follow."""
+    """Encode an answer; return its body, and how many bytes of it are JSON if raw tensors follow, else None."""
     request = inference.request
     by_default = request.parameters.binary_data_output
     if not request.outputs:
         binary = dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
     else:
-        asked = ((output.name, output.parameters.binary_data) for output in request.outputs)
-        binary = {name: by_default if own is None else own for name, own in asked}
+        outputs = ((output.name, output.parameters.binary_data) for output in request.outputs)
+        binary = {name: by_default if own is None else own for name, own in outputs}
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, unscored(ranking, part), inference, binary=is_binary)
+        tensor, raw = _output(name, hide_scores(ranking, part), inference, binary=is_binary)
         tensors.append(tensor)
         raws.append(raw)
     head = {
         "model_name": manifest.name,
         "model_version": manifest.version,
         **({} if request.id is None else {"id": request.id}),
-        "parameters": said(ranking, part),
+        "parameters": response_parameters(ranking, part),
         "outputs": tensors,
     }
     text = to_json(head)
@@ -464,7 +464,7 @@ def encode(
 
 
 def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) -> tuple[dict[str, Any], bytes]:
-    """A tensor's place in the JSON object, and the raw bytes behind it."""
+    """Encode an output; return its entry in the JSON object, and its raw bytes."""
     best = ranking.order[: inference.request.parameters.top_n]
     values: Any
     if name == "ids":
@@ -490,8 +490,8 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
     return {**tensor, "parameters": {"binary_data_size": len(raw)}}, raw
 
 
-def said(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
-    """What an answer says of itself beside its numbers; what there is nothing to say of is left out."""
+def response_parameters(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:
+    """Return the parameters of an answer: status, route and experiment, without nulls."""
     route = ranking.route
     facts = {
         "status": "degraded" if ranking.degraded else "ok",
@@ -502,6 +502,6 @@ def said(ranking: Ranking, part: Participation | None = None) -> dict[str, str |
         "confidence": route.confidence,
         "decided_by": route.decided_by,
     }
-    if part is not None and part.told:
+    if part is not None and part.is_visible:
         facts |= {"experiment": part.experiment, "experiment_kind": part.kind, "arm": part.arm}
     return {name: value for name, value in facts.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A feature matrix that arrived as numbers: held against the limits and the schema before anything looks at its values.
+"""A feature matrix that arrived as numbers: checked against limits and schema before its values are read.
 
 Here a categorical column holds codes, not names: 1 for the first of the manifest's categories, in their order, and 0
 for a value that training never saw; NaN, a missing one, counts as 0 too, as ``null`` does in JSON.
@@ -16,20 +16,21 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_CODE, UNKNOWN_CODE, FeatureSchema
 from listwright.service.wire.json_codec import LEAST_VALUES, check_length
-from listwright.service.wire.json_matrix import checked_context
+from listwright.service.wire.json_matrix import check_context
 
 FLOAT64_BYTES = 8
 
 
 def value_bytes(candidates: int, features: int) -> int:
-    """Bytes of float64 that a body may have: twice the longest list's. So the error for a matrix of another bundle, or
-    of a few candidates too many, names the difference.
+    """Return the bytes of float64 that a body may have: twice the longest list's.
+
+    So the error for a matrix of another bundle, or of a few candidates too many, names the difference.
     """
     return 2 * FLOAT64_BYTES * max(LEAST_VALUES, candidates * features)
 
 
 def check_shape(length: int, width: int, schema: FeatureSchema, limit: int) -> None:
-    """Raise unless a matrix of this shape can be ranked: before a byte of it is looked at.
+    """Raise unless a matrix of this shape can be ranked; called before its values are read.
 
     Raises:
         EmptyListError: if there are no candidates.
@@ -53,7 +54,7 @@ def to_candidates(
     ids: tuple[str, ...] | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> CandidateList:
-    """The candidate list of a matrix whose shape was checked; float32 in C order is not copied.
+    """Convert a matrix whose shape was checked to a candidate list; float32 in C order is not copied.
 
     Raises:
         CandidateError: if a value is infinite as float32, a category is no code of the schema's, an id is repeated, or
@@ -66,7 +67,7 @@ def to_candidates(
     matrix = converted
     if schema.categorical:
         matrix = _with_codes(matrix, schema)
-    return CandidateList(matrix, ids, checked_context(dict(context), schema) if context else {})
+    return CandidateList(matrix, ids, check_context(dict(context), schema) if context else {})
 
 
 def _check_fits(sent: Float[np.ndarray, "L D"], converted: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
@@ -82,7 +83,7 @@ def _check_fits(sent: Float[np.ndarray, "L D"], converted: Float[np.ndarray, "L 
 
 
 def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """The matrix with the codes of missing categories."""
+    """Check the codes of categories, and return the matrix with the code of missing ones in place of NaN."""
     columns = list(schema.categorical)
     known = [len(schema.features[column].categories) for column in columns]
     codes = matrix[:, columns]  # a copy

@@ -1,4 +1,4 @@
-"""The words of the HTTP contract, and the checks that hold a request against them.
+"""The schemas of the HTTP contract, and the checks of a request against them.
 
 Feature values pass as they are: :mod:`listwright.service.wire.json_matrix` validates them in bulk against the served
 schema. The OpenAPI document describes them.
@@ -29,13 +29,13 @@ from listwright.ranking.stages import NetworkKind
 
 
 def _whole(value: Any) -> Any:
-    """3.0 is an integer in JSON."""
+    """Convert whole floats to int: 3.0 is an integer in JSON."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 FLOAT32: JsonDict = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
-_SAID = "number, category, or null for a missing value; true and false are the categories of these names"
-_VALUE = {"type": ["number", "string", "boolean", "null"], **FLOAT32, "description": _SAID}
+_VALUE_TEXT = "number, category, or null for a missing value; true and false are the categories of these names"
+_VALUE = {"type": ["number", "string", "boolean", "null"], **FLOAT32, "description": _VALUE_TEXT}
 _ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
 _NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
 
@@ -75,7 +75,7 @@ Rows = Annotated[
 ]
 
 MOST_IGNORED = 32
-"""Names of ignored features that an answer tells."""
+"""Most names of ignored features in an answer."""
 
 MAX_ID = 512
 """Characters of an id."""
@@ -322,14 +322,14 @@ class Health(BaseModel):
 Sent = TypeVar("Sent", bound=Strict)
 
 UNIT = "Listwright-Unit"
-"""Header of the unit: what stands in a query string is logged by many a proxy."""
+"""Header of the unit: query strings are logged by many proxies."""
 
 BODY_ONLY = frozenset(("context",))
-"""Words of a request that a query string has no spelling for."""
+"""Fields of a request that a query string cannot express."""
 
 
-def validated(model: type[Sent], value: object, outer_words: Mapping[str, Any] = MappingProxyType({})) -> Sent:
-    """Return what was sent, as the contract has it.
+def validate(model: type[Sent], value: object, outer_words: Mapping[str, Any] = MappingProxyType({})) -> Sent:
+    """Validate a body, merged with the options that were sent beside it.
 
     Args:
         model: of the contract.
@@ -337,8 +337,8 @@ def validated(model: type[Sent], value: object, outer_words: Mapping[str, Any] =
         outer_words: what was sent beside it.
 
     Raises:
-        RequestValidationError: if it is not; with the faults and their paths. Of lists that may be long the first item
-            at fault is told, with all that is wrong with it: a list may hold thousands.
+        RequestValidationError: with the faults and their paths. Of lists that may be long only the first item at fault
+            is reported, with all its faults: a list may hold thousands.
     """
     try:
         return model.model_validate(merge_words(value, outer_words))
@@ -346,12 +346,12 @@ def validated(model: type[Sent], value: object, outer_words: Mapping[str, Any] =
         raise _invalid(error) from None
 
 
-def words_beside(request: Request, words: type[Envelope]) -> dict[str, Any]:
-    """What a request says beside its body: in the query string, as text, and in the header :data:`UNIT`.
+def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
+    """Read the options beside a request's body: in the query string, as text, and in the header :data:`UNIT`.
 
     Args:
         request: of any body.
-        words: what it may say.
+        words: the model of these options.
 
     Raises:
         RequestValidationError: for a parameter that is unknown, repeated or no such value.
@@ -399,10 +399,10 @@ def check_query(request: Request, known: Collection[str] = ()) -> None:
 
 
 def merge_words(body: Any, words: Mapping[str, Any]) -> Any:
-    """A body with the words that were sent beside it; null in the body says nothing.
+    """Merge a body with the options that were sent beside it; null in the body counts as absent.
 
     Raises:
-        RequestValidationError: if both say the same word, and not the same of it.
+        RequestValidationError: if both have an option, with different values.
     """
     if not words or not isinstance(body, dict):
         return body

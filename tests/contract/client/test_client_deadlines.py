@@ -22,9 +22,9 @@ def ranked_requests(monkeypatch):
     """``timeout_ms`` of each request that is ranked, and the seconds that it has left."""
     requests, rank = [], endpoint.rank
 
-    def watched(asked, deciders, deadline):
+    def watched(asked, routing_policy, deadline):
         requests.append((asked.options.timeout_ms, deadline.left_s))
-        return rank(asked, deciders, deadline)
+        return rank(asked, routing_policy, deadline)
 
     monkeypatch.setattr(endpoint, "rank", watched)
     return requests

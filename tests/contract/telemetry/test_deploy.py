@@ -73,7 +73,7 @@ def scraped(tmp_path_factory):
         telemetry.events_refused.labels("disk_full").inc()
         telemetry.ignored.labels("shop", "1").inc()
         telemetry.reloads.labels("shop", "refused").inc()
-        telemetry.serving({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])
+        telemetry.set_bundles({("shop", "1"): "compiled"}, [], [("shop", "2", "it is bad")])
         text = client.get("/metrics").text
     found = {}
     for name, labels in re.findall(rf"^({OURS})(?:\{{(.*)\}})? [0-9.e+-]+$", text, re.M):

@@ -30,7 +30,7 @@ def test_timeout_ms_is_told_as_it_is_and_does_not_end_the_wait():
     assert deadline.timeout_ms(100.0151) == 5
     assert deadline.timeout_ms(100.0199999) == 1
     assert not deadline.allows(100.02)
-    assert deadline.left(100.02) == pytest.approx(4.98)
+    assert deadline.remaining(100.02) == pytest.approx(4.98)
 
 
 @pytest.mark.parametrize(("timeout", "deadline"), [(0.01, None), (5.0, 100.01)])
@@ -39,7 +39,7 @@ def test_of_two_limits_the_nearer_is_told(timeout, deadline):
 
 
 def test_no_socket_gets_a_limit_of_nothing():
-    assert Deadline.starting(100.0, 5.0, None, None).left(200.0) == SHORTEST_S > 0
+    assert Deadline.starting(100.0, 5.0, None, None).remaining(200.0) == SHORTEST_S > 0
 
 
 @pytest.mark.parametrize(("timeout", "deadline"), [(1e10, None), (1e300, None), (5.0, 1e12)])

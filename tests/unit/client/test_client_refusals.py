@@ -12,7 +12,7 @@ import pytest
 import listwright_client
 from listwright_client import errors
 from listwright_client.exchange import Reply
-from listwright_client.refusals import refused, retry_after
+from listwright_client.refusals import reply_error, retry_after
 from support.http.scripted import answer, answering, good, problem
 
 MATRIX = np.ones((2, 3))
@@ -231,7 +231,7 @@ def test_retry_after(value, date, seconds):
 
 def test_an_error_survives_pickling():
     reply = Reply(429, httpx.Headers({"retry-after": "3"}), b"")
-    error = refused(reply, "r-1", 2)
+    error = reply_error(reply, "r-1", 2)
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), copy.problem, copy.attempts, str(copy)) == (type(error), error.problem, 2, str(error))
     assert copy.retry_after == 3.0

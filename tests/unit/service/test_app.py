@@ -190,7 +190,7 @@ def test_every_status_is_documented():
 def throttle_of(app):
     """What throttles the requests that rank nothing."""
     (outermost, *_) = app.user_middleware
-    return outermost.kwargs["pace"].__self__
+    return outermost.kwargs["throttle"].__self__
 
 
 def test_what_is_no_ranking_has_a_bound_of_its_own(app, client, monkeypatch):

@@ -17,10 +17,10 @@ pytestmark = [
 
 WORKER = """
 import multiprocessing, time
-from listwright.service.child_process import step_back
+from listwright.service.child_process import lower_priority
 
 def work(pipe):
-    step_back()
+    lower_priority()
     pipe.send(None)
     time.sleep({never})
 

@@ -45,14 +45,14 @@ def test_a_run_is_logged_once(caplog):
 def test_a_run_that_the_requests_are_to_blame_for_is_none(caplog):
     run, asked = DegradedRun(Clock()), []
 
-    def ours():
+    def is_own_fault():
         asked.append(True)
         return len(asked) > 2
 
     for _ in range(2 * RUN):
-        run.note(degraded=True, ours=ours)
+        run.note(degraded=True, is_own_fault=is_own_fault)
         assert not run.lasts
     for _ in range(RUN):
-        run.note(degraded=True, ours=ours)
+        run.note(degraded=True, is_own_fault=is_own_fault)
     assert run.lasts
     assert len(asked) == 3, "once at the end of each run"

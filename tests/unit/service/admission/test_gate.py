@@ -9,7 +9,7 @@ import pytest
 
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
-from listwright.service.admission.gate import Gate, listening
+from listwright.service.admission.gate import Gate, watch_caller
 from listwright.service.errors import NotReadyError, OverloadedError
 from support.service.gates import Compute, Request, run
 from support.waiting import PATIENCE_S
@@ -223,14 +223,14 @@ async def test_whoever_is_worked_for_in_a_thread_may_go():
 @run
 async def test_listening_ends_with_the_answer():
     gone = asyncio.Event()
-    with listening(gone.wait) as caller:
+    with watch_caller(gone.wait) as caller:
         await asyncio.sleep(0)
         assert not caller.done()
         gone.set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert caller.done()
-    with listening(asyncio.Event().wait) as caller:
+    with watch_caller(asyncio.Event().wait) as caller:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert caller.cancelled()

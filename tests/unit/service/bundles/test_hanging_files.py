@@ -134,7 +134,7 @@ def test_what_others_keep_is_kept(models):
 
 def test_a_file_system_that_hangs_while_others_tell_changes_nothing(models, monkeypatch, hang):
     monkeypatch.setattr(reload, "LOAD_WITHIN_S", 0.05)
-    monkeypatch.setattr(reload, "load_kept", hang)
+    monkeypatch.setattr(reload, "load_previous", hang)
 
     async def scenario():
         async with serving(models) as (app, client):

@@ -37,13 +37,13 @@ def test_a_name_and_an_alias_choose():
 
 
 def test_the_kept_version_answers_who_names_it():
-    served = Models(models(shop="8").current, kept=models(shop="7").current)
+    served = Models(models(shop="8").current, previous=models(shop="7").current)
     assert chosen(served) == ("shop", "8")
     assert chosen(served, None, "7") == ("shop", "7")
 
 
 def test_a_version_is_a_names_own():
-    served = Models(models(eu="8", us="7").current, kept=models(eu="7").current)
+    served = Models(models(eu="8", us="7").current, previous=models(eu="7").current)
     with pytest.raises(UnknownModelError, match=r"^version '8' is not served here, '7' is$"):
         served.choose("us", "8")
 

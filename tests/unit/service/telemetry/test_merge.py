@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from listwright.service.telemetry.merge import counted, current, merged, packed, snapshot, text, unpacked
+from listwright.service.telemetry.merge import drop_gauges, drop_unserved_versions, merge, pack, snapshot, text, unpack
 
 
 def process(requests, waiting, version):
@@ -14,7 +14,7 @@ def process(requests, waiting, version):
     seconds = Histogram("listwright_s", "Time", ["model", "version"], buckets=(1.0, 2.0), registry=registry)
     for _ in range(requests):
         seconds.labels("shop", version).observe(1.5)
-    return unpacked(packed(snapshot(registry)))
+    return unpack(pack(snapshot(registry)))
 
 
 def values(taken):
@@ -23,7 +23,7 @@ def values(taken):
 
 
 def test_counters_histograms_and_lengths_add_up_and_what_is_so_is_so_once():
-    found = values(merged([process(3, 2, "7"), process(4, 5, "7"), process(1, 0, "8")]))
+    found = values(merge([process(3, 2, "7"), process(4, 5, "7"), process(1, 0, "8")]))
     assert found["listwright_requests_total", "/rerank"] == 3 + 4 + 1
     assert found["listwright_waiting_requests",] == 2 + 5 + 0
     assert found["listwright_bundle_info", "7", "shop"] == 1
@@ -43,14 +43,14 @@ def test_one_process_reads_as_prometheus_client_writes_it():
 
 
 def test_of_a_process_that_ended_only_what_it_counted_stays():
-    found = values(merged([counted(process(3, 2, "7")), process(4, 5, "7")]))
+    found = values(merge([drop_gauges(process(3, 2, "7")), process(4, 5, "7")]))
     assert found["listwright_requests_total", "/rerank"] == 3 + 4
     assert found["listwright_waiting_requests",] == 5
 
 
 def test_the_past_forgets_versions_that_nobody_knows_any_more():
-    past = counted(process(3, 2, "7"))
-    found = values(merged([current(past, process(4, 5, "8")), process(4, 5, "8")]))
+    past = drop_gauges(process(3, 2, "7"))
+    found = values(merge([drop_unserved_versions(past, process(4, 5, "8")), process(4, 5, "8")]))
     assert found["listwright_requests_total", "/rerank"] == 3 + 4
     assert ("listwright_s_sum", "7", "shop") not in found
-    assert values(current(past, process(1, 0, "7")))["listwright_s_sum", "7", "shop"] == 3 * 1.5
+    assert values(drop_unserved_versions(past, process(1, 0, "7")))["listwright_s_sum", "7", "shop"] == 3 * 1.5

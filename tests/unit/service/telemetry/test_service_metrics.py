@@ -47,7 +47,7 @@ def ranking(route):
 
 def test_routes_and_faults_are_counted():
     telemetry = Telemetry()
-    telemetry.serving({SHOP: "compiled"}, [], [])
+    telemetry.set_bundles({SHOP: "compiled"}, [], [])
     faults = (RoutingError("hook_raised", "x"), RoutingError("hook_passed", "y"))
     for route in (Route("srm", "router", 2, 0.5, faults), Route("qilcm", "abstained"), Route("qilcm", "abstained")):
         telemetry.observe(ranking(route), MANIFEST, {"parse": 1.0, "queue": 0.0, "routing": 0.3, "total": 2.0})
@@ -64,11 +64,11 @@ def test_routes_and_faults_are_counted():
 
 def test_a_version_that_is_gone_leaves_no_series_behind():
     telemetry = Telemetry()
-    telemetry.serving({SHOP: "compiled"}, [], [])
+    telemetry.set_bundles({SHOP: "compiled"}, [], [])
     telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
-    telemetry.serving({("shop", "8"): "compiled"}, [SHOP], [])
+    telemetry.set_bundles({("shop", "8"): "compiled"}, [SHOP], [])
     assert 'version="7"' in generate_latest(telemetry.registry).decode(), "kept for a rollback"
-    telemetry.serving({("shop", "9"): "compiled"}, [("shop", "8")], [])
+    telemetry.set_bundles({("shop", "9"): "compiled"}, [("shop", "8")], [])
     telemetry.observe(ranking(Route("qilcm", "bundle")), MANIFEST, {"total": 2.0})
     assert 'version="7"' not in generate_latest(telemetry.registry).decode(), "an answer may outlive its bundle"
 

@@ -102,12 +102,12 @@ def structure(value):
 @given(value=_values)
 def test_what_is_counted_is_the_structure(value, ascii_only):
     body = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    assert json_codec._counted(body) == tuple(structure(value))
+    assert json_codec._count(body) == tuple(structure(value))
 
 
 @pytest.mark.parametrize("body", [b"", b'"', b'"\\', b'\\"', b'"\\\\"', b'["a', b"]:,{"])
 def test_what_is_no_json_is_counted_somehow(body):
-    assert all(0 <= count <= len(body) for count in json_codec._counted(body))
+    assert all(0 <= count <= len(body) for count in json_codec._count(body))
 
 
 def test_a_backslash_at_a_strings_end_is_no_quotes():

@@ -7,8 +7,10 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Collection
 from functools import partial
 from socket import socket
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,16 +34,19 @@ def main(arguments: list[str] | None = None) -> int:
         prog="listwright serve",
         description="Serve bundles: POST /rerank, GET /readyz /livez /info /metrics.",
         epilog=f"settings, from the environment:\n{describe()}\n\nexample:\n"
-        f"  listwright serve models/demo/1\n  {PREFIX}MODELS=models {PREFIX}PORT=8000 listwright serve",
+        f"  listwright serve models/demo/1 --port 8000\n  {PREFIX}MODELS=models {PREFIX}WORKERS=4 listwright serve",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     replaced = f"{PREFIX}BUNDLE and {PREFIX}MODELS"
     parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder to serve, in place of {replaced}")
+    for name in ("host", "port"):
+        parser.add_argument(f"--{name}", metavar=name.upper(), help=f"in place of {PREFIX}{name.upper()}")
     options = parser.parse_args(arguments)
+    given: dict[str, Any] = {name: value for name, value in vars(options).items() if value is not None}
     try:
-        settings = Settings() if options.bundle is None else Settings(bundle=options.bundle, models=None)
+        settings = Settings(**given if options.bundle is None else given | {"models": None})
     except ValidationError as error:
-        for line in _faults(error):
+        for line in _faults(error, given):
             print(f"error: {line}; see listwright serve --help", file=sys.stderr)
         return 2
     if settings.models is None:  # nothing is loaded again: the signal ends the process, as it does any other
@@ -55,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         ports = bind_ports(settings)  # before anything is loaded
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
-        remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST"
+        remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST, --port or --host"
         print(f"error: port {settings.port} of {settings.host} {why}: {remedy}", file=sys.stderr)
         return 3
     return _serve(settings, ports)
@@ -91,8 +96,8 @@ def _check_names(settings: Settings) -> str | None:
     return check_tls(settings) or served_log.settings_fault(settings)
 
 
-def _faults(error: ValidationError) -> list[str]:
-    """Describe the faults of the settings; secrets are not repeated."""
+def _faults(error: ValidationError, options: Collection[str]) -> list[str]:
+    """Describe the faults of the settings, by the names of options that gave them; secrets are not repeated."""
     lines = []
     for fault in error.errors():
         if not fault["loc"]:
@@ -102,5 +107,6 @@ def _faults(error: ValidationError) -> list[str]:
             continue
         name = str(fault["loc"][0])
         value = "its value is not shown" if name in SECRETS else f"it is {fault['input']!r}"
-        lines.append(f"{PREFIX}{name.upper()}: {fault['msg']} ({value})")
+        option = f"--{name}" if name != "bundle" else "BUNDLE"
+        lines.append(f"{option if name in options else PREFIX + name.upper()}: {fault['msg']} ({value})")
     return lines

@@ -96,14 +96,14 @@ def models(library, tmp_path):
 def try_to_start(monkeypatch, capsys):
     """Give ``listwright serve`` settings that end it before it serves, in this process; its exit code and message."""
 
-    def start(**settings):
+    def start(*words, **settings):
         for name in [name for name in os.environ if name.startswith(PREFIX)]:
             monkeypatch.delenv(name)
         for step in ("create_app", "supervise"):
             monkeypatch.setattr(command_line, step, lambda *_, **__: pytest.fail("it starts"))
         for name, value in settings.items():
             monkeypatch.setenv(f"{PREFIX}{name.upper()}", str(value))
-        return command_line.main([]), capsys.readouterr().err
+        return command_line.main(list(words)), capsys.readouterr().err
 
     return start
 

@@ -93,6 +93,19 @@ def test_port_in_use_is_an_error(bundle_folder, try_to_start):
     assert "is in use: stop the other process, or set LISTWRIGHT_PORT or LISTWRIGHT_HOST" in said
 
 
+def test_options_count_more_than_the_environment_and_are_named_in_errors(bundle_folder, try_to_start):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, said = try_to_start("--port", str(port), "--host", "127.0.0.1", bundle=bundle_folder, port=1, host="a..b")
+        assert code == 3
+        assert f"port {port} of 127.0.0.1 is in use" in said
+    for words in (["--port", "99999"], ["--host", ""]):
+        code, said = try_to_start(*words, bundle=bundle_folder)
+        assert code == 2
+        assert said.startswith(f"error: {words[0]}: ")
+    assert try_to_start("")[1].startswith("error: BUNDLE: ")
+
+
 def test_a_host_that_no_machine_can_have_is_an_error(bundle_folder, try_to_start):
     code, said = try_to_start(bundle=bundle_folder, host="a..b")
     assert code == 3

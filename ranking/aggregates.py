@@ -89,9 +89,9 @@ class Aggregates:
 
         Convention: NaN where all of them are missing.
         """
-        found = np.empty(8 * self.numeric, dtype=np.float32)
-        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), found)
-        return found[self._top_means]
+        values = np.empty(8 * self.numeric, dtype=np.float32)
+        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), values)
+        return values[self._top_means]
 
     def of(
         self,
@@ -116,19 +116,19 @@ class Aggregates:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
         top = best(TOP, by_first_stage, first_scores, features)
-        seen = np.empty(len(self.names), dtype=np.float32)
+        values = np.empty(len(self.names), dtype=np.float32)
         end = 8 * self.numeric
-        statistics.numbers(features, self._numeric, top, seen[:end])
+        statistics.numbers(features, self._numeric, top, values[:end])
         if self._holey or self._categorical:
             shares = list(self._shares(features))
-            seen[end : end + len(shares)] = shares
+            values[end : end + len(shares)] = shares
             end += len(shares)
-        statistics.first_stage(first_scores, top, seen[end : end + 4])
-        seen[end + 4] = len(features)
-        seen[end + 5] = anomaly(seen[self._top_means])
+        statistics.first_stage(first_scores, top, values[end : end + 4])
+        values[end + 4] = len(features)
+        values[end + 5] = anomaly(values[self._top_means])
         at = top if len(scored) == len(features) else np.searchsorted(scored, top[np.isin(top, scored)])
-        statistics.agreement(scores, at, seen[end + 6 :])
-        return seen
+        statistics.agreement(scores, at, values[end + 6 :])
+        return values
 
     def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:
         """Of missing values, and of every category."""

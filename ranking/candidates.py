@@ -173,7 +173,7 @@ class FirstPass(NamedTuple):
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
 
-    def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
+    def select(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
         """Return the candidates that reach a stage, in input order, so that ties keep it; see
         :func:`listwright.ranking.order.best`."""
         if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):

@@ -155,8 +155,8 @@ class Feature(BaseModel):
     @cached_property
     def _codes(self) -> dict[str | None, float]:
         exact: dict[str | None, float] = {category: code for code, category in enumerate(self.categories, start=1)}
-        found = {spelled(category): code for category, code in exact.items()}
-        return {**found, None: MISSING_CODE, **exact}
+        by_spelling = {spelled(category): code for category, code in exact.items()}
+        return {**by_spelling, None: MISSING_CODE, **exact}
 
     def code(self, category: object) -> float:
         """Code of a category: 1 for the first in :attr:`categories`.
@@ -180,11 +180,11 @@ class FeatureSchema(BaseModel):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> FeatureSchema:
-        seen: set[str] = set()
+        names: set[str] = set()
         for feature in self.features:
-            if feature.name in seen:
+            if feature.name in names:
                 raise ValueError(f"feature name {feature.name!r} appears twice")
-            seen.add(feature.name)
+            names.add(feature.name)
         return self
 
     def __len__(self) -> int:

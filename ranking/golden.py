@@ -61,15 +61,15 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
     """
     lists = list(lists)
     srm = reranker.manifest.srm
-    asked: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
+    requests: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
     for stage in reranker.manifest.second_stages:
         if stage.kind != reranker.manifest.strategy:  # "auto" would not ask it
-            asked += [(features, stage.kind, None) for features in lists]
+            requests += [(features, stage.kind, None) for features in lists]
     if srm is not None:  # the longest lists tell most
-        asked += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
-        asked.append((lists[-1], "srm", None))
+        requests += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
+        requests.append((lists[-1], "srm", None))
     lines = []
-    for features, strategy, specialist in asked:
+    for features, strategy, specialist in requests:
         candidates, routing = CandidateList(features), strategy == "auto"
         ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=routing)
         asked_router = routing and specialist is None and reranker.router is not None
@@ -127,9 +127,9 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
             candidates = CandidateList(_array(golden.features))
             ask = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
             ranking = ask(candidates)
-            kept = _others_of_a_tie(golden, ranking)
-            expected = golden if kept is None else _cut(golden, kept)
-            if kept is not None:
+            positions = _others_of_a_tie(golden, ranking)
+            expected = golden if positions is None else _cut(golden, positions)
+            if positions is not None:
                 ranking = ask(CandidateList(_array(expected.features)))
             # "auto" does not ask a router that always abstains, "srm" does
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
@@ -151,11 +151,11 @@ def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " 
     return np.flatnonzero(then) if np.ptp(ranking.first_stage_scores[then != now]) == 0 else None
 
 
-def _cut(golden: GoldenList, kept: Int[np.ndarray, " C"]) -> GoldenList:
+def _cut(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenList:
     """Return the same answer for these candidates alone; a router's estimate was of the whole list."""
-    place = {int(i): n for n, i in enumerate(kept)}
+    place = {int(i): n for n, i in enumerate(positions)}
     whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
-    parts: dict[str, object] = {name: [values[i] for i in kept] for name, values in whole.items()}
+    parts: dict[str, object] = {name: [values[i] for i in positions] for name, values in whole.items()}
     order = [place[i] for i in golden.order if i in place]
     return golden.model_copy(update=parts | {"order": order, "probabilities": None})
 
@@ -165,10 +165,10 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
     if fault is not None:
         return fault
     pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
-    for name, found in pairs:
+    for name, actual in pairs:
         expected = np.array(getattr(golden, name), dtype=np.float64)
-        if not same_scores(expected, found):
-            return f"{name} are {_shown(found)}, expected {_shown(expected)}"
+        if not same_scores(expected, actual):
+            return f"{name} are {_format_scores(actual)}, expected {_format_scores(expected)}"
     expected_order = np.array(golden.order)
     if sorted(golden.order) != list(range(len(ranking.order))) or not same_order(ranking, expected_order):
         return f"order is {ranking.order[:10].tolist()}, expected {golden.order[:10]}"
@@ -179,23 +179,23 @@ def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
     fault = _fault(ranking)
     if fault is not None:
         return fault
-    expected, found, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
+    expected, actual, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
     if (
-        found is None
-        or found.shape != expected.shape
+        actual is None
+        or actual.shape != expected.shape
         or (
-            np.abs(found - expected).max() > ROUTER_TOLERANCE
+            np.abs(actual - expected).max() > ROUTER_TOLERANCE
             and not tied_after(TOP, rank_by_score(first), first)  # see _others_of_a_tie
         )
     ):
-        return f"the router's probabilities are {found}, expected {expected}"
+        return f"the router's probabilities are {actual}, expected {expected}"
     return None
 
 
-def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " M"]) -> bool:
+def same_scores(expected: Float[np.ndarray, " L"], actual: Float[np.ndarray, " M"]) -> bool:
     """Whether two score vectors are the same computation, up to :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
-    return expected.shape == found.shape and bool(
-        np.allclose(found, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
+    return expected.shape == actual.shape and bool(
+        np.allclose(actual, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
     )
 
 
@@ -207,9 +207,9 @@ def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
     rescored = np.isfinite(ranking.scores)
     score = np.where(rescored, ranking.scores, ranking.first_stage_scores)
     differs = ranking.order != expected
-    found, wanted = ranking.order[differs], expected[differs]
-    same_part = (rescored[found] == rescored[wanted]).all()
-    return bool(same_part and (np.abs(score[found] - score[wanted]) <= TIE_TOLERANCE).all())
+    actual, wanted = ranking.order[differs], expected[differs]
+    same_part = (rescored[actual] == rescored[wanted]).all()
+    return bool(same_part and (np.abs(score[actual] - score[wanted]) <= TIE_TOLERANCE).all())
 
 
 def _number(value: float | np.floating[Any]) -> float | None:
@@ -222,5 +222,5 @@ def _array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
     return np.array(rows, dtype=np.float32)
 
 
-def _shown(scores: Float[np.ndarray, " L"]) -> str:
+def _format_scores(scores: Float[np.ndarray, " L"]) -> str:
     return np.array2string(scores[:5], precision=6, separator=", ") + (" …" if len(scores) > 5 else "")

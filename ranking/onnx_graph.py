@@ -147,9 +147,9 @@ def _named(part: Any, kind: str) -> str | None:
     """Return what a message calls it; None for parts of another one that has a name."""
     match kind:
         case "Node":
-            return f"operator {_shown(part.op_type)} ({_shown(part.name)})"
+            return f"operator {_quoted(part.op_type)} ({_quoted(part.name)})"
         case "Tensor" | "Value":
-            return f"tensor {_shown(part.name)}"
+            return f"tensor {_quoted(part.name)}"
         case "Graph":
             return "the graph"
         case _:
@@ -164,18 +164,18 @@ def _check(part: Any, kind: str, place: str, remedy: str) -> None:
         case "Node" if part.op_type.decode(errors="replace") not in OPERATORS.get(
             part.domain.decode(errors="replace"), ()
         ):
-            raise ScoringError(f"{place} of domain {_shown(part.domain)} is not among the operators allowed: {remedy}")
+            raise ScoringError(f"{place} of domain {_quoted(part.domain)} is not among the operators allowed: {remedy}")
         case "Tensor" if part.data_location:
             raise ScoringError(f"{place} has {_REFUSED['Tensor', 13]}: {remedy}")
         case "Attribute" if part.type not in _PLAIN_ATTRIBUTES:
-            raise ScoringError(f"{place} has an attribute {_shown(part.name)} of type {part.type}: {remedy}")
+            raise ScoringError(f"{place} has an attribute {_quoted(part.name)} of type {part.type}: {remedy}")
         case "Model":
             for entry in part.metadata_props:
                 if not entry.key.startswith(METADATA_PREFIX.encode()):
-                    raise ScoringError(f"{place} has metadata {_shown(entry.key)}: {remedy}")
+                    raise ScoringError(f"{place} has metadata {_quoted(entry.key)}: {remedy}")
 
 
-def _shown(name: bytes) -> str:
+def _quoted(name: bytes) -> str:
     return repr(name[:60].decode(errors="replace"))
 
 

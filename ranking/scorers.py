@@ -137,7 +137,7 @@ class SecondPass:
             ScoringError: if the stage fails.
         """
         stage = self.stage(route.strategy)
-        positions = first.kept(stage)
+        positions = first.select(stage)
         if route.strategy != "srm":
             return positions, self.networks[route.strategy].score(first.inputs(positions, stage))
         if specialists is None:
@@ -148,7 +148,7 @@ class SecondPass:
         """Return the candidates that reach the specialists, in input order, and their scores by each of them."""
         assert self.specialists is not None
         stage = self.stage("srm")
-        positions = first.kept(stage)
+        positions = first.select(stage)
         return positions, self.specialists.score(first.inputs(positions, stage))
 
     def routed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:

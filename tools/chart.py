@@ -38,13 +38,13 @@ def rendered(values: dict[str, Any] | None = None, *, release: str = RELEASE) ->
     Raises:
         helm_python.errors.HelmError: if the values do not fit the chart; the message names the value.
     """
-    found = []
+    objects = []
     with Chart.load(CHART) as chart:
         chart.validate_schema(values)
         for name, text in sorted(chart.render(values, name=release, namespace="default").items()):
             if name.endswith(".yaml"):
-                found += [document for document in yaml.safe_load_all(text) if document is not None]
-    return found
+                objects += [document for document in yaml.safe_load_all(text) if document is not None]
+    return objects
 
 
 def as_yaml(objects: Sequence[dict[str, Any]]) -> str:

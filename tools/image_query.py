@@ -70,19 +70,19 @@ def _difference(expected: list[float | None], answer: dict[str, Any]) -> str | N
         return f"degraded: {answer['meta']['reason']}"
     if len(answer["scores"]) != len(expected):
         return f"{len(answer['scores'])} scores, expected {len(expected)}"
-    for index, (found, recorded) in enumerate(zip(answer["scores"], expected, strict=True)):
-        if not _same(found, recorded):
-            return f"candidate {index} scored {found}, expected {recorded}"
+    for index, (actual, recorded) in enumerate(zip(answer["scores"], expected, strict=True)):
+        if not _same(actual, recorded):
+            return f"candidate {index} scored {actual}, expected {recorded}"
     ranked = [result["relevance_score"] for result in answer["results"] if result["relevance_score"] is not None]
     if ranked != sorted(ranked, reverse=True):
         return f"results are not sorted by score: {ranked[:10]}"
     return None
 
 
-def _same(found: float | None, recorded: float | None) -> bool:
-    if found is None or recorded is None:
-        return found is recorded
-    return abs(found - recorded) <= SCORE_TOLERANCE * max(1.0, abs(recorded))
+def _same(actual: float | None, recorded: float | None) -> bool:
+    if actual is None or recorded is None:
+        return actual is recorded
+    return abs(actual - recorded) <= SCORE_TOLERANCE * max(1.0, abs(recorded))
 
 
 if __name__ == "__main__":

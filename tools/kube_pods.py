@@ -86,8 +86,8 @@ class Pod:
     def info(self) -> dict[str, Any]:
         """What ``GET /info`` says."""
         with self._get("/info") as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+            facts: dict[str, Any] = json.load(answer)
+        return facts
 
     def files(self, folder: str) -> list[str]:
         """Names in a folder of its service's container."""

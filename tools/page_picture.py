@@ -58,8 +58,8 @@ def main() -> int:
 def _browser() -> dict[str, Any]:
     """The browser of the system, or else playwright's own; it runs as root, too."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    return {"executable_path": found, "args": ["--no-sandbox"]}
+    executable = next((path for name in names if (path := shutil.which(name))), None)
+    return {"executable_path": executable, "args": ["--no-sandbox"]}
 
 
 def _wait_until_ready(address: str) -> None:

@@ -50,8 +50,8 @@ def python_packages(site_packages: Path) -> dict[str, Any]:
         )
         if done.returncode != 0:
             raise SystemExit(f"error: cyclonedx-py failed:\n{done.stderr}")
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return document
 
 
 def debian_packages(status: str) -> Iterator[dict[str, Any]]:
@@ -101,7 +101,7 @@ def sbom(site_packages: Path, status: str, python: str, image: str, digest: str)
 
 def installed(site_packages: Path) -> set[str]:
     """Names of the Python packages in a folder, from their own metadata."""
-    return {canonical(found.metadata["Name"]) for found in distributions(path=[str(site_packages)])}
+    return {canonical(distribution.metadata["Name"]) for distribution in distributions(path=[str(site_packages)])}
 
 
 def main() -> int:

@@ -214,16 +214,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default: {ROUNDS}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "demo": asyncio.run(measured(Path("models/demo/1"), options.rounds)),
             "wide": asyncio.run(measured(build(Path(folder) / "wide" / "1"), options.rounds)),
         }
-    for name, result in found.items():
+    for name, result in results.items():
         print(f"{name}: the longest honest list, of {result['features']} features, takes {result['honest_ms']} ms")
         for row in result["bodies"]:
             size = f"{row['bytes'] / 1e6:6.2f} MB"
             print(f"{row['times_honest']:7.2f} x {row['ms']:8.2f} ms {size}  {row['status']}  {row['body']}")
-    print(machine.save("bodies", "python -m benchmarks.load.bodies", found))
+    print(machine.save("bodies", "python -m benchmarks.load.bodies", results))
     return 0
 
 

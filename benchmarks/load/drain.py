@@ -128,13 +128,13 @@ class Callers:
             thread.start()
 
     @property
-    def asked(self) -> int:
+    def requests(self) -> int:
         """Requests so far."""
         return self.outcomes.total()
 
     def end(self, at_least: int) -> Counter[str]:
         """How many requests had which outcome, once there were enough."""
-        while self.asked < at_least:
+        while self.requests < at_least:
             time.sleep(0.01)
         self._end.set()
         for thread in self._threads:
@@ -194,7 +194,7 @@ def kill_a_worker(service: Service, body: bytes, requests: int) -> dict[str, obj
     while len(service.workers()) < 2:
         time.sleep(0.05)
     callers = Callers(service.port, body)
-    while callers.asked < requests // 4:
+    while callers.requests < requests // 4:
         time.sleep(0.01)
     service.workers()[0].kill()
     outcomes = callers.end(requests)

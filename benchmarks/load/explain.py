@@ -101,12 +101,12 @@ def both(folder: Path, workers: int, *, in_a_thread: bool) -> Iterator[Explained
     if in_a_thread:
         more["module"] = "benchmarks.load.explain_variant"
     with pair(folder, served, common, more) as services:
-        found = ExplainedPair(services, question)
+        explained = ExplainedPair(services, question)
         for _ in range(2):
-            found.explain()
+            explained.explain()
         for name in services.ports:
             services.ask(name, folder / "body", MEDIA_TYPE, 5.0, 20.0)
-        yield found
+        yield explained
 
 
 def measured(services: ExplainedPair, pairs: int, seconds: float, rate: float) -> dict[str, object]:
@@ -145,8 +145,8 @@ def main() -> int:
         tempfile.TemporaryDirectory() as name,
         both(Path(name), options.workers, in_a_thread=options.thread) as services,
     ):
-        asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
-        peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(3)]))
+        request = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+        peak = float(np.median([services.ask(*request)["accepted_per_second"] for _ in range(3)]))
         loads = {f"{load:g}": measured(services, pairs, seconds, load * peak) for load in LOADS}
         counted = outcomes(services.metrics())
     result: dict[str, object] = {

@@ -71,11 +71,11 @@ def measure(folder: Path, port: int, seconds: float) -> list[dict[str, Any]]:
         for _ in range(TURNS):
             alone = _rate(_run(ranking))
             with subprocess.Popen(_command(plan), stdout=subprocess.PIPE) as flooding:
-                found = _rate(_run(ranking))
+                ranked = _rate(_run(ranking))
                 assert flooding.stdout is not None
                 answers = json.loads(flooding.stdout.read())["answers"]
-            beside.append(found)
-            shares.append(found / alone)
+            beside.append(ranked)
+            shares.append(ranked / alone)
         rate, share = round(float(np.median(beside)), 1), round(float(np.median(shares)), 3)
         table.append({"target": target, "ranked_per_second": rate, "of_alone": share, "flood": answers})
     return table

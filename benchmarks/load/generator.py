@@ -254,9 +254,9 @@ async def _calm(plan: Plan, request: bytes) -> float:
     """Seconds until a caller has been answered fast three times in a row."""
     caller, began, fast = Caller(), time.perf_counter(), 0
     while fast < 3 and time.perf_counter() - began < GIVE_UP_S:
-        asked = time.perf_counter()
+        sent_at = time.perf_counter()
         answer = await caller.ask(request, plan.port)
-        in_time = (time.perf_counter() - asked) * 1e3 <= plan.calm_ms
+        in_time = (time.perf_counter() - sent_at) * 1e3 <= plan.calm_ms
         fast = fast + 1 if answer.status == 200 and in_time else 0
     return round(time.perf_counter() - began, 3)
 

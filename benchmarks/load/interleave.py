@@ -37,7 +37,7 @@ WAYS = ("control", "challenger", "interleaved")
 
 
 @contextmanager
-def asked(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str, bytes]]]:
+def connect(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str, bytes]]]:
     """A connection to the service, and the body of each way."""
     models = folder / "models"
     for name in ("wide", "rival"):
@@ -81,11 +81,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="seconds that show that it runs; writes no result")
     quick = parser.parse_args().quick
     costs: dict[str, list[float]] = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory() as name, asked(Path(name)) as (connection, bodies):
+    with tempfile.TemporaryDirectory() as name, connect(Path(name)) as (connection, bodies):
         for number in range(QUICK_ROUNDS if quick else ROUNDS):
             for way in np.roll(WAYS, number):
                 costs[way].append(cost(connection, bodies[way], way))
-    medians = {way: median(found[len(found) // 10 :]) for way, found in costs.items()}
+    medians = {way: median(times[len(times) // 10 :]) for way, times in costs.items()}
     ratio = medians["interleaved"] / (medians["control"] + medians["challenger"])
     result: dict[str, object] = {
         "candidates": CANDIDATES,

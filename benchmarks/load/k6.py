@@ -59,8 +59,8 @@ class Step:
     @property
     def lost(self) -> float:
         """Share of the requests that got no good answer."""
-        asked = self.answered + self.failed + self.dropped
-        return (self.failed + self.dropped) / asked if asked else 1.0
+        requests = self.answered + self.failed + self.dropped
+        return (self.failed + self.dropped) / requests if requests else 1.0
 
 
 def at_rate(k6: Path, target: Target, rate: float, seconds: int) -> Step:
@@ -117,7 +117,7 @@ def _milliseconds(values: dict[str, float], name: str) -> float | None:
 def _run(k6: Path, target: Target, scenario: dict[str, object], seconds: int, rate: float | None) -> Step:
     with TemporaryDirectory() as folder:
         summary = Path(folder) / "summary.json"
-        told = {
+        variables = {
             "URL": target.url,
             "CONTENT_TYPE": target.content_type,
             "BODIES": ",".join(str(path.absolute()) for path in target.bodies),
@@ -128,7 +128,7 @@ def _run(k6: Path, target: Target, scenario: dict[str, object], seconds: int, ra
         command = [str(k6), "run", "--quiet", "--no-usage-report", "--log-output=none", "--address=", str(SCRIPT)]
         before = _cpu_of_children()
         ran = subprocess.run(
-            command, env={**os.environ, **told}, capture_output=True, text=True, check=False, timeout=seconds + 60
+            command, env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=seconds + 60
         )
         if ran.returncode != 0 or not summary.exists():
             raise SystemExit(f"k6 ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-500:]}")

@@ -43,19 +43,19 @@ def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int)
         pairs: of turns.
     """
     rng, kinds = np.random.default_rng(0), ("without", "with")
-    found = np.empty((pairs, 2))
-    for pair in found:
+    seconds = np.empty((pairs, 2))
+    for pair in seconds:
         for kind in rng.permutation(2):
             ask(kinds[kind])
             before = used()
             for _ in range(TURN):
                 ask(kinds[kind])
             pair[kind] = (used() - before) / TURN
-    share = found[:, 1] / found[:, 0] - 1.0
+    share = seconds[:, 1] / seconds[:, 0] - 1.0
     drawn = np.median(rng.choice(share, (RESAMPLES, pairs)), axis=1)
     return {
         "requests": pairs * TURN,
-        "core_us": {kind: round(float(np.median(of)) * 1e6, 1) for kind, of in zip(kinds, found.T, strict=True)},
+        "core_us": {kind: round(float(np.median(of)) * 1e6, 1) for kind, of in zip(kinds, seconds.T, strict=True)},
         "more": round(float(np.median(share)), 4),
         "more_95": [round(float(value), 4) for value in np.percentile(drawn, (2.5, 97.5))],
     }
@@ -93,10 +93,10 @@ def later_by(answers: Float[np.ndarray, "N 2"], work: dict[str, Any], *, stall_m
     answers = answers[np.argsort(answers[:, 0])]
     second = (answers[:, 0] - answers[0, 0]).astype(int)
     stalled = np.unique(second[answers[:, 1] * 1e3 > stall_ms])
-    kept = ~np.isin(second, stalled)
+    undisturbed = ~np.isin(second, stalled)
 
     def p99(more: float) -> float:
-        return float(np.percentile(answered_again(answers, more)[kept], QUANTILE)) * 1e3
+        return float(np.percentile(answered_again(answers, more)[undisturbed], QUANTILE)) * 1e3
 
     without, with_it = p99(0.0), p99(work["more"])
     return {

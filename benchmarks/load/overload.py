@@ -80,12 +80,12 @@ class Bench:
                 resident.append(self._process.memory_info().rss / 1e6)
                 time.sleep(0.2)
             assert generator.stdout is not None
-            seen: dict[str, Any] = json.loads(generator.stdout.read())
+            summary: dict[str, Any] = json.loads(generator.stdout.read())
         settled = resident[len(resident) // 10 :]  # the first tenth fills the queue
         memory = {"first": settled[0], "last": settled[-1], "most": max(settled)}
-        seen["resident_mb"] = {name: round(value, 1) for name, value in memory.items()}
-        print(f"{callers} callers {plan or ''}: {seen['answers']}, {seen['accepted_per_second']}/s", flush=True)
-        return seen
+        summary["resident_mb"] = {name: round(value, 1) for name, value in memory.items()}
+        print(f"{callers} callers {plan or ''}: {summary['answers']}, {summary['accepted_per_second']}/s", flush=True)
+        return summary
 
 
 def measure(bench: Bench, seconds: float, settings: Settings) -> dict[str, Any]:

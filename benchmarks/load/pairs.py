@@ -60,7 +60,7 @@ class Pair:
         """
         callers = CALLERS if rate == 0.0 else MOST_CALLERS
         plan = Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type)
-        outcome = self._asked(replace(plan, request_ids=self._ids([name])))
+        outcome = self._run_generator(replace(plan, request_ids=self._ids([name])))
         _check(name, outcome)
         return outcome
 
@@ -72,14 +72,14 @@ class Pair:
         """
         path = self.folder / "answers.npy"
         plan = Plan(self.ports[name], str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
-        _check(name, self._asked(replace(plan, answers=str(path), request_ids=self._ids([name]))))
-        found: Float[np.ndarray, "N 2"] = np.load(path, allow_pickle=False)
-        return found
+        _check(name, self._run_generator(replace(plan, answers=str(path), request_ids=self._ids([name]))))
+        times: Float[np.ndarray, "N 2"] = np.load(path, allow_pickle=False)
+        return times
 
     def _ids(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._request_ids[name] for name in names if name in self._request_ids)
 
-    def _asked(self, plan: Plan) -> Outcome:
+    def _run_generator(self, plan: Plan) -> Outcome:
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(self.folder / "plan.json"))]
         outcome: Outcome = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
         return outcome
@@ -88,11 +88,11 @@ class Pair:
         self, pairs: int, body: Path, media_type: str, seconds: float, rate: float = 0.0
     ) -> list[dict[str, Outcome]]:
         """Pairs of outcomes; which service is first changes from pair to pair."""
-        names, found = list(self.ports), []
+        names, outcomes = list(self.ports), []
         for number in range(pairs):
             turns = names if number % 2 == 0 else names[::-1]
-            found.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
-        return found
+            outcomes.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
+        return outcomes
 
     def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
         """How much later the 99th percentile is with it than without, as a share: medians over pairs of open loops."""
@@ -138,12 +138,12 @@ class Pair:
         plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
         turns = self.folder / "turns.json"
         plan = replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns))
-        outcome = self._asked(replace(plan, request_ids=self._ids(self.ports)))
+        outcome = self._run_generator(replace(plan, request_ids=self._ids(self.ports)))
         for name, one in zip(self.ports, outcome["services"], strict=True):
             _check(name, one)
         every = [(np.array(one), np.array(other)) for one, other in json.loads(turns.read_bytes())]
         stalled = np.array([[turn.max() > stall_ms for turn in pair] for pair in every])
-        pairs = [pair for pair, found in zip(every, stalled, strict=True) if not found.any()]
+        pairs = [pair for pair, stalls in zip(every, stalled, strict=True) if not stalls.any()]
         if not pairs:
             raise SystemExit(f"each of {len(every)} pairs of turns has an answer above {stall_ms:g} ms: lower the load")
         block = max(1, min(len(pairs), round(BLOCK_S / (2.0 * turn_s))))

@@ -61,17 +61,17 @@ def prepared() -> Iterator[tuple[Path, Path]]:
         served = build(folder / "wide" / "1")
         every = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))
         for form, media_type in FORMATS.items():
-            body, said = every[form]
-            assert said == media_type
+            body, announced = every[form]
+            assert announced == media_type
             (folder / form).write_bytes(body)
         yield folder, served
 
 
-def warmed(asked: Pair) -> Pair:
+def warmed(services: Pair) -> Pair:
     """The same, once each was asked for a second."""
-    for name in asked.ports:
-        asked.ask(name, asked.folder / "npy", FORMATS["npy"], 1.0)
-    return asked
+    for name in services.ports:
+        services.ask(name, services.folder / "npy", FORMATS["npy"], 1.0)
+    return services
 
 
 def query_ids() -> dict[str, str]:
@@ -86,22 +86,22 @@ def peaks(
 ) -> dict[str, dict[str, Any]]:
     """Of each format, and what the log has written."""
     log = {"served_log": folder / "log", "served_max_bytes": MOST_BYTES}
-    found: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMATS}
+    by_format: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMATS}
     written = dict.fromkeys(COUNTED, 0.0)
     for _ in range(starts):
         with pair(folder, served, {"workers": workers, "queue_ms": QUEUE_MS}, log) as services:
             warmed(services)
             for form, media_type in FORMATS.items():
-                found[form] += services.in_turns(pairs, folder / form, media_type, seconds)
+                by_format[form] += services.in_turns(pairs, folder / form, media_type, seconds)
             written = {name: written[name] + more for name, more in counts(services.metrics()).items()}
-    return {**{form: _lost(rounds) for form, rounds in found.items()}, "written": written}
+    return {**{form: _lost(rounds) for form, rounds in by_format.items()}, "written": written}
 
 
 def _lost(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     rates = {name: [one[name]["accepted_per_second"] for one in rounds] for name in ("without", "with")}
     lost = [1.0 - with_log / without for without, with_log in zip(rates["without"], rates["with"], strict=True)]
     return {
-        "per_second": {name: round(float(np.median(found)), 1) for name, found in rates.items()},
+        "per_second": {name: round(float(np.median(values)), 1) for name, values in rates.items()},
         "lost": round(float(np.median(lost)), 4),
         "lost_quartiles": [round(float(value), 4) for value in np.percentile(lost, (25, 75))],
     }
@@ -115,11 +115,11 @@ def latencies(
     with service(served, workers=workers, queue_ms=QUEUE_MS, **log) as (_, connection, _):
         connection.close()
         halves = warmed(Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids()))
-        found = {
+        by_format = {
             form: halves.alternating(folder / form, media_type, seconds, rates[form])
             for form, media_type in FORMATS.items()
         }
-        return {**found, "written": counts(halves.metrics())}
+        return {**by_format, "written": counts(halves.metrics())}
 
 
 def counts(metrics: str) -> dict[str, float]:

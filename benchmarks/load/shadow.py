@@ -103,8 +103,8 @@ def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pa
 
 def challenger(process: psutil.Process) -> int:
     """The process that a service has started to rank in the background."""
-    (found,) = [child.pid for child in process.children() if any("spawn_main" in word for word in child.cmdline())]
-    return found
+    (pid,) = [child.pid for child in process.children() if any("spawn_main" in word for word in child.cmdline())]
+    return pid
 
 
 def query_ids() -> dict[str, str]:
@@ -116,8 +116,8 @@ def query_ids() -> dict[str, str]:
 
 def peaks_of(services: Pair, seconds: float) -> list[float]:
     """Lists a second of a query that is not shadowed, in closed loops."""
-    asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
-    return [services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]
+    request = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+    return [services.ask(*request)["accepted_per_second"] for _ in range(PEAKS)]
 
 
 def core_time(services: Pair, process: psutil.Process, turns: int) -> dict[str, Any]:
@@ -153,10 +153,10 @@ def taking_part(services: Pair, work: dict[str, Any], seconds: float, rate: floa
 def ranking_beside(services: Pair, process: int, seconds: float, rate: float) -> dict[str, Any]:
     """What it costs that the challenger's process ranks meanwhile, at one load."""
     with spans_of_work(process) as spans:
-        found = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
+        answers = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
     if not spans:
         raise SystemExit("the challenger's process did not work: nothing is measured")
-    late = lateness(found, beside(found, spans), stall_ms=STALL_MS)
+    late = lateness(answers, beside(answers, spans), stall_ms=STALL_MS)
     return {"rate": round(rate, 1), "times_at_work": len(spans), **late}
 
 

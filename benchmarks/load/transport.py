@@ -91,10 +91,10 @@ class Bench:
             ports = {name: stack.enter_context(self.variant(name, **settings))[1] for name in names}
             for turn in range(TURNS + 1):
                 for name in names:
-                    found = self.rate(ports[name], **ask)["accepted_per_second"]
+                    rate = self.rate(ports[name], **ask)["accepted_per_second"]
                     if turn:  # the first is for warming up
-                        rates[name].append(found)
-        medians = {name: float(np.median(found)) for name, found in rates.items()}
+                        rates[name].append(rate)
+        medians = {name: float(np.median(values)) for name, values in rates.items()}
         return {n: {"per_second": round(m, 1), "of_ours": round(m / medians[names[0]], 3)} for n, m in medians.items()}
 
 
@@ -125,14 +125,14 @@ def main() -> int:
 def answers(bench: Bench, name: str) -> dict[str, object]:
     """What a connection makes of requests that are wrong, without end, or never complete: statuses, seconds, MB."""
     with bench.variant(name, timeout_ms=1000) as (process, port):
-        found: dict[str, object] = {what: exchange(port, sent)[0] for what, sent in SENT.items()}
-        found["body cut off"] = exchange(port, b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n5\r\n{", ends=True)[0]
-        found["half a head, seconds until it is closed"] = exchange(port, b"GET /livez HTTP/1.1\r\nHost: x\r\n")[1]
+        outcomes: dict[str, object] = {what: exchange(port, sent)[0] for what, sent in SENT.items()}
+        outcomes["body cut off"] = exchange(port, b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n5\r\n{", ends=True)[0]
+        outcomes["half a head, seconds until it is closed"] = exchange(port, b"GET /livez HTTP/1.1\r\nHost: x\r\n")[1]
         head = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
-        found["head without end, MB held"] = flooded(process, port, head)
+        outcomes["head without end, MB held"] = flooded(process, port, head)
         head = b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n2\r\n{}\r\n0\r\n"
-        found["trailers without end, MB held"] = flooded(process, port, head)
-        return found
+        outcomes["trailers without end, MB held"] = flooded(process, port, head)
+        return outcomes
 
 
 def exchange(port: int, sent: bytes, *, ends: bool = False) -> tuple[int | None, float | None]:
@@ -177,15 +177,15 @@ def at_the_limit(bench: Bench, name: str) -> dict[str, object]:
         for _ in range(HELD):
             idle = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
             idle.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
-            old[asked(present)] += 1
+            old[status_of(present)] += 1
         time.sleep(1.5)
         for _ in range(TRIES):
-            old[asked(present)] += 1
-            new[asked(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S))] += 1
+            old[status_of(present)] += 1
+            new[status_of(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S))] += 1
         return {"who is there": dict(old), "newcomers": dict(new)}
 
 
-def asked(connection: http.client.HTTPConnection) -> str:
+def status_of(connection: http.client.HTTPConnection) -> str:
     """The status of an answer over a connection; why there is none."""
     try:
         connection.request("GET", "/v2")

@@ -69,14 +69,14 @@ def main() -> int:
     bundle = options.bundle.resolve()
     with tree_of(options.before) as before:
         trees = {"before": before, "now": ROOT}
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in trees}
+        start_ups: dict[str, list[tuple[float, float]]] = {name: [] for name in trees}
         for tree in trees.values():
             started(tree, bundle)  # once, so that all files are in memory
         for pair in range(options.pairs):
             for name in sorted(trees, reverse=pair % 2 == 1):
-                found[name].append(started(trees[name], bundle))
+                start_ups[name].append(started(trees[name], bundle))
         loaded = {name: modules(tree) for name, tree in trees.items()}
-    pairs = {name: np.array(values) for name, values in found.items()}
+    pairs = {name: np.array(values) for name, values in start_ups.items()}
     more = pairs["now"] - pairs["before"]
     low, high = np.percentile(more, (25, 75), axis=0)
     result: dict[str, object] = {

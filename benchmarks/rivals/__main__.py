@@ -121,10 +121,10 @@ def _publish(
     quick = bench.plan is QUICK
     folder = machine.RESULTS if complete and not quick else BUILD
     name = "rivals" if bench.cores.apart else "rivals_shared"
-    found = report.headline(results, bench.limit_ms)
+    headline = report.headline(results, bench.limit_ms)
     lines = [
         *report.table(results, bench.limit_ms),
-        *report.sentences(found, bench.limit_ms),
+        *report.sentences(headline, bench.limit_ms),
         *([] if in_turns is None else turns.sentences(in_turns)),
         *report.disturbed(results),
     ]
@@ -140,7 +140,7 @@ def _publish(
         "clients_at_peak": CLIENTS,
         "seconds_per_step": bench.plan.step_s,
         "load_average_after": round(os.getloadavg()[0], 2),
-        "headline": found,
+        "headline": headline,
         "in_turns": in_turns,
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,

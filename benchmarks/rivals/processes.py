@@ -54,15 +54,15 @@ class Server:
 
     def family(self) -> list[psutil.Process]:
         """Its processes that live: its descendants and whoever else bears its mark."""
-        found: dict[int, psutil.Process] = {}
+        members: dict[int, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             first = psutil.Process(self.process.pid)
-            found = {member.pid: member for member in (first, *first.children(recursive=True))}
+            members = {member.pid: member for member in (first, *first.children(recursive=True))}
         for other in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if other.environ().get(MARK) == self.mark:
-                    found.setdefault(other.pid, other)
-        return list(found.values())
+                    members.setdefault(other.pid, other)
+        return list(members.values())
 
     def cpu_s(self) -> float:
         """CPU seconds that its living processes have used."""
@@ -91,8 +91,10 @@ class Server:
         """Raise what it said last if it has stopped."""
         if self.process.poll() is not None:
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last line: {said[:200]}")
+            last_line = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            raise NotServingError(
+                f"it stopped with exit code {self.process.returncode}, its last line: {last_line[:200]}"
+            )
 
     def stop(self) -> None:
         """Ask the first process to stop, then end whatever is left."""
@@ -126,10 +128,10 @@ def running(
 ) -> Iterator[Server]:
     """The server, on these cores, from the moment when its process exists until none of them does."""
     mark = uuid4().hex
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment, MARK: mark}
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment, MARK: mark}
     with log.open("wb") as written, on(cores):
         process = subprocess.Popen(
-            command, env=told, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
+            command, env=variables, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
         )
     server = Server(process, mark, log)
     try:

@@ -87,16 +87,16 @@ def table(results: Sequence[Result], limit_ms: float) -> list[str]:
     rows = []
     for result in results:
         reached = knee(result.steps, limit_ms)
-        shown = result.peak.report()
-        rows.append((0.0 if reached is None else reached.offered, result, reached, shown))
-    for _, result, reached, shown in sorted(rows, key=lambda row: -row[0]):
+        figures = result.peak.report()
+        rows.append((0.0 if reached is None else reached.offered, result, reached, figures))
+    for _, result, reached, figures in sorted(rows, key=lambda row: -row[0]):
         at = ["-"] * 4
         if reached is not None:
             step = reached.step
             at = [f"{reached.offered:.1f}", *(f"{value:.1f}" for value in (step.p50_ms, step.p99_ms, step.p999_ms))]
         lines.append(
             f"{result.label:<32} {result.peak.offered:>7.1f} {at[0]:>24} {at[1]:>8} {at[2]:>8} {at[3]:>8} "
-            f"{shown['server_cpu_ms_per_answer'] or '-':>7} {shown['others_cores']:>7}"
+            f"{figures['server_cpu_ms_per_answer'] or '-':>7} {figures['others_cores']:>7}"
         )
     return lines
 
@@ -109,12 +109,12 @@ def disturbed(results: Sequence[Result]) -> list[str]:
     return [f"others used up to {most:.2f} cores meanwhile: figures to look at, not to quote"]
 
 
-def sentences(found: dict[str, object] | None, limit_ms: float) -> list[str]:
+def sentences(figures: dict[str, object] | None, limit_ms: float) -> list[str]:
     """The headline in words."""
-    if found is None:
+    if figures is None:
         return [f"no rival sustained anything within {limit_ms:g} ms"]
-    lines = [f"best rival: {found['best_rival']}, {found['sustained_rps']} req/s at p99 {found['p99_ms']} ms"]
-    formats = found["ours"]
+    lines = [f"best rival: {figures['best_rival']}, {figures['sustained_rps']} req/s at p99 {figures['p99_ms']} ms"]
+    formats = figures["ours"]
     assert isinstance(formats, dict)
     for request_format, ratios in formats.items():
         within, equal = (ratios[name] for name in ("within_the_limit", "at_the_rivals_p99"))

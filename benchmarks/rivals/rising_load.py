@@ -75,15 +75,15 @@ def bisected(
     measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, halvings: int
 ) -> list[Observed]:
     """The steps, sorted by load, and ``halvings`` more: each halfway from the most sustained to the next above it."""
-    found = sorted(steps, key=lambda step: step.offered)
+    observed = sorted(steps, key=lambda step: step.offered)
     for _ in range(halvings):
-        reached = knee(found, limit_ms)
+        reached = knee(observed, limit_ms)
         low = 0.0 if reached is None else reached.offered
-        above = [step.offered for step in found if step.offered > low]
+        above = [step.offered for step in observed if step.offered > low]
         if not above:
             break
-        found = sorted([*found, tried(measure, (low + min(above)) / 2, limit_ms)], key=lambda step: step.offered)
-    return found
+        observed = sorted([*observed, tried(measure, (low + min(above)) / 2, limit_ms)], key=lambda step: step.offered)
+    return observed
 
 
 def knee(steps: Iterable[Observed], limit_ms: float) -> Observed | None:

@@ -88,20 +88,20 @@ def summary(
     for (name, multiple), steps in ours.items():
         turns = Turns(tuple(steps))
         of_format = formats.setdefault(name, {"carried": None, "multiples": {}})
-        shown = of_format["multiples"]
-        assert isinstance(shown, dict)
+        multiples = of_format["multiples"]
+        assert isinstance(multiples, dict)
         below = multiple == MULTIPLES[0] or of_format["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
         if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
             of_format["carried"] = multiple
-        shown[f"{multiple:g}"] = turns.report()
+        multiples[f"{multiple:g}"] = turns.report()
     return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": formats}
 
 
-def sentences(found: Mapping[str, object]) -> list[str]:
+def sentences(result: Mapping[str, object]) -> list[str]:
     """What each format carried, in words."""
-    formats, lines = found["ours"], list[str]()
+    formats, lines = result["ours"], list[str]()
     assert isinstance(formats, dict)
     for name, of_format in formats.items():
         most = f"{of_format['carried']:g} times" if of_format["carried"] else f"less than {MULTIPLES[0]:g} times"
-        lines.append(f"in turns with {found['rival']}, {name}: {most} its load within its p99")
+        lines.append(f"in turns with {result['rival']}, {name}: {most} its load within its p99")
     return lines

@@ -152,16 +152,16 @@ def report(folder: Path) -> list[dict[str, object]]:
         by_way: dict[str, Values] = {}
         for way in WAYS:
             files = [folder / f"{name}-{number}-{way}.npz" for number in range(1, count + 1)]
-            found = [dict(np.load(file)) for file in files if file.exists()]
-            if len(found) < count:
+            parts = [dict(np.load(file)) for file in files if file.exists()]
+            if len(parts) < count:
                 continue
-            values = np.concatenate([part["values"] for part in found])
+            values = np.concatenate([part["values"] for part in parts])
             figures: dict[str, object] = {
                 f"ndcg@{CUTOFF}": round(float(values.mean()), 4),
-                "seconds": round(float(np.mean([part["seconds"] for part in found])), 1),
+                "seconds": round(float(np.mean([part["seconds"] for part in parts])), 1),
             }
             if "fit" in way:
-                figures["defaults"] = [str(part["default"]) for part in found]
+                figures["defaults"] = [str(part["default"]) for part in parts]
             for rival in ("lightgbm + relative", "fit without a bound"):
                 if "fit" in way and rival != way and rival in by_way:
                     gained = values - by_way[rival]

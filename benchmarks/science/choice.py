@@ -65,10 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _chosen(asked: Recipe) -> dict[str, object]:
+def _chosen(spec: Recipe) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "choice" / "1"
-        run(asked, [], out, console=Console(quiet=True))
+        run(spec, [], out, console=Console(quiet=True))
         manifest = bundle.load(out).manifest
     compared = {
         f"{one.ranker} over {one.over}": [round(value, 4) for value in (one.mean, one.low, one.high)]

@@ -63,10 +63,10 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, fl
     def step(confusion: Confusion | None) -> float:
         started = time.perf_counter()
         optimizer.zero_grad()
-        found = network(x, mask, None)
-        loss = att_rank(found.logits, labels, mask)
+        output = network(x, mask, None)
+        loss = att_rank(output.logits, labels, mask)
         if confusion is not None:
-            loss = loss + CONFUSION_WEIGHT * confusion(found.representation, mask, found.gain)
+            loss = loss + CONFUSION_WEIGHT * confusion(output.representation, mask, output.gain)
         torch.autograd.backward(loss)
         optimizer.step()
         loss.item()  # waits for a GPU

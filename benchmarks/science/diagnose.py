@@ -67,9 +67,9 @@ def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         cost = {"cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - started, 1)}
-        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        del found["fit"]  # it has this machine's paths
-        return found, cost
+        diagnosis: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        del diagnosis["fit"]  # it has this machine's paths
+        return diagnosis, cost
 
 
 def costs() -> list[dict[str, Any]]:
@@ -79,8 +79,8 @@ def costs() -> list[dict[str, Any]]:
         for width in WIDTHS:
             path = Path(folder) / f"{width}.csv"
             write(path, width)
-            found, cost = diagnosed(["--data", str(path), "--qid", "search", "--label", "clicked"])
-            compared = {"queries": found["queries"], "compared_rows": found["rows"]}
+            diagnosis, cost = diagnosed(["--data", str(path), "--qid", "search", "--label", "clicked"])
+            compared = {"queries": diagnosis["queries"], "compared_rows": diagnosis["rows"]}
             rows.append({"rows": LISTS * LENGTH, "numeric": width, "categorical": 2, **compared, **cost})
     return rows
 
@@ -92,12 +92,12 @@ def figures(sets: dict[str, Any]) -> str:
         "| a second stage adds | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in sets.items():
-        shares = [spread["between"] for spread in found["features"] if spread["between"] is not None]
+    for name, diagnosis in sets.items():
+        shares = [spread["between"] for spread in diagnosis["features"] if spread["between"] is not None]
         mostly = f"{sum(share >= 0.5 for share in shares)} of {len(shares)}"
-        columns, network = found["relative_columns"], found["second_stage"]
+        columns, network = diagnosis["relative_columns"], diagnosis["second_stage"]
         gains = " | ".join(f"{_interval(gain)} | {gain['verdict']}" for gain in (columns, network))
-        lines.append(f"| `{name}` | {found['queries']} | {mostly} | {columns['before']:.3f} | {gains} |")
+        lines.append(f"| `{name}` | {diagnosis['queries']} | {mostly} | {columns['before']:.3f} | {gains} |")
     return "\n".join(lines)
 
 

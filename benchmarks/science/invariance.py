@@ -95,22 +95,22 @@ def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, di
         first = first_stage.fit(recipe.first_stage, splits, seed=seed, state=Path(folder))
     assert isinstance(first.model, str)
     scores = lambdamart.scores_of(first.model, splits.test)
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for name in VARIANTS:
         fitted = second_stage.fit(recipe.model_named(name), splits, first, seed=seed)
         assert fitted is not None
         spec = fitted.spec
         lists = Lists(splits.test, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)
         ndcg = query_ndcg(predict(fitted.module, lists), lists, splits.test, scores, spec.ndcg_at)
-        seen, mask = representation(fitted.module, lists)
-        found[name] = {
+        inner, mask = representation(fitted.module, lists)
+        figures[name] = {
             f"ndcg@{spec.ndcg_at}": round(float(ndcg.mean()), 4),
-            "query_share": round(query_share(seen.normalised, mask), 4),
-            "distance_to_others": round(distance_to_others(seen.normalised, mask, np.random.default_rng(0)), 4),
-            "attention_spread": round(attention_spread(seen.attention, mask), 4),
+            "query_share": round(query_share(inner.normalised, mask), 4),
+            "distance_to_others": round(distance_to_others(inner.normalised, mask, np.random.default_rng(0)), 4),
+            "attention_spread": round(attention_spread(inner.attention, mask), 4),
         }
-        console.print(f"  {plans.title(name):<8} {found[name]}", soft_wrap=True)
-    return found
+        console.print(f"  {plans.title(name):<8} {figures[name]}", soft_wrap=True)
+    return figures
 
 
 def main() -> int:

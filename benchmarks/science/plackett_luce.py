@@ -57,8 +57,8 @@ def breslow(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) ->
 
 def exact(scores: Float[np.ndarray, " L"], labels: Float[np.ndarray, " L"], nodes: int) -> float:
     """The integral, value and gradient."""
-    found = evaluate(torch.from_numpy(scores)[None], LabelGroups.of(torch.from_numpy(labels)[None]), nodes=nodes)
-    return found.value.item()
+    result = evaluate(torch.from_numpy(scores)[None], LabelGroups.of(torch.from_numpy(labels)[None]), nodes=nodes)
+    return result.value.item()
 
 
 def methods() -> list[dict[str, object]]:
@@ -84,9 +84,9 @@ def methods() -> list[dict[str, object]]:
             {
                 "group": size,
                 "log_p": [round(value, 3) for value in log_p],
-                "largest_error": {way: _digits(float(np.abs(found).max())) for way, found in errors.items()},
-                "mean_error": {way: _digits(float(np.mean(found))) for way, found in errors.items()},
-                "seconds": {way: _digits(min(found)) for way, found in seconds.items()},
+                "largest_error": {way: _digits(float(np.abs(values).max())) for way, values in errors.items()},
+                "mean_error": {way: _digits(float(np.mean(values))) for way, values in errors.items()},
+                "seconds": {way: _digits(min(values)) for way, values in seconds.items()},
             }
         )
         print(size, rows[-1]["largest_error"], rows[-1]["seconds"], flush=True)
@@ -135,13 +135,13 @@ def _errors(
 ) -> dict[str, object]:
     """Absolute errors, and errors relative to the truth where that is above 1: rounding grows with it."""
     scores, labels, mask = padded(cases)
-    found = evaluate(scores.to(dtype), LabelGroups.of(labels, mask), nodes=nodes)
+    result = evaluate(scores.to(dtype), LabelGroups.of(labels, mask), nodes=nodes)
     expected = torch.zeros(scores.shape, dtype=torch.float64)
     for n, truth in enumerate(truths):
         expected[n, : len(truth.gradient)] = torch.from_numpy(truth.gradient)
     log_mass = torch.tensor([truth.log_mass for truth in truths], dtype=torch.float64)
-    value = (found.value - log_mass).abs()
-    gradient = (found.gradient - expected).abs().amax(dim=1)
+    value = (result.value - log_mass).abs()
+    gradient = (result.gradient - expected).abs().amax(dim=1)
     return {
         "log_a": _digits(value.max().item()),
         "log_a_relative": _digits((value / log_mass.abs().clamp_min(1.0)).max().item()),
@@ -168,7 +168,7 @@ def speed(rounds: int) -> dict[str, object]:
         for name, step in steps.items():
             step()  # EM repeats one shape: the memory allocator has settled on it
             times[name].append(_seconds(step))
-    best = {name: min(found) for name, found in times.items()}
+    best = {name: min(values) for name, values in times.items()}
     return {
         "queries": QUERIES,
         "candidates": CANDIDATES,
@@ -195,8 +195,8 @@ def _all_components(queries: int, candidates: int, components: int) -> Callable[
         scores = x @ w
         by_row = torch.empty_like(scores)
         for k in range(components):
-            found = evaluate(scores[:, k].reshape(queries, candidates), groups)
-            by_row[:, k] = found.gradient.flatten()
+            result = evaluate(scores[:, k].reshape(queries, candidates), groups)
+            by_row[:, k] = result.gradient.flatten()
         return x.T @ by_row
 
     return step

@@ -47,12 +47,12 @@ def main() -> int:
             routing = []
             for number in range(requests + WARM_UP):
                 candidates = CandidateList(rows(rng, length))
-                for kind, asked in KINDS.items():
+                for kind, options in KINDS.items():
                     started = time.perf_counter()
-                    ranking = rerankers.get(kind, reranker).rerank(candidates, **asked)  # type: ignore[arg-type]
-                    taken = time.perf_counter() - started
+                    ranking = rerankers.get(kind, reranker).rerank(candidates, **options)  # type: ignore[arg-type]
+                    elapsed = time.perf_counter() - started
                     if number >= WARM_UP:
-                        seconds[kind].append(taken)
+                        seconds[kind].append(elapsed)
                         if "routing" in ranking.timings_ms:
                             routing.append(ranking.timings_ms["routing"])
             medians = {kind: float(np.median(values)) * 1000 for kind, values in seconds.items()}

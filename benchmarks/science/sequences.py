@@ -107,8 +107,8 @@ def _look(
 ) -> tuple[float, float, float, bool]:
     """Estimate, variance, the difference that is worth to be shown, and whether there are enough units."""
     if case.kind == "preference":
-        found = ratio_of(totals, counts)
-        return found.value, found.variance, 0.02, enough(found)
+        ratio = ratio_of(totals, counts)
+        return ratio.value, ratio.variance, 0.02, enough(ratio)
     arms: list[Ratio] = [ratio_of(totals[arm], counts[arm]) for arm in (~challenger, challenger)]
     worth = 0.05 * arms[0].value if arms[0].value > 0.0 else 0.05
     return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, enough(*arms)

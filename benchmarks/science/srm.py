@@ -71,8 +71,8 @@ def soft(data: PaddedLists, count: int) -> Mixture:
 def values_and_gradients(data: PaddedLists, weights: list[Float[Tensor, " P"]]) -> None:
     """Log-likelihood of every list and its gradient in w, for every specialist."""
     for w in weights:
-        found = data.likelihood(data.x @ w)
-        _ = found.value.sum(), data.x.T @ found.gradient[data.mask]
+        likelihood = data.likelihood(data.x @ w)
+        _ = likelihood.value.sum(), data.x.T @ likelihood.gradient[data.mask]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -115,9 +115,11 @@ def growth(rounds: int) -> dict[str, float]:
         "candidates": (GROWTH_QUERIES, 2 * CANDIDATES, SPECIALISTS),
         "specialists": (GROWTH_QUERIES, CANDIDATES, 2 * SPECIALISTS),
     }
-    made = {what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()}
-    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in made.values()] for _ in range(rounds)]  # type: ignore[misc]
-    fastest = dict(zip(made, np.min(times, axis=0).tolist(), strict=True))
+    problems = {
+        what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()
+    }
+    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in problems.values()] for _ in range(rounds)]  # type: ignore[misc]
+    fastest = dict(zip(problems, np.min(times, axis=0).tolist(), strict=True))
     return {what: round(fastest[what] / fastest["half"], 2) for what in sizes if what != "half"}
 
 
@@ -132,8 +134,8 @@ def starts(sets: int) -> dict[str, object]:
             ),
             np.random.default_rng(seed),
         )
-        found = np.array(fit_srm(spec, data, seed=seed).starts)
-        near = found >= found.max() - REACHED * abs(found.max())
+        objectives = np.array(fit_srm(spec, data, seed=seed).starts)
+        near = objectives >= objectives.max() - REACHED * abs(objectives.max())
         reached["random_weights"].append(near[::2].tolist())
         reached["clusters"].append(near[1::2].tolist())
     return {

@@ -55,9 +55,9 @@ def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim
     begun, drawing = time.perf_counter(), 0.0
     batches = lists.batches(spec.batch_size, rng)
     while True:
-        asked = time.perf_counter()
+        started = time.perf_counter()
         batch = next(batches, None)
-        drawing += time.perf_counter() - asked
+        drawing += time.perf_counter() - started
         if batch is None:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()  # steps are queued there
@@ -101,8 +101,8 @@ def main() -> int:
     options = parser.parse_args()
     data = planted(np.random.default_rng(0))
     models = {name: measure(spec, data, options.epochs, options.device) for name, spec in MODELS.items()}
-    for name, found in models.items():
-        print(f"{name:>30}  epoch {found['seconds']:7.3f} s, batches {100 * found['share']:5.2f} %")
+    for name, figures in models.items():
+        print(f"{name:>30}  epoch {figures['seconds']:7.3f} s, batches {100 * figures['share']:5.2f} %")
     padded = padding(data, 80)
     print(f"padded over real candidates: {padded['buckets']}, without buckets {padded['without']}")
     result: dict[str, object] = {

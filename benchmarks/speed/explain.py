@@ -94,27 +94,27 @@ def golden_lists(folder: Path) -> list[Float[np.ndarray, "L D"]]:
 
 def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, object]:
     """Seconds of whole explanations and of their parts, over the places."""
-    asked = WAYS[way]
-    order = reranker.rerank(listed, **asked).order  # type: ignore[arg-type]
-    reranker.explain(listed, int(order[0]), budget=1, **asked)  # reads the trees once
-    taken, parts = [], dict[str, list[float]]()
+    options = WAYS[way]
+    order = reranker.rerank(listed, **options).order  # type: ignore[arg-type]
+    reranker.explain(listed, int(order[0]), budget=1, **options)  # reads the trees once
+    times, parts = [], dict[str, list[float]]()
     evaluations, tried, largest = [], [], []
     for place in PLACES:
         started = perf_counter()
-        found = reranker.explain(listed, int(order[place - 1]), **asked)
-        taken.append(perf_counter() - started)
-        for part, seconds in found.seconds.items():
+        explanation = reranker.explain(listed, int(order[place - 1]), **options)
+        times.append(perf_counter() - started)
+        for part, seconds in explanation.seconds.items():
             parts.setdefault(part, []).append(seconds)
-        second = found.second_stage
+        second = explanation.second_stage
         assert second is not None
-        assert found.passing is not None
+        assert explanation.passing is not None
         evaluations.append(second.evaluations)
-        tried.append(found.passing.tried)
+        tried.append(explanation.passing.tried)
         largest.append(claimed(second))
     row: dict[str, object] = {
         "ranker": way,
-        "median_s": round(float(np.median(taken)), 3),
-        "slowest_s": round(max(taken), 3),
+        "median_s": round(float(np.median(times)), 3),
+        "slowest_s": round(max(times), 3),
         "parts_s": {part: round(float(np.median(seconds)), 4) for part, seconds in parts.items()},
         "evaluations": int(np.median(evaluations)),
         "tried": int(np.median(tried)),
@@ -138,9 +138,9 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
             for seed in range(SEEDS):
                 started = perf_counter()
                 with sampled(0):
-                    found, error = contributions(reranker, listed, ranking, one, budget, seed=seed)
+                    values, error = contributions(reranker, listed, ranking, one, budget, seed=seed)
                 seconds.append(perf_counter() - started)
-                apart = np.abs(found - truth[one])
+                apart = np.abs(values - truth[one])
                 errors.append(apart.max() / largest)
                 claims.append(error.max() / largest)
                 within.append((apart <= 3.0 * error + 1e-6 * largest).mean())

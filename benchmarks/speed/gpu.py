@@ -34,13 +34,15 @@ WEIGHT = 1e-8
 def alone(epochs: int, device: str) -> dict[str, dict[str, float]]:
     """Seconds of each model's epoch: on the CPU, and on the device in both precisions."""
     data = planted(np.random.default_rng(0))
-    found = {}
+    results = {}
     for name, spec in MODELS.items():
         half = spec.model_copy(update={"precision": "bfloat16"})
         ways = {"cpu": (spec, "cpu"), "float32": (spec, device), "bfloat16": (half, device)}
-        found[name] = {way: measure(asked, data, epochs, where)["seconds"] for way, (asked, where) in ways.items()}
-        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in found[name].items()))
-    return found
+        results[name] = {
+            way: measure(variant, data, epochs, where)["seconds"] for way, (variant, where) in ways.items()
+        }
+        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in results[name].items()))
+    return results
 
 
 def work(rank: int, size: int, port: int, epochs: int, device: str, answer: str) -> None:

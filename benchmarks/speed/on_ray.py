@@ -69,16 +69,16 @@ def nodes(count: int) -> Iterator[str]:
 
 def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
     """Seconds by number of workers, on Ray and in processes."""
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in (1, 2):
             with nodes(count) as address, connected("auto", None, address=address) as (ray, _):
                 executor = RayExecutor(ray)
-                found.setdefault(f"ray {count}", []).append(seconds(executor, count, fits, epochs))
+                times.setdefault(f"ray {count}", []).append(seconds(executor, count, fits, epochs))
                 executor.shutdown()
             with side_by_side(None, count, local_jobs=count) as (processes, _):
-                found.setdefault(f"processes {count}", []).append(seconds(processes, count, fits, epochs))
-    medians = {name: round(float(np.median(values)), 2) for name, values in found.items()}
+                times.setdefault(f"processes {count}", []).append(seconds(processes, count, fits, epochs))
+    medians = {name: round(float(np.median(values)), 2) for name, values in times.items()}
     ratios = {kind: round(medians[f"{kind} 1"] / medians[f"{kind} 2"], 2) for kind in ("ray", "processes")}
     return {"fits": fits, "epochs": epochs, "seconds": medians, "speed_up": ratios}
 
@@ -86,8 +86,8 @@ def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
 def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
     """The executor of ``--on``."""
     executor = RayExecutor(ray)
-    found = [executor.submit(score_part, *pair).result for pair in names]
-    rows = sum(int(result()) for result in found)
+    results = [executor.submit(score_part, *pair).result for pair in names]
+    rows = sum(int(result()) for result in results)
     executor.shutdown()
     return rows
 
@@ -108,7 +108,7 @@ def scoring(rounds: int, lists: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     schema = demo_bundle().manifest.feature_schema
     ways: dict[str, Callable[[Any, list[tuple[str, str]]], int]] = {"tasks": by_tasks, "ray_data": by_data}
-    found: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder, connected("ray", 2) as (ray, _):
         names = [(f"{folder}/{n}.parquet", f"{folder}/scored-{n}.parquet") for n in range(PARTS)]
         for n, (source, _target) in enumerate(names):
@@ -124,13 +124,13 @@ def scoring(rounds: int, lists: int) -> dict[str, Any]:
             for way, run in ways.items():
                 begun = time.perf_counter()
                 assert run(ray, names) == PARTS * lists * LENGTH
-                found[way].append(time.perf_counter() - begun)
-    medians = {way: round(float(np.median(values[1:])), 2) for way, values in found.items()}
+                times[way].append(time.perf_counter() - begun)
+    medians = {way: round(float(np.median(values[1:])), 2) for way, values in times.items()}
     return {
         "rows": PARTS * lists * LENGTH,
         "parts": PARTS,
         "seconds": medians,
-        "first_round_seconds": {way: round(values[0], 2) for way, values in found.items()},
+        "first_round_seconds": {way: round(values[0], 2) for way, values in times.items()},
         "data_over_tasks": round(medians["ray_data"] / medians["tasks"], 2),
     }
 
@@ -150,8 +150,8 @@ def main() -> int:
         "scoring": scoring(options.rounds, options.lists),
     }
     print(result)
-    said = " ".join(f"--{name} {getattr(options, name)}" for name in ("rounds", "fits", "epochs", "lists"))
-    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray {said}", result))
+    arguments = " ".join(f"--{name} {getattr(options, name)}" for name in ("rounds", "fits", "epochs", "lists"))
+    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray {arguments}", result))
     return 0
 
 

@@ -70,11 +70,11 @@ def body(names: list[str]) -> str:
 
 def measure(page: Page, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Milliseconds to the next picture, and to the new order; ``(TIMES,)`` each."""
-    found = np.array(page.evaluate(MEASURE, [what, TIMES + WARM_UP]))[WARM_UP:]
-    return found[:, 0], found[:, 1]
+    times = np.array(page.evaluate(MEASURE, [what, TIMES + WARM_UP]))[WARM_UP:]
+    return times[:, 0], times[:, 1]
 
 
-def _told(milliseconds: np.ndarray) -> str:
+def _format_times(milliseconds: np.ndarray) -> str:
     return f"median {np.median(milliseconds):5.1f} ms, p95 {np.quantile(milliseconds, 0.95):5.1f} ms"
 
 
@@ -91,10 +91,10 @@ def main() -> int:
         _wait_until_ready(address)
         with _direct.open(address + "/info") as answer:
             names = [feature["name"] for feature in json.load(answer)["features"]]
-        found = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
+        executable = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
         with (
             sync_playwright() as driver,
-            driver.chromium.launch(executable_path=found, args=["--no-sandbox"]) as browser,
+            driver.chromium.launch(executable_path=executable, args=["--no-sandbox"]) as browser,
         ):
             page = browser.new_page(viewport={"width": 1600, "height": 1000})
             page.goto(f"{address}/ui/")
@@ -104,10 +104,10 @@ def main() -> int:
             page.get_by_role("heading", name="Pasted list").wait_for()
             page.locator(".parts").wait_for()
             for what in ("slider", "keys", "parts"):
-                shown, settled = measure(page, what)
-                print(f"{what:<7} to the next picture: {_told(shown)}")
+                painted, settled = measure(page, what)
+                print(f"{what:<7} to the next picture: {_format_times(painted)}")
                 if what == "slider":
-                    print(f"{what:<7} to the new order:    {_told(settled)}")
+                    print(f"{what:<7} to the new order:    {_format_times(settled)}")
     finally:
         service.send_signal(signal.SIGTERM)
         service.wait(timeout=20)

@@ -73,8 +73,8 @@ def compare(models: Models, length: int) -> list[dict[str, object]]:
     table: list[dict[str, object]] = []
     for form, by_name in (("rows_by_name", True), ("matrix", False)):
         readers = {**ours(models), **(libraries_by_name(names) if by_name else libraries_of_matrix())}
-        found = {name: read(sent[form]) for name, read in readers.items()}
-        if not all(np.array_equal(matrix, found["scanner"]) for matrix in found.values()):
+        matrices = {name: read(sent[form]) for name, read in readers.items()}
+        if not all(np.array_equal(matrix, matrices["scanner"]) for matrix in matrices.values()):
             raise SystemExit(f"the readers disagree on {form} of {length} candidates")
         medians = timed(readers, sent[form], ROUNDS[length])
         for name, milliseconds in medians.items():
@@ -87,14 +87,14 @@ def compare(models: Models, length: int) -> list[dict[str, object]]:
 
 def timed(readers: dict[str, Reader], body: bytes, rounds: int) -> dict[str, float]:
     """Median milliseconds of each, taking turns."""
-    taken: dict[str, list[float]] = {name: [] for name in readers}
+    times: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(WARM_UP + rounds):
         for name, read in readers.items():
             began = time.perf_counter()
             read(body)
             if number >= WARM_UP:
-                taken[name].append((time.perf_counter() - began) * 1e3)
-    return {name: float(np.median(values)) for name, values in taken.items()}
+                times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: float(np.median(values)) for name, values in times.items()}
 
 
 def ours(models: Models) -> dict[str, Reader]:

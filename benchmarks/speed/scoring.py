@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
             (DEMO, _demo_rows, LONG_ROWS, [ALL]),
         ]
         table = []
-        for served, made, rows, written in plan:
-            data = _generated(folder / "data", int(rows * share), made)
+        for served, make_frame, rows, written in plan:
+            data = _generated(folder / "data", int(rows * share), make_frame)
             table += [_measured(folder, served, data, jobs, words, int(FLOOR_ROWS * share)) for words in written]
             shutil.rmtree(data)
         start = _start_seconds(folder, wide, jobs)
@@ -84,12 +84,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _generated(folder: Path, rows: int, made: Callable[[int], pl.DataFrame]) -> Path:
+def _generated(folder: Path, rows: int, make_frame: Callable[[int], pl.DataFrame]) -> Path:
     """A folder of Parquet files with at least so many rows."""
     folder.mkdir()
     number, held = 0, 0
     while held < rows:
-        frame = made(number)
+        frame = make_frame(number)
         frame.write_parquet(folder / f"{number:05}.parquet")
         number, held = number + 1, held + frame.height
     os.sync()  # else the kernel writes it to the disk while it is scored
@@ -181,7 +181,7 @@ def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence
         memories.append(most)
         shutil.rmtree(out)
         floors.append(floor(served, data, rows, jobs))
-    rates = [count / taken / jobs for taken in seconds]
+    rates = [count / elapsed / jobs for elapsed in seconds]
     ratios = [rate / mean(around) for rate, around in zip(rates, pairwise(floors), strict=True)]
     return {
         "bundle": served.parent.name,
@@ -206,9 +206,9 @@ def memory() -> Iterator[dict[str, float]]:
 
     def look() -> None:
         while not over.wait(LOOK_S):
-            found = [_resident(child) for child in psutil.Process().children(recursive=True)]
-            most["peak_rss_mib_all"] = max(most["peak_rss_mib_all"], round(sum(found), 1))
-            most["peak_rss_mib_one"] = max(most["peak_rss_mib_one"], round(max(found, default=0.0), 1))
+            sizes = [_resident(child) for child in psutil.Process().children(recursive=True)]
+            most["peak_rss_mib_all"] = max(most["peak_rss_mib_all"], round(sum(sizes), 1))
+            most["peak_rss_mib_one"] = max(most["peak_rss_mib_one"], round(max(sizes, default=0.0), 1))
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -48,13 +48,13 @@ def _timed(command: list[str], cache: Path) -> tuple[float, float]:
     """Seconds and peak resident GiB of a process."""
     started = time.perf_counter()
     environment = {**os.environ, "LISTWRIGHT_CACHE": str(cache)}
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(command)} failed:\n{said.read().decode()[-2000:]}")
+            output.seek(0)
+            raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()[-2000:]}")
     return time.perf_counter() - started, usage.ru_maxrss / 2**20
 
 
@@ -66,8 +66,8 @@ def _fit(folder: Path, data: Path, out: Path, shards: str, *, trees: int, model:
     command = [sys.executable, "-m", "listwright", "fit", str(recipe), "--data", str(data), *columns, "--quick"]
     seconds, peak = _timed([*command, "--out", str(out), "--shards", shards], folder / "cache")
     steps = json.loads((out / "report.json").read_text())["measured_here"]["seconds"]
-    found = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
-    return found | {"steps": {name: round(float(step), 1) for name, step in steps.items()}}
+    figures = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
+    return figures | {"steps": {name: round(float(step), 1) for name, step in steps.items()}}
 
 
 def _generate(queries: int, out: Path) -> tuple[int, float]:
@@ -89,21 +89,21 @@ def compare(folder: Path, queries: int, rounds: int) -> dict[str, object]:
     """The same fit both ways, in turns; the first round fills the cache and is told apart."""
     data = folder / "rows.parquet"
     rows, _ = _generate(queries, data)
-    found: dict[str, list[dict[str, object]]] = {"never": [], "always": []}
+    by_mode: dict[str, list[dict[str, object]]] = {"never": [], "always": []}
     same = True
     for number in range(rounds + 1):
-        for shards, fits in found.items():
+        for shards, fits in by_mode.items():
             fits.append(_fit(folder, data, folder / shards / str(number), shards, trees=TREES, model=NETWORK))
             print(f"{shards}, round {number}: {fits[-1]}", flush=True)
         same = same and _files(folder / "never" / str(number)) == _files(folder / "always" / str(number))
-    seconds = {shards: [float(str(fit["seconds"])) for fit in fits] for shards, fits in found.items()}
+    seconds = {shards: [float(str(fit["seconds"])) for fit in fits] for shards, fits in by_mode.items()}
     pairs = zip(seconds["always"][1:], seconds["never"][1:], strict=True)
     return {
         "rows": rows,
         "features": FEATURES,
         "same_files": same,
-        "in_memory": found["never"],
-        "on_disk": found["always"],
+        "in_memory": by_mode["never"],
+        "on_disk": by_mode["always"],
         "ratio_of_seconds": round(statistics.median(disk / memory for disk, memory in pairs), 3),
         "ratio_of_the_first_reading": round(seconds["always"][0] / seconds["never"][0], 3),
     }
@@ -141,13 +141,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         if options.large is None:
             result = compare(Path(name), options.queries, options.rounds)
-            said, file = f"--queries {options.queries} --rounds {options.rounds}", "shards"
+            arguments, file = f"--queries {options.queries} --rounds {options.rounds}", "shards"
         else:
             model = NETWORK if options.network else ALONE
             result = large(Path(name), options.large, options.trees, model)
-            said, file = f"--large {options.large} --trees {options.trees}", "shards_large"
+            arguments, file = f"--large {options.large} --trees {options.trees}", "shards_large"
     network = " --network" if options.network else ""
-    print(f"written to {machine.save(file, f'python -m benchmarks.speed.shards {said}{network}', result)}")
+    print(f"written to {machine.save(file, f'python -m benchmarks.speed.shards {arguments}{network}', result)}")
 
 
 if __name__ == "__main__":

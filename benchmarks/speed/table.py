@@ -125,7 +125,7 @@ def main() -> None:
         pl.read_parquet(path).head(100_000).write_parquet(path.with_name("few.parquet"))
         results = {reader: run(reader, path) for reader in READERS}
     ours = results["listwright"]["cpu_seconds"]
-    times = {reader: round(ours / found["cpu_seconds"], 2) for reader, found in results.items()}
+    times = {reader: round(ours / result["cpu_seconds"], 2) for reader, result in results.items()}
     print(machine.save("table", "python -m benchmarks.speed.table", {"readers": results, "listwright_over": times}))
 
 

@@ -68,6 +68,6 @@ def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
     apart = np.where(missing, 0.0, values - mean)
     spread = np.sqrt((apart * apart).sum(axis=0) / count)
     low, high = (np.where(missing, end, values) for end in (np.inf, -np.inf))
-    found = np.stack([mean, spread, low.min(axis=0), high.max(axis=0)])
-    found[:, absent] = np.nan
-    return found
+    summary = np.stack([mean, spread, low.min(axis=0), high.max(axis=0)])
+    summary[:, absent] = np.nan
+    return summary

@@ -41,7 +41,7 @@ MOST_FEATURES = 5
 
 _MEDIAN = QUANTILE_LEVELS.index(0.5)
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 def explain(
@@ -257,7 +257,7 @@ class _Parts:
         self.clock, self.seconds = until, dict[str, float]()
         self.incomplete, self.faults = list[Part](), dict[str, str]()
 
-    def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
+    def run(self, part: Part, work: Callable[[], _Result]) -> _Result | None:
         """Return what a part finds; None if the time is up, or if a stage fails on what the part shows it."""
         if self.clock.over():
             self.incomplete.append(part)
@@ -276,7 +276,7 @@ class _Parts:
         if fault is not None:
             self.faults[part] = fault
 
-    def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
+    def timed(self, part: str, work: Callable[[], _Result]) -> _Result:
         """Return what a part finds, and note its time."""
         started = perf_counter()
         try:

@@ -423,8 +423,8 @@ class FinalVersions:
         self._reranker, self._ranking, self._candidate = reranker, ranking, candidate
         self._second = reranker.second_pass
         self._stage = self._second.stage(ranking.route.strategy)
-        self._kept: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
-        self._place = int(np.searchsorted(self._kept, candidate))
+        self._positions: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
+        self._place = int(np.searchsorted(self._positions, candidate))
         self._inputs = self._inputs_of(candidates.features[candidate])
         self._width = candidates.features.shape[1]
         self._specialists = None if ranking.route.strategy != "srm" else self._specialist_scores(self._inputs).copy()
@@ -448,7 +448,7 @@ class FinalVersions:
     def _inputs_of(self, version: Float[np.ndarray, " D"]) -> Float[np.ndarray, "C E"]:
         """What the second stage sees of the list with a version in it."""
         candidates, scores, widened = self._first.whole(version)
-        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._kept, self._stage).copy()
+        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._positions, self._stage).copy()
 
     def _scored(self, inputs: Float[np.ndarray, "C E"]) -> float:
         route = self._ranking.route

@@ -111,7 +111,7 @@ def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, froz
             print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
         else:
             removed += file.removed
-            print(f"{file.path.name}: {file.removed} {what} removed, {file.kept} kept")
+            print(f"{file.path.name}: {file.removed} {what} removed, {file.remaining} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
     return left, frozenset(named)
 
@@ -123,14 +123,14 @@ class Forgotten:
     Args:
         path: of the file.
         removed: records of the unit that were in it.
-        kept: other records.
+        remaining: other records.
         unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
         queries: query ids of events that are left in it.
     """
 
     path: Path
     removed: int
-    kept: int
+    remaining: int
     unfinished: bool
     queries: frozenset[str] = frozenset()
 

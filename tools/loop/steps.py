@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.progress import Progress
 from shop_service import SALT, info, service, until, visit
-from visitors import SHOWN, Shop, look_probabilities, spelled
+from visitors import PLACES, Shop, look_probabilities, spelled
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
@@ -119,11 +119,11 @@ class Loop:
         self._experiment(f'name = "unseen"\nkind = "shadow"\ncontrol = "shop"\nchallenger = "{NEW}"\ncore_share = 1.0')
         self._visits(address, self._sizes.shadowed, pause_s=0.02)  # a challenger takes the time that is left
         time.sleep(1.0)  # lists that wait are ranked after their answers
-        found = shadow_facts(httpx.get(address + "/metrics").text)
-        self.facts["shadow"] = found
+        facts = shadow_facts(httpx.get(address + "/metrics").text)
+        self.facts["shadow"] = facts
         self._say(
-            f"{found['ok']:.0f} lists ranked, {found['dropped']:.0f} dropped for want of time, {found['failed']:.0f} "
-            f"failed; the same first candidate in {found['same_first']:.0%}"
+            f"{facts['ok']:.0f} lists ranked, {facts['dropped']:.0f} dropped for want of time, {facts['failed']:.0f} "
+            f"failed; the same first candidate in {facts['same_first']:.0%}"
         )
 
     def interleave(self, address: str) -> None:
@@ -171,7 +171,7 @@ class Loop:
         draw_truth(self._folder / "truth.svg", means)
         estimate = json.loads((self._folder / "propensities.json").read_text(encoding="utf-8"))["positions"]
         self.facts["propensities"] = estimate
-        draw_examination(self._folder / "places.svg", estimate, look_probabilities(SHOWN).tolist())
+        draw_examination(self._folder / "places.svg", estimate, look_probabilities(PLACES).tolist())
 
     def _joined(self) -> str:
         return "--served served --events events --labels labels.toml --window 30m"
@@ -181,11 +181,11 @@ class Loop:
         with Progress(console=self._console, transient=True) as bar:
             task = bar.add_task("   visits", total=count)
 
-            def seen() -> None:
+            def advance() -> None:
                 bar.advance(task)
                 time.sleep(pause_s)
 
-            clicks = visit(address, self._shop, first, self._visited, seen)
+            clicks = visit(address, self._shop, first, self._visited, advance)
         time.sleep(2.0)  # the log writes its records every second
         return clicks
 
@@ -256,7 +256,7 @@ def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
         order = reranker.rerank(CandidateList(features)).order
         scores = np.empty(len(labels))
         scores[order] = -np.arange(len(labels))
-        values.append(ndcg(scores, labels, cutoff=SHOWN))
+        values.append(ndcg(scores, labels, cutoff=PLACES))
     return np.array(values)
 
 

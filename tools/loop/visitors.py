@@ -17,7 +17,7 @@ from listwright.training.data.synthetic import planted
 from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
 from listwright.training.recipe.data import SyntheticData
 
-SHOWN = 10
+PLACES = 10
 """Places of a page; a list has at least so many candidates."""
 
 BIAS = 0.7
@@ -26,7 +26,7 @@ BIAS = 0.7
 CLICK_NOISE = 0.15
 """Probability of a click on an irrelevant candidate that is looked at."""
 
-WORLD = SyntheticData(min_length=SHOWN, max_length=20, numeric=8, categorical=1, categories=4, missing=0.0, decoy=2.0)
+WORLD = SyntheticData(min_length=PLACES, max_length=20, numeric=8, categorical=1, categories=4, missing=0.0, decoy=2.0)
 """Candidates matter to each other: one that a better one is near to is worth less."""
 
 VISITS_OF_A_PERSON = 2
@@ -63,12 +63,12 @@ class Shop:
         begin, end = self.visits.offsets[visit : visit + 2]
         return spelled(self.visits, begin, end)
 
-    def clicks(self, visit: int, shown: list[int]) -> list[int]:
+    def clicks(self, visit: int, order: list[int]) -> list[int]:
         """Places, from 0, that the person clicks on; ``shown`` has the candidate at each place."""
         begin, end = self.visits.offsets[visit : visit + 2]
-        attraction = attractiveness(self.visits.labels[begin:end][shown], highest=4, noise=CLICK_NOISE)
+        attraction = attractiveness(self.visits.labels[begin:end][order], highest=4, noise=CLICK_NOISE)
         rng = np.random.default_rng([self.seed, visit, 2])
-        return np.flatnonzero(clicked(attraction, look_probabilities(len(shown)), rng)).tolist()
+        return np.flatnonzero(clicked(attraction, look_probabilities(len(order)), rng)).tolist()
 
 
 def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:

@@ -52,8 +52,8 @@ def _operation(method: str, path: str, one: Node) -> str:
         for content in one["requestBody"]["content"].values():
             for example in content.get("examples", {}).values():
                 value = json.dumps(example["value"], indent=2, ensure_ascii=False)
-                shown = f"{example['summary']}:\n\n{fenced(value, 'json')}"
-                parts.append(shown)
+                text = f"{example['summary']}:\n\n{fenced(value, 'json')}"
+                parts.append(text)
     rows = [
         [
             code(status),
@@ -130,5 +130,5 @@ def _plain_type(schema: Node) -> str:
 def _range(schema: Node) -> str:
     """Bounds that a caller may meet; the largest whole number of JSON is none."""
     words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
-    shown = [f"{word} {schema[key]:g}" for key, word in words.items() if abs(schema.get(key, 1e15)) < 1e15]
-    return f" {' '.join(shown)}" if shown else ""
+    bounds = [f"{word} {schema[key]:g}" for key, word in words.items() if abs(schema.get(key, 1e15)) < 1e15]
+    return f" {' '.join(bounds)}" if bounds else ""

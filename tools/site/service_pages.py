@@ -59,11 +59,11 @@ def _bounds(field: FieldInfo) -> str:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
     if choices:
         return ", ".join(map(code, choices))
-    found: dict[str, Any] = {
+    bounds: dict[str, Any] = {
         name: getattr(bound, name) for bound in field.metadata for name in ("gt", "ge", "le") if hasattr(bound, name)
     }
     words = {"gt": "above", "ge": "from", "le": "to"}
-    return " ".join(f"{word} {found[name]:,.15g}" for name, word in words.items() if name in found)
+    return " ".join(f"{word} {bounds[name]:,.15g}" for name, word in words.items() if name in bounds)
 
 
 def _labels(registry: CollectorRegistry, family: Any) -> list[str]:

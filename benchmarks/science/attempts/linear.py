@@ -28,8 +28,8 @@ def linear(problem: Problem, _: Scores) -> Scores:
 
 def _standardised(standardise: Standardise, data: Dataset) -> Float[np.ndarray, "R P"]:
     with torch.no_grad():
-        found: Float[np.ndarray, "R P"] = standardise(torch.from_numpy(data.features)).double().numpy()
-    return found
+        columns: Float[np.ndarray, "R P"] = standardise(torch.from_numpy(data.features)).double().numpy()
+    return columns
 
 
 def _out_of_fold(data: Dataset, x: Float[np.ndarray, "R P"], ridge: float, seed: int) -> Float[np.ndarray, " R"]:

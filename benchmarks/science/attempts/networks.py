@@ -83,12 +83,12 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             own = self.state_dict()
-            taken = {
+            matching = {
                 name: value
                 for name, value in learned.items()
                 if name.startswith("network.") and name in own and own[name].shape == value.shape and value.dim() > 0
             }
-            self.load_state_dict(taken, strict=False)
+            self.load_state_dict(matching, strict=False)
 
     with patch.object(loop, "Ranker", Warm):
         return single(problem, problem.wide, BLOCKS, first)
@@ -142,9 +142,9 @@ def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
     else:
         gain = by_query(problem.plain.valid, second.valid) - by_query(problem.plain.valid, first.valid)
     error = float(gain.std(ddof=1)) / len(gain) ** 0.5
-    kept = float(gain.mean()) > error
-    one = second if kept else first
-    return Scores(one.train, one.valid, one.test, {"kept": [float(kept)], "gain": [float(gain.mean()), error]})
+    better = float(gain.mean()) > error
+    one = second if better else first
+    return Scores(one.train, one.valid, one.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
 
 
 def scores_of(fitted: FittedNetwork, data: Dataset, first: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:

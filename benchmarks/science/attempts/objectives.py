@@ -30,8 +30,8 @@ def lambda_loss(
         weight = (10.0 * torch.where(apart > 0, rho, 0.0) + lambdas) * (gain[:, :, None] - gain[:, None, :]).abs()
     better = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
     loss = torch.nn.functional.softplus(-(logits[:, :, None] - logits[:, None, :]))
-    found: Tensor = torch.where(better, weight * loss, 0.0).sum(dim=(1, 2)) / ideal
-    return found.mean()
+    losses: Tensor = torch.where(better, weight * loss, 0.0).sum(dim=(1, 2)) / ideal
+    return losses.mean()
 
 
 def neural_ndcg(
@@ -47,9 +47,9 @@ def neural_ndcg(
     gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
     top = min(10, logits.shape[1])
     discount = 1.0 / torch.log2(place[:top].to(logits.dtype) + 2.0)
-    found = (relaxed[:, :top] @ gain[:, :, None])[..., 0] @ discount
+    dcg = (relaxed[:, :top] @ gain[:, :, None])[..., 0] @ discount
     ideal = gain.sort(dim=1, descending=True).values[:, :top] @ discount
-    loss: Tensor = torch.where(ideal > 0, 1.0 - found / ideal.clamp(min=1e-9), 0.0)
+    loss: Tensor = torch.where(ideal > 0, 1.0 - dcg / ideal.clamp(min=1e-9), 0.0)
     return loss.mean()
 
 

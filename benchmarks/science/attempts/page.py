@@ -27,19 +27,19 @@ def write(result: Mapping[str, Any]) -> Path:
 
 def tables(result: Mapping[str, Any]) -> str:
     """One table for each set."""
-    return "\n".join(_table(found) for found in result["sets"])
+    return "\n".join(_table(figures) for figures in result["sets"])
 
 
-def _table(found: Mapping[str, Any]) -> str:
-    folds = "fold 1, each seed draws new data" if found["set"] in PLANTED else f"{len(found['folds'])} folds"
-    fits = found["attempts"][0]["fits"]
+def _table(figures: Mapping[str, Any]) -> str:
+    folds = "fold 1, each seed draws new data" if figures["set"] in PLANTED else f"{len(figures['folds'])} folds"
+    fits = figures["attempts"][0]["fits"]
     lines = [
-        f"### {found['set']}: {found['test_queries']:,} test queries, {folds}, {fits} fits of each attempt",
+        f"### {figures['set']}: {figures['test_queries']:,} test queries, {folds}, {fits} fits of each attempt",
         "",
         "| attempt | NDCG@10 | gain [95 % interval] | p (Holm) | seconds of a fit |",
         "|---|---|---|---|---|",
     ]
-    for row in found["attempts"]:
+    for row in figures["attempts"]:
         gained, low, high = row["gain"]
         gain = "" if row["attempt"] == RIVAL else f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
         if gain and low > 0 and row["p_holm"] < BELIEVED:

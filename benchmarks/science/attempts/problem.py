@@ -96,8 +96,10 @@ class Problem:
     def relative_only(self) -> Splits:
         """The categories, and the list-relative columns without the numbers that they are made of."""
         splits, own = self.wide, set(self.plain.train.schema.names)
-        kept = [d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own]
-        train, valid, test = (part.narrowed(np.array(kept)) for part in (splits.train, splits.valid, splits.test))
+        columns = [
+            d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own
+        ]
+        train, valid, test = (part.narrowed(np.array(columns)) for part in (splits.train, splits.valid, splits.test))
         return replace(splits, train=train, valid=valid, test=test)
 
     def scores(self, name: str, make: Callable[[], Scores]) -> Scores:
@@ -105,19 +107,19 @@ class Problem:
         file = self.folder / f"{name}.npz"
         if not file.exists():
             started = time.perf_counter()
-            made = make()
-            arrays = {"valid": made.valid, "test": made.test, "seconds": np.array(time.perf_counter() - started)}
-            arrays |= {"ndcg": by_query(self.plain.test, made.test)}
-            arrays |= {f"fact {fact}": np.array(values) for fact, values in made.facts.items()}
-            if made.train is not None:
-                arrays["train"] = made.train
+            scores = make()
+            arrays = {"valid": scores.valid, "test": scores.test, "seconds": np.array(time.perf_counter() - started)}
+            arrays |= {"ndcg": by_query(self.plain.test, scores.test)}
+            arrays |= {f"fact {fact}": np.array(values) for fact, values in scores.facts.items()}
+            if scores.train is not None:
+                arrays["train"] = scores.train
             file.parent.mkdir(parents=True, exist_ok=True)
             temporary = file.with_suffix(".tmp.npz")
             np.savez(temporary, **arrays)  # type: ignore[arg-type]
             temporary.replace(file)
-        with np.load(file) as kept:
-            facts = {key.removeprefix("fact "): kept[key].tolist() for key in kept if key.startswith("fact ")}
-            return Scores(kept.get("train"), kept["valid"], kept["test"], facts)
+        with np.load(file) as archive:
+            facts = {key.removeprefix("fact "): archive[key].tolist() for key in archive if key.startswith("fact ")}
+            return Scores(archive.get("train"), archive["valid"], archive["test"], facts)
 
 
 def by_query(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:

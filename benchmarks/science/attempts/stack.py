@@ -77,6 +77,6 @@ def fitted_weights(
         return value, x.T @ pull / len(data) + ridge * weights
 
     bounds = [(least, None)] * x.shape[1]
-    found = minimize(loss, np.full(x.shape[1], start), jac=True, method="L-BFGS-B", bounds=bounds)
-    weights: Float[np.ndarray, " M"] = found.x
+    solution = minimize(loss, np.full(x.shape[1], start), jac=True, method="L-BFGS-B", bounds=bounds)
+    weights: Float[np.ndarray, " M"] = solution.x
     return weights

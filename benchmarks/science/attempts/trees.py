@@ -65,13 +65,13 @@ def summed_xendcg(problem: Problem) -> Scores:
 def _sum(problem: Problem, trees: int, more: dict[str, Any], train_scores: Float[np.ndarray, " R"] | None) -> Scores:
     splits = problem.wide
     train = _lightgbm_dataset(splits.train)
-    found: list[Float[np.ndarray, " S"]] = []
+    predictions: list[Float[np.ndarray, " S"]] = []
     for member in range(MEMBERS):
         settings = _settings(problem, more) | {"seed": 1000 * (problem.seed + 1) + member}
         booster = lightgbm.train(settings, train, trees)
         held_out = np.concatenate([_matrix(splits.valid), _matrix(splits.test)])
-        found.append(np.asarray(booster.predict(held_out, raw_score=True)))
-    mean = np.mean(found, axis=0)
+        predictions.append(np.asarray(booster.predict(held_out, raw_score=True)))
+    mean = np.mean(predictions, axis=0)
     return Scores(train_scores, mean[: splits.valid.rows], mean[splits.valid.rows :], {"trees": [float(trees)]})
 
 

@@ -1,4 +1,4 @@
-"""Aggregates of a list, of a fixed number: what the router and the anomaly score see of it."""
+"""List aggregates of a fixed number: the input of the router and of the anomaly score."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Aggregates:
         first_scores: Float[np.ndarray, " L"],
         by_first_stage: Int[np.ndarray, " L"],
     ) -> Float[np.ndarray, " M"]:
-        """Mean of every numeric feature over the first stage's top: what the anomaly score looks at.
+        """Return the mean of every numeric feature over the first stage's top: the input of the anomaly score.
 
         Args:
             features, first_scores, by_first_stage: as for :meth:`of`.
@@ -131,7 +131,7 @@ class Aggregates:
         return values
 
     def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:
-        """Of missing values, and of every category."""
+        """Yield the share of missing values of each column that may have some, then the share of every category."""
         for column in self._holey:
             yield float(np.isnan(features[:, column]).mean())
         for column, size in self._categorical:
@@ -144,7 +144,7 @@ class AnomalyScore:
     """Higher is stranger, in (0, 1) for a fitted forest. Threads may share it.
 
     Args:
-        aggregates: give what the forest looks at.
+        aggregates: compute the forest's input.
         graph: ``(1, M) -> (1, 1)``.
     """
 
@@ -166,11 +166,11 @@ class AnomalyScore:
     def means(
         self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
     ) -> Float[np.ndarray, " M"]:
-        """Return what the score looks at: each numeric feature's mean over the first stage's top; see :meth:`of`."""
+        """Return the input of the score: each numeric feature's mean over the first stage's top; see :meth:`of`."""
         return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
 
     def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:
-        """``(n,)`` the score of each row of means.
+        """Return ``(n,)`` the score of each row of means.
 
         Raises:
             ScoringError: if the graph fails.

@@ -1,4 +1,4 @@
-"""The feature schema: which numbers a bundle was fitted on, in which order, and what a missing one means."""
+"""The feature schema: the columns that a bundle was fitted on, their order, and the meaning of a missing value."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Feature(BaseModel):
 
     @cached_property
     def absent(self) -> float:
-        """The value in a feature matrix of a candidate that is sent by name without the feature: a number or a code.
+        """Value in a feature matrix of a candidate that is sent by name without the feature: a number or a code.
 
         NaN where it is missing.
         """
@@ -159,7 +159,7 @@ class Feature(BaseModel):
         return {**by_spelling, None: MISSING_CODE, **exact}
 
     def code(self, category: object) -> float:
-        """Code of a category: 1 for the first in :attr:`categories`.
+        """Return the code of a category: 1 for the first in :attr:`categories`.
 
         Args:
             category: its name, or whatever :func:`spelled` makes the name of.
@@ -244,7 +244,7 @@ MOSTLY_UNKNOWN = 0.5
 
 
 def count_categories(codes: Float[np.ndarray, "L C"]) -> Int[np.ndarray, "2 C"]:
-    """Per column of codes, how many categories are there, and how many of these the schema does not know."""
+    """Count the categories in each column of codes, and how many of these the schema does not know."""
     at_zero = codes == UNKNOWN_CODE
     missing = at_zero & np.signbit(codes)
     return np.stack([(~missing).sum(axis=0), (at_zero & ~missing).sum(axis=0)])

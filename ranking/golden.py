@@ -32,10 +32,10 @@ class GoldenList(BaseModel):
     """One list and its answer; ``None`` stands for NaN.
 
     Args:
-        strategy, specialist: what is asked for; None leaves the choice of a specialist to the bundle, and ``srm`` then
+        strategy, specialist: options of the request; None leaves the specialist to the bundle, and ``srm`` then
             means the mixture under its own weights.
         decided: the specialist that answered.
-        probabilities: ``(K,)`` of the router, where it was asked. A last digit that differs between machines may turn a
+        probabilities: ``(K,)`` of the router, where it ran. A last digit that differs between machines may turn a
             tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
     """
 
@@ -52,7 +52,7 @@ class GoldenList(BaseModel):
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
-    """Return the golden file: one JSON line per list, answered by this reranker, and one per specialist.
+    """Rank lists and return the golden file: one JSON line per list, and one per specialist.
 
     A second stage that ``auto`` does not mean answers every list, too.
 
@@ -72,8 +72,8 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
     for features, strategy, specialist in requests:
         candidates, routing = CandidateList(features), strategy == "auto"
         ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=routing)
-        asked_router = routing and specialist is None and reranker.router is not None
-        estimated = reranker.rerank(candidates, strategy="srm") if asked_router else ranking
+        uses_router = routing and specialist is None and reranker.router is not None
+        estimated = reranker.rerank(candidates, strategy="srm") if uses_router else ranking
         fault = _fault(ranking) or _fault(estimated)
         if fault is not None:
             raise ListwrightError(f"the bundle cannot rank a golden list: {fault}")
@@ -93,7 +93,7 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
 
 
 def _fault(ranking: Ranking) -> str | None:
-    """Whatever kept the bundle from answering as it should."""
+    """Return why the bundle did not answer as it should; None if it did."""
     if ranking.route.faults:
         return str(ranking.route.faults[0])
     return ranking.reason
@@ -125,23 +125,23 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     for number, golden in enumerate(lists, start=1):
         try:
             candidates = CandidateList(_array(golden.features))
-            ask = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
-            ranking = ask(candidates)
-            positions = _others_of_a_tie(golden, ranking)
-            expected = golden if positions is None else _cut(golden, positions)
+            rerank = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
+            ranking = rerank(candidates)
+            positions = _tied_candidates(golden, ranking)
+            expected = golden if positions is None else _restrict(golden, positions)
             if positions is not None:
-                ranking = ask(CandidateList(_array(expected.features)))
+                ranking = rerank(CandidateList(_array(expected.features)))
             # "auto" does not ask a router that always abstains, "srm" does
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _difference(expected, ranking) or (estimated and _other_estimate(expected, estimated))
+        fault = _difference(expected, ranking) or (estimated and _estimate_difference(expected, estimated))
         if fault is not None:
             raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
 
 
-def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
-    """Return the candidates that the record rescored, if now others with the same first-stage score are; else None.
+def _tied_candidates(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
+    """Return the rescored candidates of the record, if others with the same first-stage score are now; else None.
 
     Older bundles were recorded while input order chose among equal scores at the cutoff.
     """
@@ -151,8 +151,8 @@ def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " 
     return np.flatnonzero(then) if np.ptp(ranking.first_stage_scores[then != now]) == 0 else None
 
 
-def _cut(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenList:
-    """Return the same answer for these candidates alone; a router's estimate was of the whole list."""
+def _restrict(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenList:
+    """Restrict an answer to some candidates; without the router's estimate, which was of the whole list."""
     place = {int(i): n for n, i in enumerate(positions)}
     whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
     parts: dict[str, object] = {name: [values[i] for i in positions] for name, values in whole.items()}
@@ -175,7 +175,7 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
     return None
 
 
-def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
+def _estimate_difference(golden: GoldenList, ranking: Ranking) -> str | None:
     fault = _fault(ranking)
     if fault is not None:
         return fault
@@ -185,7 +185,7 @@ def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
         or actual.shape != expected.shape
         or (
             np.abs(actual - expected).max() > ROUTER_TOLERANCE
-            and not tied_after(TOP, rank_by_score(first), first)  # see _others_of_a_tie
+            and not tied_after(TOP, rank_by_score(first), first)  # see _tied_candidates
         )
     ):
         return f"the router's probabilities are {actual}, expected {expected}"
@@ -193,14 +193,14 @@ def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
 
 
 def same_scores(expected: Float[np.ndarray, " L"], actual: Float[np.ndarray, " M"]) -> bool:
-    """Whether two score vectors are the same computation, up to :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
+    """Return whether two score vectors agree within :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
     return expected.shape == actual.shape and bool(
         np.allclose(actual, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
     )
 
 
 def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
-    """Whether the ranking is the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
+    """Return whether the ranking is in the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
 
     Candidates that the second stage scored are compared by its scores, the others by the first stage's.
     """

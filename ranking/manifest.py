@@ -178,7 +178,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def _own_hash(values: dict[str, Any]) -> str:
-    """sha256 over the other fields as sorted, compact JSON."""
+    """Return the sha256 over the other fields as sorted, compact JSON."""
     others = {name: value for name, value in values.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

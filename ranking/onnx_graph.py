@@ -1,4 +1,4 @@
-"""What may stand in a bundle's ONNX graph, looked at before ONNX Runtime is given any of it.
+"""Checks on a bundle's ONNX graph, before ONNX Runtime is given any of it.
 
 ONNX lets a graph take its weights from other files and carry functions and graphs within graphs. No exporter of ours
 writes these. ONNX Runtime is given the graph as it was read here, written out again: what was checked is what it sees,
@@ -102,7 +102,7 @@ _REFUSED = {
 
 
 def checked(model: bytes, remedy: str = REMEDY) -> bytes:
-    """Return the same graph, with nothing in it but what was looked at.
+    """Check a graph and serialise it anew, so that it holds only what was checked.
 
     Args:
         model: a serialised ONNX model.
@@ -135,7 +135,7 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
 
 
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:
-    """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no circle."""
+    """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no cycle."""
     yield message, kind, place
     for inner, many, name in _INSIDE[kind]:
         if many or message.HasField(name):
@@ -144,7 +144,7 @@ def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]
 
 
 def _named(part: Any, kind: str) -> str | None:
-    """Return what a message calls it; None for parts of another one that has a name."""
+    """Return the name of a message for errors; None for an unnamed part of another one."""
     match kind:
         case "Node":
             return f"operator {_quoted(part.op_type)} ({_quoted(part.name)})"

@@ -1,4 +1,4 @@
-"""Reading what somebody else may have written: plain files, without waiting for a writer, and small JSON and TOML."""
+"""Reading untrusted files: plain files, without waiting for a writer, and small JSON and TOML."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a name of a folder is that of a plain file itself, and no link."""
+    """Return whether a path is a plain file itself, and no link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -134,7 +134,7 @@ def _check(status: os.stat_result, most: int | None = None) -> None:
 
 
 def _read(descriptor: int, most: int) -> bytes:
-    """Up to the end; the size is only a guess, and in some file systems 0."""
+    """Read up to the end; the size is only a guess, and in some file systems 0."""
     pieces, left = [], most + 1
     while left and (piece := os.read(descriptor, min(left, max(os.fstat(descriptor).st_size, 2**16)))):
         pieces.append(piece)

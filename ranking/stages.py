@@ -1,4 +1,4 @@
-"""The rankers of a bundle as its manifest names them: which file, how wide, what for."""
+"""The rankers of a bundle as its manifest lists them."""
 
 from __future__ import annotations
 

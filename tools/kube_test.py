@@ -143,11 +143,8 @@ def main() -> int:
         print(rolling_restart(places, body), flush=True)
         served = places[1].files("/logs/served")
         check(any(".avro" in name for name in served), f"the pod's volume has no served records: {served}")
-        experiments = places[1].info()["experiments"]["experiments"]
-        check(
-            [(one["name"], one["running"]) for one in experiments] == [("places", True)],
-            f"the experiment: {experiments}",
-        )
+        runs = places[1].info()["experiments"]["experiments"]
+        check([(one["name"], one["running"]) for one in runs] == [("places", True)], f"the experiment: {runs}")
         outcomes = kill(places, lambda port: drain.Callers(port, body))
         print(report_lost("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
         retrying: list[RetryingCallers] = []

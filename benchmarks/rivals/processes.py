@@ -91,10 +91,8 @@ class Server:
         """Raise what it said last if it has stopped."""
         if self.process.poll() is not None:
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last_line = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-            raise NotServingError(
-                f"it stopped with exit code {self.process.returncode}, its last line: {last_line[:200]}"
-            )
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last line: {last[:200]}")
 
     def stop(self) -> None:
         """Ask the first process to stop, then end whatever is left."""

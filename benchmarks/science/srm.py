@@ -115,11 +115,9 @@ def growth(rounds: int) -> dict[str, float]:
         "candidates": (GROWTH_QUERIES, 2 * CANDIDATES, SPECIALISTS),
         "specialists": (GROWTH_QUERIES, CANDIDATES, 2 * SPECIALISTS),
     }
-    problems = {
-        what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()
-    }
-    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in problems.values()] for _ in range(rounds)]  # type: ignore[misc]
-    fastest = dict(zip(problems, np.min(times, axis=0).tolist(), strict=True))
+    tasks = {what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()}
+    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in tasks.values()] for _ in range(rounds)]  # type: ignore[misc]
+    fastest = dict(zip(tasks, np.min(times, axis=0).tolist(), strict=True))
     return {what: round(fastest[what] / fastest["half"], 2) for what in sizes if what != "half"}
 
 

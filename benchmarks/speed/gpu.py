@@ -34,15 +34,13 @@ WEIGHT = 1e-8
 def alone(epochs: int, device: str) -> dict[str, dict[str, float]]:
     """Seconds of each model's epoch: on the CPU, and on the device in both precisions."""
     data = planted(np.random.default_rng(0))
-    results = {}
+    times = {}
     for name, spec in MODELS.items():
         half = spec.model_copy(update={"precision": "bfloat16"})
         ways = {"cpu": (spec, "cpu"), "float32": (spec, device), "bfloat16": (half, device)}
-        results[name] = {
-            way: measure(variant, data, epochs, where)["seconds"] for way, (variant, where) in ways.items()
-        }
-        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in results[name].items()))
-    return results
+        times[name] = {way: measure(one, data, epochs, where)["seconds"] for way, (one, where) in ways.items()}
+        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in times[name].items()))
+    return times
 
 
 def work(rank: int, size: int, port: int, epochs: int, device: str, answer: str) -> None:

@@ -96,10 +96,8 @@ class Problem:
     def relative_only(self) -> Splits:
         """The categories, and the list-relative columns without the numbers that they are made of."""
         splits, own = self.wide, set(self.plain.train.schema.names)
-        columns = [
-            d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own
-        ]
-        train, valid, test = (part.narrowed(np.array(columns)) for part in (splits.train, splits.valid, splits.test))
+        index = [d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own]
+        train, valid, test = (part.narrowed(np.array(index)) for part in (splits.train, splits.valid, splits.test))
         return replace(splits, train=train, valid=valid, test=test)
 
     def scores(self, name: str, make: Callable[[], Scores]) -> Scores:

@@ -204,7 +204,7 @@ def fuzz(name: str, seconds: int, folder: Path) -> None:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/fuzz.json``. 1 if anything crashed."""
+    """Run the command line; write ``benchmarks/results/fuzz.json``; return 1 if anything crashed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="for each decoder")
     parser.add_argument(
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def _renewed(command: str, results: dict[str, Any]) -> dict[str, Any] | None:
-    """The results of the same command with these in their place; None where the file has none."""
+    """Return the results of the same command with these in their place; None where the file has none."""
     file = machine.RESULTS / "fuzz.json"
     earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return {**earlier["decoders"], **results} if earlier.get("command") == command else None

@@ -60,7 +60,7 @@ class Aggregates:
 
     @property
     def numeric(self) -> int:
-        """How many numeric features there are: the width of :meth:`top_means`."""
+        """Number of numeric features: the width of :meth:`top_means`."""
         return len(self._numeric)
 
     def _names(self, schema: FeatureSchema, specialists: int) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Aggregates:
 
 
 class AnomalyScore:
-    """Higher is stranger, in (0, 1) for a fitted forest. Threads may share it.
+    """How unlike the training queries a list is: higher is stranger, in (0, 1). Threads may share it.
 
     Args:
         aggregates: compute the forest's input.

@@ -90,7 +90,7 @@ def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) ->
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which ranker gave the order, and who chose it.
+    """The ranker that gave the order, and who chose it.
 
     Args:
         strategy: the second stage's kind, ``srm`` or ``first_stage``.

@@ -25,7 +25,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When an answer must be there, and whether the caller still waits for it.
+    """The time by which an answer must be there, and whether the caller still waits for it.
 
     Args:
         at: on the clock of ``time.perf_counter``.

@@ -75,7 +75,7 @@ Team = Literal["control", "challenger"]
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """A shown list.
+    """A list interleaved from two rankings.
 
     Args:
         order: candidates as they are shown, best first; each is an index into the request's list.
@@ -190,7 +190,7 @@ SMALL = 64
 
 
 class Agreement(NamedTuple):
-    """Of two orders.
+    """Agreement of two orders.
 
     Args:
         kendall_tau: in [-1, 1]; 1 for the same order, -1 for the opposite one.

@@ -46,7 +46,7 @@ BundleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_l
 
 
 class BundleFile(Frozen):
-    """One file of the bundle and what it must hash to."""
+    """One file of the bundle, its hash and size."""
 
     name: FileName
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -166,7 +166,7 @@ class Manifest(Frozen):
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """What a request may ask for, besides ``auto``."""
+        """Strategies that a request may name, besides ``auto``."""
         second = tuple(stage.kind for stage in self.second_stages)
         return (*second, *(("srm",) if self.srm is not None else ()), "first_stage")
 

@@ -288,7 +288,7 @@ def _rank_groups(
 def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int) -> Float[np.ndarray, " C"]:
     """Return the probability that a user who stops at candidates by chance passes rank 0, 1, ... ``cutoff``.
 
-    ``stops`` has the probability to stop at each candidate. -
+    ``stops`` has the probability to stop at each candidate.
 
     The expectation over the orders of equal scores multiplies over groups of these: the mean of the products of p of a
     group's m factors, over all choices of the p.

@@ -15,7 +15,7 @@ from listwright.ranking.errors import DataError
 
 
 class NotPlainError(Exception):
-    """The path leads to something that is not read. Says why, without its content."""
+    """The path leads to something that is not read; the message says why, without its content."""
 
 
 def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:

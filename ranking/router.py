@@ -36,7 +36,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A decision.
+    """The decision of a hook or router.
 
     Args:
         specialist: its number, counted from 0; None abstains: the strategy's default answers.

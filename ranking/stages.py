@@ -23,7 +23,7 @@ FileName = Annotated[str, AfterValidator(_is_inside)]
 
 
 class Frozen(BaseModel):
-    """A value of a manifest: it never changes, and knows all its fields."""
+    """An immutable part of a manifest, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

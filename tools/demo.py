@@ -36,7 +36,7 @@ PLACES = 12
 
 
 def main() -> int:
-    """Command line; 0 if the service answered and stopped cleanly."""
+    """Run the demonstration; return 0 if the service answered and stopped cleanly."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path, metavar="BUNDLE")
     options = parser.parse_args()
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _query(test: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """The first held-out query of a length that fits a screen and that has something to find."""
+    """Return the first held-out query whose length fits a screen and that has a good candidate."""
     for features, labels in test.lists():
         if PLACES - 2 <= len(labels) <= PLACES and labels.max() > 1:
             return features, labels

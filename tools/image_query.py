@@ -20,7 +20,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def main(folder: Path, url: str) -> int:
-    """0 if every golden list came back as the trainer recorded it."""
+    """Send every golden list to a service; return 0 if each answer is as the trainer recorded it."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     schema = manifest["feature_schema"]["features"]
     golden = [json.loads(line) for line in (folder / "golden.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -37,7 +37,7 @@ def main(folder: Path, url: str) -> int:
 
 
 def _sent(value: float | None, feature: dict[str, Any]) -> float | str | None:
-    """A stored value as a caller would send it: categories by name."""
+    """Convert a stored value to the form that a caller sends: categories by name."""
     if value is None or feature["kind"] == "numeric":
         return value
     return str(feature["categories"][int(value) - 1]) if value else None

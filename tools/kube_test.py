@@ -40,7 +40,7 @@ REDISPATCH = "retries 3\n    option redispatch 1"
 
 
 class RetryingCallers(drain.Callers):
-    """Threads that ask by one client, with its retries."""
+    """Threads that send requests by one client, with its retries."""
 
     def __init__(self, port: int, rows: list[list[float | None]], count: int = drain.CALLERS) -> None:
         self.asked_again = 0
@@ -68,7 +68,7 @@ class RetryingCallers(drain.Callers):
 
 @contextmanager
 def pods(folder: Path) -> Iterator[list[Pod]]:
-    """Two pods that are ready, and the place of a third."""
+    """Start two pods and yield them, ready, with a third that is not started."""
     objects = chart.rendered(chart.merged([VALUES]))
     places = [Pod(objects, f"listwright-smoke-{number}", drain.free_port(), folder) for number in range(3)]
     try:
@@ -100,7 +100,7 @@ def rolling_restart(places: list[Pod], body: bytes) -> str:
 
 
 def kill(places: list[Pod], callers_at: Callable[[int], drain.Callers | RetryingCallers]) -> Counter[str]:
-    """SIGKILL of the first pod under load, which a new one replaces."""
+    """Kill the first pod under load, replace it by a new one, and count the outcomes."""
     victim, _, free = places
     with drain.behind_haproxy(places, REDISPATCH) as port:
         time.sleep(NOTICED_S)
@@ -119,7 +119,7 @@ def kill(places: list[Pod], callers_at: Callable[[int], drain.Callers | Retrying
 
 
 def report_lost(what: str, outcomes: Counter[str], *, allowed: int) -> str:
-    """A line about one part.
+    """Check how many requests a part has lost, and return a line about it.
 
     Raises:
         SystemExit: if more was lost than may be.

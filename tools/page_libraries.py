@@ -98,13 +98,13 @@ def _digest(text: str) -> str:
 
 
 def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
-    """What the record says."""
+    """Read the record of vendored files."""
     entries = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
     return [VendoredFile(**{**one, "change": tuple(one["change"])}) for one in entries]
 
 
 def faults(vendor: Path = VENDOR) -> list[str]:
-    """Where the folder, its record and this script differ; empty where they agree."""
+    """List where the folder, its record and this script differ; empty where they agree."""
     differences = []
     record = {one.name: one for one in recorded(vendor)}
     present = {path.name for path in vendor.iterdir()} - {RECORD}
@@ -124,7 +124,7 @@ def faults(vendor: Path = VENDOR) -> list[str]:
 
 
 def fetch_axe(folder: Path = AXE) -> Path:
-    """axe-core, which looks for faults of accessibility; for tests only, and so in no package."""
+    """Fetch axe-core, which finds faults of accessibility; for tests only, so no package has it."""
     with tempfile.TemporaryDirectory() as temporary:
         packages = _installed(Path(temporary), {"axe-core": AXE_VERSION})
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def fetch_axe(folder: Path = AXE) -> Path:
 
 
 def main() -> int:
-    """0 if all is as it should be."""
+    """Run the command line; return 0 if all files are as recorded."""
     parser = argparse.ArgumentParser(description="Libraries of the page.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="compare with the record, and fetch nothing")

@@ -25,9 +25,9 @@ QUANTILE = 99
 
 @contextmanager
 def spans_of_work(process: int) -> Iterator[list[list[float]]]:
-    """When a process had a core: beginning and end on the machine's clock, a look too long at both ends. Linux only.
+    """Yield the spans in which a process had a core; the list fills meanwhile. Linux only.
 
-    The list fills meanwhile.
+    Beginnings and ends are on the machine's clock, a look too long at both ends.
     """
     spans, over = list[list[float]](), threading.Event()
     account = Path(f"/proc/{process}/schedstat")
@@ -53,7 +53,7 @@ def spans_of_work(process: int) -> Iterator[list[list[float]]]:
 
 
 def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[np.ndarray, " N"]:
-    """Whether a request was on its way while the process worked.
+    """Return whether each request was on its way while the process worked.
 
     Args:
         answers: when each was due, and its seconds.
@@ -66,7 +66,7 @@ def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[
 
 
 def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"], *, stall_ms: float) -> dict[str, Any]:
-    """How much later the 99th percentile is for the requests beside the process.
+    """Measure how much later the 99th percentile is for the requests beside the process.
 
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine. The result counts them, and those
     whose first late answer was beside the process, and has the percentiles of all seconds. The interval is of 95 %:
@@ -106,5 +106,5 @@ def _percentiles(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"], q
 
 
 def _later(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"]) -> float:
-    """By which share the percentile of all requests is above that of those that were not beside the process."""
+    """Return the share by which the percentile of all requests is above that of those away from the process."""
     return float(np.percentile(ms, QUANTILE) / np.percentile(ms[~at_work], QUANTILE) - 1.0)

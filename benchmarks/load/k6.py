@@ -26,7 +26,7 @@ FINISH_WITHIN_S = 4
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked: an address, and files whose bytes are the bodies, sent in turn."""
+    """Destination of the requests: an address, and files whose bytes are the bodies, sent in turn."""
 
     url: str
     content_type: str
@@ -64,7 +64,7 @@ class Step:
 
 
 def at_rate(k6: Path, target: Target, rate: float, seconds: int) -> Step:
-    """``rate`` requests a second, to the nearest tenth, whatever becomes of them."""
+    """Send ``rate`` requests a second, to the nearest tenth, whatever becomes of them."""
     tenths = max(1, round(rate * 10))
     scenario = {
         "executor": "constant-arrival-rate",
@@ -79,7 +79,7 @@ def at_rate(k6: Path, target: Target, rate: float, seconds: int) -> Step:
 
 
 def by_clients(k6: Path, target: Target, clients: int, seconds: int) -> Step:
-    """As many requests as this many clients get answered, one after the other."""
+    """Send as many requests as this many clients get answered, one after the other."""
     scenario = {
         "executor": "constant-vus",
         "vus": clients,
@@ -90,7 +90,7 @@ def by_clients(k6: Path, target: Target, clients: int, seconds: int) -> Step:
 
 
 def parse(summary: dict[str, Any], *, offered_rps: float | None, seconds: float, generator_cpu_s: float) -> Step:
-    """A step from what k6 gives to ``handleSummary``; it leaves out whatever did not happen."""
+    """Read a step from what k6 gives to ``handleSummary``, which leaves out whatever did not happen."""
     metrics = summary["metrics"]
     answered = metrics.get("answered", {}).get("values", {})
     return Step(

@@ -27,13 +27,13 @@ ABOUT = 101
 
 
 def core_seconds(process: int) -> float:
-    """What the threads of a process have had of a core. Linux only."""
+    """Return the seconds of a core that the threads of a process have had. Linux only."""
     accounts = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(account.read_text().split()[0]) for account in accounts) / 1e9
 
 
 def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int) -> dict[str, Any]:
-    """By which share a request ``with`` something takes more of a core than one ``without`` it.
+    """Measure by which share a request ``with`` something takes more of a core than one ``without`` it.
 
     The share is the median over pairs of turns, whose order a coin says; the interval is of 95 % (bootstrap).
 
@@ -62,7 +62,7 @@ def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int)
 
 
 def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.ndarray, " N"]:
-    """Seconds of the answers of one worker, if each request took so much longer.
+    """Simulate the seconds of one worker's answers if each request took so much longer.
 
     The worker has a request from when it was due, or the one before was answered, until its answer (Lindley 1952). This
     is more than the core's time, so the result is rather too late.
@@ -81,7 +81,7 @@ def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.n
 
 
 def later_by(answers: Float[np.ndarray, "N 2"], work: dict[str, Any], *, stall_ms: float) -> dict[str, Any]:
-    """How much later the 99th percentile of a load is, if each request takes so much more work.
+    """Estimate how much later the 99th percentile of a load is if each request takes so much more work.
 
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine.
 

@@ -40,7 +40,7 @@ CONNECTIONS = 512
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/overload.json``."""
+    """Run the command line; write ``benchmarks/results/overload.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.overload", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload, and of callers in turns")
     parser.add_argument("--format", choices=("npy", "columnar JSON", "rows by name"), default="columnar JSON")
@@ -69,7 +69,7 @@ class Bench:
         self._folder, self._kind, self._port, self._process = folder, kind, port, process
 
     def run(self, seconds: float, callers: int, **plan: Any) -> dict[str, Any]:
-        """What the generator saw, and the service's resident memory meanwhile."""
+        """Run the generator; return its summary, and the service's resident memory meanwhile."""
         body = str(self._folder / "body")
         path = Plan(self._port, body, seconds, callers, media_type=self._kind, **plan).save(self._folder / "plan.json")
         resident = []
@@ -89,7 +89,7 @@ class Bench:
 
 
 def measure(bench: Bench, seconds: float, settings: Settings) -> dict[str, Any]:
-    """All parts, and which of the promises held."""
+    """Measure all parts, and which of the promises held."""
     part = seconds / 6
     bench.run(part / 3, 4)  # warm
     alone = bench.run(part, 1)

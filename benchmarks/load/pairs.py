@@ -53,7 +53,7 @@ class Pair:
         self.folder, self.ports, self._request_ids = folder, ports, request_ids or {}
 
     def ask(self, name: str, body: Path, media_type: str, seconds: float, rate: float = 0.0) -> Outcome:
-        """What comes of asking one of them; without a rate, in a closed loop.
+        """Load one of the services and return the outcome; without a rate, in a closed loop.
 
         Raises:
             SystemExit: if answers are not 200, but for a share of :data:`MOST_REFUSED`.
@@ -65,7 +65,7 @@ class Pair:
         return outcome
 
     def answers(self, name: str, body: Path, media_type: str, seconds: float, rate: float) -> Float[np.ndarray, "N 2"]:
-        """Of one of them at a rate: when each was due, by the machine's clock, and its seconds.
+        """Load one service at a rate; return when each request was due, by the machine's clock, and its seconds.
 
         Raises:
             SystemExit: see :meth:`ask`.
@@ -87,7 +87,7 @@ class Pair:
     def in_turns(
         self, pairs: int, body: Path, media_type: str, seconds: float, rate: float = 0.0
     ) -> list[dict[str, Outcome]]:
-        """Pairs of outcomes; which service is first changes from pair to pair."""
+        """Return pairs of outcomes; which service is first changes from pair to pair."""
         names, outcomes = list(self.ports), []
         for number in range(pairs):
             turns = names if number % 2 == 0 else names[::-1]
@@ -95,7 +95,10 @@ class Pair:
         return outcomes
 
     def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
-        """How much later the 99th percentile is with it than without, as a share: medians over pairs of open loops."""
+        """Measure by which share the 99th percentile is later with it than without.
+
+        It is the median over pairs of open loops.
+        """
         loads = self.in_turns(pairs, body, media_type, seconds, rate)
         p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in self.ports}
         later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
@@ -117,7 +120,7 @@ class Pair:
         settle_s: float = SETTLE_S,
         stall_ms: float = STALL_MS,
     ) -> dict[str, Any]:
-        """The 99th percentiles of both at a rate, where one generator asks them in turns.
+        """Measure the 99th percentiles of both at a rate, where one generator takes them in turns.
 
         The intervals are of 95 %: pairs of turns are drawn again, in blocks of :data:`BLOCK_S` (moving block bootstrap,
         Künsch 1989).
@@ -167,7 +170,7 @@ class Pair:
         }
 
     def metrics(self) -> str:
-        """What ``GET /metrics`` of the service with it says."""
+        """Return ``GET /metrics`` of the service with it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ports["with"], timeout=30)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
@@ -183,12 +186,12 @@ def _check(name: str, outcome: Outcome) -> None:
 
 
 def _p99(pairs: Turns) -> np.ndarray:
-    """``(2,)`` of all turns of each service together."""
+    """Return ``(2,)`` percentiles of all turns of each service together."""
     return np.array([np.percentile(np.concatenate(turns), 99) for turns in zip(*pairs, strict=True)])
 
 
 def _drawn(pairs: Turns, block: int, rng: np.random.Generator) -> Turns:
-    """About as many pairs of turns, in blocks that followed each other, with replacement."""
+    """Draw about as many pairs of turns, in blocks that followed each other, with replacement."""
     starts = rng.integers(len(pairs) - block + 1, size=-(-len(pairs) // block))
     return [pairs[start + place] for start in starts for place in range(block)][: len(pairs)]
 
@@ -199,7 +202,7 @@ def _interval(values: np.ndarray, digits: int) -> list[float]:
 
 @contextmanager
 def pair(folder: Path, served: Path, common: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[Pair]:
-    """Two services of one bundle, of which the second has more settings.
+    """Start two services of one bundle, of which the second has more settings.
 
     Args:
         folder: for plans.

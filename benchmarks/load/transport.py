@@ -53,7 +53,7 @@ SENT = {
 
 
 class Bench:
-    """Where things lie.
+    """Folders and files of a run.
 
     Args:
         folder: for bodies and plans.
@@ -65,7 +65,7 @@ class Bench:
 
     @contextmanager
     def variant(self, name: str, **settings: object) -> Iterator[tuple[psutil.Process, int]]:
-        """The service with a part replaced: its process and port."""
+        """Start the service with a part replaced; yield its process and port."""
         os.environ["TRANSPORT"] = name
         with service(self.served, module="benchmarks.load.transport_variant", log=None, cwd=None, **settings) as (
             process,
@@ -77,7 +77,7 @@ class Bench:
             yield process, port
 
     def rate(self, port: int, callers: int, seconds: float, candidates: int, *, patient: bool = True) -> dict[str, Any]:
-        """What callers in a closed loop get."""
+        """Load it by callers in a closed loop and return the outcome."""
         body = str(self.folder / f"body-{candidates}")
         plan = Plan(port, body, seconds, callers, patient=patient).save(self.folder / "plan.json")
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan)]
@@ -85,7 +85,7 @@ class Bench:
         return outcome
 
     def in_turns(self, names: tuple[str, ...], ask: dict[str, Any], **settings: object) -> dict[str, Any]:
-        """Accepted requests a second of each variant, and its ratio to the first."""
+        """Measure the accepted requests a second of each variant, and the ratio to the first."""
         rates: dict[str, list[float]] = {name: [] for name in names}
         with ExitStack() as stack:
             ports = {name: stack.enter_context(self.variant(name, **settings))[1] for name in names}
@@ -99,7 +99,7 @@ class Bench:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/transport.json``."""
+    """Run the command line; write ``benchmarks/results/transport.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.transport", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
     seconds = parser.parse_args().seconds
@@ -123,7 +123,7 @@ def main() -> int:
 
 
 def answers(bench: Bench, name: str) -> dict[str, object]:
-    """What a connection makes of requests that are wrong, without end, or never complete: statuses, seconds, MB."""
+    """Send requests that are wrong, without end, or never complete; return statuses, seconds and MB."""
     with bench.variant(name, timeout_ms=1000) as (process, port):
         outcomes: dict[str, object] = {what: exchange(port, sent)[0] for what, sent in SENT.items()}
         outcomes["body cut off"] = exchange(port, b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n5\r\n{", ends=True)[0]
@@ -136,7 +136,7 @@ def answers(bench: Bench, name: str) -> dict[str, object]:
 
 
 def exchange(port: int, sent: bytes, *, ends: bool = False) -> tuple[int | None, float | None]:
-    """The status of the first answer; the seconds until the connection was closed, None if it never was."""
+    """Return the status of the first answer, and the seconds until the connection was closed, None if never."""
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller:
         caller.sendall(sent)
@@ -154,7 +154,10 @@ def exchange(port: int, sent: bytes, *, ends: bool = False) -> tuple[int | None,
 
 
 def flooded(process: psutil.Process, port: int, head: bytes) -> float:
-    """Megabytes by which the process grows while fields are sent without end, until it ends that or has all."""
+    """Return the megabytes that the process grows by while fields are sent without end.
+
+    It ends when the service ends it or has all of them.
+    """
     before, line = process.memory_info().rss, b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(64))
     most = before
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller, suppress(OSError):
@@ -166,7 +169,7 @@ def flooded(process: psutil.Process, port: int, head: bytes) -> float:
 
 
 def at_the_limit(bench: Bench, name: str) -> dict[str, object]:
-    """Answers to one who is there already, and to newcomers, while others hold more connections than are served."""
+    """Count answers to a present caller and to newcomers, while others hold more connections than are served."""
     with bench.variant(name, max_connections=MOST, log_level="critical") as (process, port), ExitStack() as stack:
         files = process.num_fds() + FILES
         process.rlimit(psutil.RLIMIT_NOFILE, (files, files))
@@ -186,7 +189,7 @@ def at_the_limit(bench: Bench, name: str) -> dict[str, object]:
 
 
 def status_of(connection: http.client.HTTPConnection) -> str:
-    """The status of an answer over a connection; why there is none."""
+    """Return the status of an answer over a connection, or why there is none."""
     try:
         connection.request("GET", "/v2")
         answer = connection.getresponse()
@@ -197,7 +200,7 @@ def status_of(connection: http.client.HTTPConnection) -> str:
 
 
 def shared(bench: Bench, name: str, seconds: float) -> dict[str, object]:
-    """Two workers and four callers who keep their connections: how evenly the work is shared, over fresh services."""
+    """Measure how evenly two workers share four callers who hold their connections, over fresh services."""
     rates, shares = [], []
     for _ in range(TURNS):
         with bench.variant(name, workers=2) as (process, port):

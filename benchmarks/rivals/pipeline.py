@@ -36,7 +36,7 @@ class Pipeline:
         )
 
     def scores(self, rows: Sequence[Sequence[float]] | np.ndarray[Any, Any]) -> list[float]:
-        """One score per row, higher is better; what is below the cutoff keeps its order under all that is above."""
+        """Return one score per row, higher is better; rows below the cutoff stay in order under all above it."""
         features = np.asarray(rows, dtype=np.float32)
         first = np.asarray(self._trees.predict(features, raw_score=True, num_threads=1))
         order = np.argsort(-first, kind="stable")

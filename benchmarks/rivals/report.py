@@ -12,7 +12,7 @@ QUIET_CORES = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One server asked in one format."""
+    """The steps of one server in one format."""
 
     title: str
     request_format: str
@@ -25,11 +25,11 @@ class Result:
 
     @property
     def label(self) -> str:
-        """For a line of the table or of the figure."""
+        """Name in a line of the table or of the figure."""
         return f"{self.title}, {self.request_format}" if self.ours else self.title
 
     def report(self, limit_ms: float) -> dict[str, object]:
-        """For the results."""
+        """Return the row for the results."""
         reached = knee(self.steps, limit_ms)
         return {
             "server": self.title,
@@ -44,14 +44,14 @@ class Result:
 
 
 def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Observed] | None:
-    """The rival that sustains most within the limit, and where; None if none sustains anything."""
+    """Return the rival that sustains most within the limit, and its step; None if none sustains anything."""
     reached = [(result, knee(result.steps, limit_ms)) for result in results if not result.ours]
     sustained = [(result, step) for result, step in reached if step is not None]
     return max(sustained, key=lambda pair: pair[1].offered, default=None)
 
 
 def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | None:
-    """Each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
+    """Return each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
     best = best_rival(results, limit_ms)
     if best is None:
         return None
@@ -81,7 +81,7 @@ def _over(ours: Observed | None, theirs: Observed) -> dict[str, float] | None:
 
 
 def table(results: Sequence[Result], limit_ms: float) -> list[str]:
-    """One line per result, those that sustain most first; a dash where nothing was sustained."""
+    """Return one line per result, those that sustain most first; a dash where nothing was sustained."""
     head = f"p99 <= {limit_ms:g} ms: req/s"
     lines = [f"{'server':<32} {'peak':>7} {head:>24} {'p50':>8} {'p99':>8} {'p99.9':>8} {'CPU ms':>7} {'others':>7}"]
     rows = []
@@ -102,7 +102,7 @@ def table(results: Sequence[Result], limit_ms: float) -> list[str]:
 
 
 def disturbed(results: Sequence[Result]) -> list[str]:
-    """A warning if others used so much of the machine that the figures are as much theirs as the servers'."""
+    """Return a warning if others used so much of the machine that the figures are as much theirs as the servers'."""
     most = max((step.others_cores for result in results for step in (result.peak, *result.steps)), default=0.0)
     if most <= QUIET_CORES:
         return []
@@ -110,7 +110,7 @@ def disturbed(results: Sequence[Result]) -> list[str]:
 
 
 def sentences(figures: dict[str, object] | None, limit_ms: float) -> list[str]:
-    """The headline in words."""
+    """Return the headline in words."""
     if figures is None:
         return [f"no rival sustained anything within {limit_ms:g} ms"]
     lines = [f"best rival: {figures['best_rival']}, {figures['sustained_rps']} req/s at p99 {figures['p99_ms']} ms"]

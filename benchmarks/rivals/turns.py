@@ -39,7 +39,7 @@ class Turns:
         return median(step.lost for step in self.steps)
 
     def report(self) -> dict[str, object]:
-        """For the results."""
+        """Return the row for the results."""
         return {
             "offered_rps_by_round": [step.offered_rps for step in self.steps],
             "p99_ms": self.p99_ms,
@@ -50,7 +50,7 @@ class Turns:
 
 
 def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
-    """All rounds.
+    """Measure all rounds.
 
     Args:
         bench: what all servers are measured with.
@@ -81,7 +81,7 @@ def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, o
 def summary(
     title: str, rounds: int, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
 ) -> dict[str, object]:
-    """The rounds as the results have them, and the most that each format carried."""
+    """Return the rounds as the results have them, and the most that each format carried."""
     rival = Turns(tuple(theirs))
     within_ms = min(limit_ms, rival.p99_ms)
     formats: dict[str, dict[str, object]] = {}
@@ -98,7 +98,7 @@ def summary(
 
 
 def sentences(result: Mapping[str, object]) -> list[str]:
-    """What each format carried, in words."""
+    """Return in words what each format carried."""
     formats, lines = result["ours"], list[str]()
     assert isinstance(formats, dict)
     for name, of_format in formats.items():

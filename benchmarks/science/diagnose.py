@@ -40,7 +40,7 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def write(path: Path, numeric: int) -> None:
-    """A table of :data:`LISTS` lists, each of which shifts and scales its features."""
+    """Write a table of :data:`LISTS` lists, each of which shifts and scales its features."""
     spec = SyntheticData(
         queries=LISTS, min_length=LENGTH, max_length=LENGTH, numeric=numeric, categorical=2, groups=1, shift=0.5
     )
@@ -59,7 +59,7 @@ def write(path: Path, numeric: int) -> None:
 
 
 def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
-    """The numbers of one command, and what it took."""
+    """Run one command; return its numbers and its cost."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -73,7 +73,7 @@ def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
 
 
 def costs() -> list[dict[str, Any]]:
-    """Of every width."""
+    """Measure the costs at every width."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for width in WIDTHS:
@@ -86,7 +86,7 @@ def costs() -> list[dict[str, Any]]:
 
 
 def figures(sets: dict[str, Any]) -> str:
-    """The table of the page."""
+    """Return the table of the page."""
     lines = [
         "| data | training queries | features ≥ 0.5 between lists | LightGBM | relative columns gain | verdict "
         "| a second stage adds | verdict |",
@@ -106,14 +106,14 @@ def _interval(gain: dict[str, Any]) -> str:
 
 
 def written(page: str, block: str) -> str:
-    """The page with another block between its last marks."""
+    """Return the page with another block between its last marks."""
     head, _, rest = page.rpartition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{block}\n{END}{tail}"
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with those of airline, ohsumed and mq2008")
     options = parser.parse_args()

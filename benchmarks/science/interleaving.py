@@ -35,7 +35,7 @@ METRICS = ("hit", "mrr", "ndcg@10")
 
 
 def one_run(shop: Shop, noises: tuple[float, float], queries: int, seed: int, folder: Path) -> dict[str, float]:
-    """z of interleaving, and of a split by every metric."""
+    """Return z of interleaving, and of a split by every metric."""
     rng = np.random.default_rng(seed)
     visit_log = visits(shop, queries, rng)
     orders = [ranked(visit_log, noise, rng) for noise in noises]
@@ -51,7 +51,7 @@ def one_run(shop: Shop, noises: tuple[float, float], queries: int, seed: int, fo
 
 
 def measure(shop: Shop, noises: tuple[float, float], *, queries: int, runs: int) -> dict[str, Any]:
-    """Queries needed, and how many times as many a split needs."""
+    """Return the number of queries needed, and how many times as many a split needs."""
     with tempfile.TemporaryDirectory() as folder:
         results = [one_run(shop, noises, queries, seed, Path(folder)) for seed in range(runs)]
     z = {name: mean(run[name] for run in results) for name in ("interleaving", *METRICS)}
@@ -67,7 +67,7 @@ def measure(shop: Shop, noises: tuple[float, float], *, queries: int, runs: int)
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/interleaving.json``."""
+    """Run the command line; write ``benchmarks/results/interleaving.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.interleaving", description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="of each difference (default: 20)")
     parser.add_argument("--queries", type=int, default=10_000, help="of each run (default: 10000)")

@@ -49,7 +49,7 @@ CONSTANT = 1e-6
 
 
 def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> float:
-    """Share of the variance that lies between lists, over dimensions of variance 1; NaN if there are none."""
+    """Return the share of variance between lists, over dimensions of variance 1; NaN if there are none."""
     real = _standardised(rows, mask).masked_fill(~mask[..., None], 0.0)
     lengths = mask.sum(dim=1)
     means = real.sum(dim=1) / lengths[:, None]
@@ -58,7 +58,7 @@ def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> floa
 
 
 def distance_to_others(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], rng: np.random.Generator) -> float:
-    """Chamfer distance between lists over that between lists of the same lengths, dealt from all candidates."""
+    """Return the Chamfer distance between lists over that between random lists of the same lengths."""
     own = _standardised(rows, mask)
     dealt = own.clone()
     dealt[mask] = own[mask][torch.from_numpy(rng.permutation(int(mask.sum())))]
@@ -68,7 +68,7 @@ def distance_to_others(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], 
 
 
 def attention_spread(attention: Float[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> float:
-    """Mean of exp(entropy) / length."""
+    """Return the mean of exp(entropy) / length."""
     entropy = torch.special.entr(attention.double()).masked_fill(~mask, 0.0).sum(dim=1)
     return float((entropy.exp() / mask.sum(dim=1)).mean())
 
@@ -81,7 +81,7 @@ def _standardised(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> Fl
 
 @torch.inference_mode()
 def representation(model: Ranker, lists: Lists) -> tuple[Representation, Tensor]:
-    """Of the first :data:`LISTS` lists, and their mask."""
+    """Return the representations of the first :data:`LISTS` lists, and their mask."""
     batch = lists.batch(np.arange(min(LISTS, len(lists))))
     network = model.network
     assert isinstance(network, QilcmNetwork)
@@ -89,7 +89,7 @@ def representation(model: Ranker, lists: Lists) -> tuple[Representation, Tensor]
 
 
 def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, dict[str, float]]:
-    """All variants on the data of a recipe, over one first stage."""
+    """Measure all variants on the data of a recipe, over one first stage."""
     splits = load(recipe, [])
     with TemporaryDirectory() as folder:
         first = first_stage.fit(recipe.first_stage, splits, seed=seed, state=Path(folder))
@@ -114,7 +114,7 @@ def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, di
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/invariance.json``."""
+    """Run the command line; write ``benchmarks/results/invariance.json``."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.invariance",
         description=__doc__,

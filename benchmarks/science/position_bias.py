@@ -46,7 +46,10 @@ FIGURE = Path(__file__).parents[2] / "docs" / "position-bias.svg"
 def fitted(
     served: tuple[Served, Served], sessions: int, strength: float, seed: int, bias: PositionBias | None
 ) -> lambdamart.TunedLambdaMart:
-    """LambdaMART on clicks; weighed where propensities are given. Validation queries are clicked a third as often."""
+    """Fit LambdaMART on clicks, weighted where propensities are given.
+
+    Validation queries are clicked a third as often.
+    """
     rng = np.random.default_rng([seed, 2, sessions])
     parts = []
     for one, count in zip(served, (sessions, max(100, sessions // 3)), strict=True):
@@ -67,8 +70,10 @@ def measure(
     sessions: tuple[int, ...],
     requests: int = REQUESTS,
 ) -> dict[str, Any]:
-    """Of one set, whose folds take turns: how well propensities are found, and NDCG of every fit by number of
-    sessions."""
+    """Measure one set, whose folds take turns.
+
+    The figures are the error of propensities, and NDCG of every fit by number of sessions.
+    """
     estimated, curves = [], []
     for strength in strengths:
         values: dict[tuple[str, int], list[Float[np.ndarray, " N"]]] = {}
@@ -107,7 +112,7 @@ def _point(
     count: int,
     clicks: float,
 ) -> dict[str, Any]:
-    """Means over seeds and queries, and the gain of debiasing with its interval over both."""
+    """Return means over seeds and queries, and the gain of debiasing with its interval over both."""
     of = {way: values[way, count] for way in WAYS}
     gain = [debiased - naive for debiased, naive in zip(of["debiased"], of["naive"], strict=True)]
     low, high = interval(resampled(gain, folds))
@@ -118,7 +123,7 @@ def _point(
 
 
 def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.ndarray, " R"]:
-    """Means over :data:`~.bootstrap.RESAMPLES` samples of the queries and, independently, of the seeds.
+    """Return means over :data:`~.bootstrap.RESAMPLES` samples of the queries and, independently, of the seeds.
 
     Args:
         gains: of each seed, the gain of each test query of its fold.
@@ -140,7 +145,7 @@ def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.
 
 
 def draw(sets: dict[str, Any], path: Path = FIGURE) -> Path:
-    """NDCG against number of clicks: a column for each strength, a row for each set."""
+    """Draw NDCG against number of clicks: a column for each strength, a row for each set."""
     strengths = sorted({point["strength"] for result in sets.values() for point in result["curves"]})
     with drawing.page(path, 3.0 * len(strengths), 2.6 * len(sets), salt="position-bias") as figure:
         plots = figure.subplots(len(sets), len(strengths), sharex="col", sharey="row", squeeze=False)
@@ -161,7 +166,7 @@ def draw(sets: dict[str, Any], path: Path = FIGURE) -> Path:
 
 
 def sets_of(data: Path | None, *, queries: int = 1000) -> dict[str, list[Splits]]:
-    """A planted set, and the folds of MQ2008 where it is there."""
+    """Return a planted set, and the folds of MQ2008 where it is there."""
     recipe = config.load("demo")
     changes = {"queries": queries, "min_length": 10, "max_length": 30, "shift": 0.0, "categorical": 0}
     planted = recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)})
@@ -174,7 +179,7 @@ def sets_of(data: Path | None, *, queries: int = 1000) -> dict[str, list[Splits]
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/position_bias.json`` and ``docs/position-bias.svg``."""
+    """Run the command line; write ``benchmarks/results/position_bias.json`` and ``docs/position-bias.svg``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.position_bias", description=__doc__)
     parser.add_argument("--data", type=Path, metavar="PATH", help="folder of MQ2008; without it, planted data alone")
     parser.add_argument("--seeds", type=int, default=10, help="(default: 10)")
@@ -208,7 +213,7 @@ def main() -> None:
 
 
 def beside(before: dict[str, Any] | None, figures: dict[str, Any]) -> dict[str, Any]:
-    """What was measured, with the strengths of earlier runs that were not measured now."""
+    """Return the new figures, with the strengths of earlier runs that were not measured now."""
     if before is None:
         return figures
     strengths = {point["strength"] for point in figures["curves"]}

@@ -45,7 +45,7 @@ class Served:
     highest: int
 
     def sessions(self, count: int, strength: float, rng: np.random.Generator) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-        """Clicked lists as a dataset, and the place of each row."""
+        """Return clicked lists as a dataset, and the place of each row."""
         queries = rng.integers(0, len(self.data), count)
         rows = np.concatenate([self.data.offsets[n] + self.orders[n] for n in queries])
         lengths = np.array([len(self.orders[n]) for n in queries])
@@ -59,7 +59,7 @@ class Served:
 
 
 def serve(splits: Splits, seed: int) -> tuple[Served, Served]:
-    """Training and validation queries as the weak ranker shows them."""
+    """Return training and validation queries as the weak ranker shows them."""
     rng = np.random.default_rng(seed)
     tenth = rng.permutation(len(splits.train))[: max(10, len(splits.train) // 10)]
     weak = lambdamart.tune(splits.train.select(np.sort(tenth)), splits.valid, replace_trees(10), seed=seed)
@@ -69,7 +69,7 @@ def serve(splits: Splits, seed: int) -> tuple[Served, Served]:
 
 
 def replace_trees(most: int) -> LambdaMart:
-    """The settings with fewer trees."""
+    """Return the settings with fewer trees."""
     return SPEC.model_copy(update={"max_trees": most})
 
 
@@ -79,7 +79,7 @@ def _orders(data: Dataset, model: str) -> list[Int[np.ndarray, " M"]]:
 
 
 def propensities(served: Served, strength: float, seed: int, count: int) -> PositionBias:
-    """Estimated from a log of which half of the lists have two neighbours swapped."""
+    """Estimate propensities from a log in which half of the lists have two neighbours swapped."""
     rng = np.random.default_rng([seed, 1])
     whole = [n for n, order in enumerate(served.orders) if len(order) == PLACES]
     queries = rng.choice(whole, count)
@@ -93,7 +93,7 @@ def propensities(served: Served, strength: float, seed: int, count: int) -> Posi
 
 
 def harvested(served: Served, strength: float, seed: int, count: int) -> PositionBias:
-    """Estimated from what two bundles showed: the weak ranker, and another that differs by noise."""
+    """Estimate propensities from two bundles' lists: the weak ranker's, and those of one that differs by noise."""
     rng = np.random.default_rng([seed, 3])
     whole = [n for n, order in enumerate(served.orders) if len(order) == PLACES]
     other = {n: np.argsort(np.arange(PLACES) + rng.normal(scale=3.0, size=PLACES)) for n in whole}

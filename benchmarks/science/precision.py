@@ -35,7 +35,7 @@ PRECISIONS = ("float32", "bfloat16")
 def measured(
     spec: NetworkSpec, splits: Splits, first: FittedFirstStage, seed: int, device: str
 ) -> tuple[float, float, int]:
-    """NDCG@10 of the test queries, seconds of an epoch, and epochs."""
+    """Return NDCG@10 of the test queries, seconds of an epoch, and epochs."""
     fitted = second_stage.fit(spec, splits, first, seed=seed, device=device)
     assert fitted is not None
     scores = first.scores_of(splits.test)
@@ -45,7 +45,7 @@ def measured(
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/precision.json``, or ``precision_cuda.json`` of a GPU."""
+    """Run the command line; write ``benchmarks/results/precision.json``, or ``precision_cuda.json`` of a GPU."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.precision", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1, 2 or more (default: 5)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/routing.json``."""
+    """Run the command line; write ``benchmarks/results/routing.json``."""
     table = []
     with tempfile.TemporaryDirectory() as folder:
         reranker = bundle.load(build(Path(folder) / "wide" / "1", specialists=SPECIALISTS)).reranker
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _bold(reranker: Reranker) -> Reranker:
-    """The same rankers under a router that never abstains."""
+    """Return the same rankers under a router that never abstains."""
     twin = copy.copy(reranker)
     twin.router = copy.copy(reranker.router)
     assert twin.router is not None

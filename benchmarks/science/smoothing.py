@@ -78,7 +78,7 @@ def compare(name: str, source: str, seeds: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/smoothing.json``."""
+    """Run the command line; write ``benchmarks/results/smoothing.json``."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.smoothing",
         description=__doc__,

@@ -47,7 +47,7 @@ Score = Callable[[Float[np.ndarray, "L D"]], np.ndarray]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/compute.json``."""
+    """Run the command line; write ``benchmarks/results/compute.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.compute", description=__doc__)
     parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _with_relative_columns() -> dict[str, Score]:
-    """The compiled first stage on the features alone, and with list-relative columns that it computes and sees."""
+    """Return the compiled first stage on features alone, and with list-relative columns that it computes too."""
     data = noise(np.random.default_rng(0))
     scorers: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
     every = candidates(data.schema, KINDS)
@@ -116,7 +116,7 @@ def _session(graph: bytes) -> onnxruntime.InferenceSession:
 
 
 def _tree_ensemble(forest: Forest) -> bytes:
-    """The forest as ONNX's own operator; thresholds are rounded down to float32 already."""
+    """Convert the forest to ONNX's own operator; thresholds are rounded down to float32 already."""
     sizes = np.diff(forest.trees["root"], append=len(forest.nodes))
     tree = np.repeat(np.arange(len(sizes)), sizes)
     node = np.arange(len(forest.nodes)) - np.repeat(forest.trees["root"], sizes)
@@ -148,7 +148,7 @@ def _tree_ensemble(forest: Forest) -> bytes:
 
 
 def _table(candidates: Mapping[str, Score], baseline: str) -> list[dict[str, object]]:
-    """Median milliseconds, and how many times as fast as the baseline: the median of ratios within a round."""
+    """Return median milliseconds, and how many times as fast as the baseline: the median ratio within a round."""
     rng = np.random.default_rng(1)
     table = []
     for length, rounds in LENGTHS.items():

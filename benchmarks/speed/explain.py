@@ -50,7 +50,7 @@ WAYS: Mapping[str, dict[str, object]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/explain.json``."""
+    """Run the command line; write ``benchmarks/results/explain.json``."""
     one_core()
     with tempfile.TemporaryDirectory() as name:
         wide = bundle.load(build(Path(name) / "wide" / "1", specialists=SPECIALISTS)).reranker
@@ -80,20 +80,20 @@ def main() -> int:
 
 
 def one_core() -> None:
-    """This process and its threads stay on one core, where the system can hold them there."""
+    """Pin this process and its threads to one core, where the system can do so."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def golden_lists(folder: Path) -> list[Float[np.ndarray, "L D"]]:
-    """Real rows of a bundle, the longest list first."""
+    """Return real rows of a bundle, the longest list first."""
     lines = (folder / "golden.jsonl").read_text(encoding="utf-8").splitlines()
     lists = [np.array(json.loads(line)["features"], dtype=np.float32) for line in lines]
     return sorted(lists, key=len, reverse=True)
 
 
 def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, object]:
-    """Seconds of whole explanations and of their parts, over the places."""
+    """Return the seconds of whole explanations and of their parts, over the places."""
     options = WAYS[way]
     order = reranker.rerank(listed, **options).order  # type: ignore[arg-type]
     reranker.explain(listed, int(order[0]), budget=1, **options)  # reads the trees once
@@ -125,7 +125,7 @@ def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, obje
 
 
 def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustive: bool) -> Iterator[dict[str, object]]:
-    """Error at each budget, over candidates and seeds."""
+    """Yield the error at each budget, over candidates and seeds."""
     ranking = reranker.rerank(listed, strategy="qilcm")
     explained = [int(ranking.order[place]) for place in (1, len(listed) // 2)]
     budget = 2 ** len(reranker.schema) if exhaustive else LONG
@@ -159,7 +159,7 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
 
 @contextmanager
 def sampled(exhaustive: int) -> Iterator[None]:
-    """Every budget is spent; coalitions are all tried where there are no more than so many."""
+    """Spend every budget meanwhile; try all coalitions where there are no more than so many."""
     with patch.object(stages, "TOLERANCE", -1.0), patch.object(stages, "EXHAUSTIVE", exhaustive):
         yield
 
@@ -167,7 +167,7 @@ def sampled(exhaustive: int) -> Iterator[None]:
 def contributions(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """Of the second stage, in the order of the schema, and their standard errors."""
+    """Return the second stage's contributions in the order of the schema, and their standard errors."""
     (stage,) = explain_second_stage(
         reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until()
     ).explanations
@@ -178,7 +178,7 @@ def contributions(
 
 
 def claimed(stage: StageContributions) -> float:
-    """The largest standard error, in shares of the largest contribution."""
+    """Return the largest standard error, in shares of the largest contribution."""
     largest = max(one.standard_error or 0.0 for one in stage.contributions)
     return largest / max(abs(stage.contributions[0].contribution), 1e-12)
 

@@ -45,7 +45,7 @@ Step = Callable[[], object]
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/floor.json``."""
+    """Run the command line; write ``benchmarks/results/floor.json``."""
     with tempfile.TemporaryDirectory() as folder:
         served = build(Path(folder) / "wide" / "1")
         reranker = bundle.load(served).reranker
@@ -61,7 +61,7 @@ def main() -> int:
 
 @contextmanager
 def bare_app() -> Iterator[http.client.HTTPConnection]:
-    """A connection to the bare app, under uvicorn as the service has it."""
+    """Start the bare app under uvicorn as the service has it, and yield a connection to it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -113,12 +113,12 @@ def ask(
 
 
 def summary(length: int, times: dict[str, list[float]]) -> list[dict[str, object]]:
-    """A row for every format."""
+    """Return a row for every format."""
     return [_row(length, request_format, times) for request_format in times if f"{request_format}, bare" in times]
 
 
 def formats(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, tuple[bytes, str]]:
-    """One list for every format, and what each is announced as."""
+    """Return one list in every format, with its media type."""
     forms = bodies(reranker, features)
     file = io.BytesIO()
     np.save(file, features)
@@ -134,7 +134,7 @@ def _rank(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> object:
 
 
 def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: dict[str, str]) -> bytes:
-    """What is answered; the program ends if that is no ranking."""
+    """Send a request and return the answer; exit if it is no ranking."""
     connection.request("POST", "/rerank", body, {"Content-Type": kind, "Accept": kind, **more})
     response = connection.getresponse()
     answer = response.read()

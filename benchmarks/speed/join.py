@@ -45,7 +45,7 @@ JOIN_PROCESSES = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/join.json``."""
+    """Run the command line; write ``benchmarks/results/join.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.join", description="The join of a served log.")
     parser.add_argument("--records", type=int, default=RECORDS, metavar="N", help="of the larger log")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for the logs (default: a temporary one)")

@@ -32,7 +32,7 @@ MIB = 2**20
 
 
 def start() -> dict[str, float]:
-    """Of a local Ray with one core."""
+    """Time the start of a local Ray with one core."""
     begun = time.perf_counter()
     with connected("ray", 1):
         ready = time.perf_counter() - begun
@@ -43,7 +43,7 @@ def start() -> dict[str, float]:
 
 
 def seconds(executor: Executor, jobs: int, fits: int, epochs: int) -> float:
-    """All fits, at most ``jobs`` at a time; every worker has made one before."""
+    """Time all fits, at most ``jobs`` at once; every worker has made one before."""
     wait([executor.submit(fit, seed, epochs) for seed in range(jobs)])
     begun = time.perf_counter()
     for future in [executor.submit(fit, seed, epochs) for seed in range(fits)]:
@@ -53,7 +53,7 @@ def seconds(executor: Executor, jobs: int, fits: int, epochs: int) -> float:
 
 @contextmanager
 def nodes(count: int) -> Iterator[str]:
-    """A cluster of nodes with one core each, and its address."""
+    """Start a cluster of nodes with one core each, and yield its address."""
     os.environ.update(RAY_worker_niceness="0")  # as processes have
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
@@ -68,7 +68,7 @@ def nodes(count: int) -> Iterator[str]:
 
 
 def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
-    """Seconds by number of workers, on Ray and in processes."""
+    """Measure seconds by number of workers, on Ray and in processes."""
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in (1, 2):
@@ -84,7 +84,7 @@ def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
 
 
 def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
-    """The executor of ``--on``."""
+    """Score by the executor of ``--on``."""
     executor = RayExecutor(ray)
     results = [executor.submit(score_part, *pair).result for pair in names]
     rows = sum(int(result()) for result in results)
@@ -93,7 +93,7 @@ def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
 
 
 def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
-    """Ray Data: two actors, a part a batch."""
+    """Score by Ray Data: two actors, a part a batch."""
     from ray.data import DataContext, from_items  # noqa: PLC0415
 
     DataContext.get_current().enable_progress_bars = False
@@ -104,7 +104,7 @@ def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
 
 
 def scoring(rounds: int, lists: int) -> dict[str, Any]:
-    """Seconds by tasks and by Ray Data, on a local Ray with two cores."""
+    """Measure seconds by tasks and by Ray Data, on a local Ray with two cores."""
     rng = np.random.default_rng(0)
     schema = demo_bundle().manifest.feature_schema
     ways: dict[str, Callable[[Any, list[tuple[str, str]]], int]] = {"tasks": by_tasks, "ray_data": by_data}
@@ -136,7 +136,7 @@ def scoring(rounds: int, lists: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/on_ray.json``."""
+    """Run the command line; write ``benchmarks/results/on_ray.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.on_ray", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of each; the median counts (default: 3)")
     parser.add_argument("--fits", type=int, default=8, help="as many equal fits (default: 8)")

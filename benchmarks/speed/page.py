@@ -59,7 +59,7 @@ MEASURE = """async ([what, times]) => {
 
 
 def body(names: list[str]) -> str:
-    """A list of numbers and categories that differ."""
+    """Return a list of numbers and categories that differ."""
     rng = np.random.default_rng(0)
     rows = [
         [*np.round(rng.normal(size=len(names) - 2), 4).tolist(), *(f"v{n}" for n in rng.integers(1, 9, size=2))]
@@ -69,7 +69,7 @@ def body(names: list[str]) -> str:
 
 
 def measure(page: Page, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Milliseconds to the next picture, and to the new order; ``(TIMES,)`` each."""
+    """Return the milliseconds to the next picture, and to the new order; ``(TIMES,)`` each."""
     times = np.array(page.evaluate(MEASURE, [what, TIMES + WARM_UP]))[WARM_UP:]
     return times[:, 0], times[:, 1]
 
@@ -79,7 +79,7 @@ def _format_times(milliseconds: np.ndarray) -> str:
 
 
 def main() -> int:
-    """Prints a line for each act."""
+    """Run the command line; print a line for each act."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -56,7 +56,7 @@ class SharedNames(msgspec.Struct):
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/scanner.json``."""
+    """Run the command line; write ``benchmarks/results/scanner.json``."""
     with tempfile.TemporaryDirectory() as folder:
         models = only(bundle.load(build(Path(folder) / "wide" / "1")))
         table = [row for length in ROUNDS for row in compare(models, length)]
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def compare(models: Models, length: int) -> list[dict[str, object]]:
-    """Milliseconds of each reader for one length, in both forms; the program ends if two readers disagree."""
+    """Return each reader's milliseconds for one length, in both forms; exit if two readers disagree."""
     usual = models.usual
     assert usual is not None
     names = usual.reranker.schema.names
@@ -86,7 +86,7 @@ def compare(models: Models, length: int) -> list[dict[str, object]]:
 
 
 def timed(readers: dict[str, Reader], body: bytes, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, taking turns."""
+    """Return the median milliseconds of each, taking turns."""
     times: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(WARM_UP + rounds):
         for name, read in readers.items():
@@ -98,7 +98,7 @@ def timed(readers: dict[str, Reader], body: bytes, rounds: int) -> dict[str, flo
 
 
 def ours(models: Models) -> dict[str, Reader]:
-    """The codec of the service as it is, and without its scanner: pydantic's parser, then validation."""
+    """Return the service's codec as it is, and without its scanner: pydantic's parser, then validation."""
     settings = Settings()
     bounds = JsonBounds(settings)
 
@@ -117,7 +117,7 @@ def ours(models: Models) -> dict[str, Reader]:
 
 
 def libraries_by_name(names: tuple[str, ...]) -> dict[str, Reader]:
-    """Rows by name."""
+    """Return readers of rows by name."""
     typed = msgspec.json.Decoder(NamedRows)
     parser: Any = simdjson.Parser()
 
@@ -137,7 +137,7 @@ def libraries_by_name(names: tuple[str, ...]) -> dict[str, Reader]:
 
 
 def libraries_of_matrix() -> dict[str, Reader]:
-    """One matrix."""
+    """Return readers of one matrix."""
     typed = msgspec.json.Decoder(SharedNames)
     parser: Any = simdjson.Parser()
 

@@ -60,7 +60,7 @@ LOOK_S = 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/scoring.json``."""
+    """Run the command line; write ``benchmarks/results/scoring.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.scoring", description="Offline scoring.")
     parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the rows (default: 1)")
     share = parser.parse_args(arguments).share
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _generated(folder: Path, rows: int, make_frame: Callable[[int], pl.DataFrame]) -> Path:
-    """A folder of Parquet files with at least so many rows."""
+    """Write a folder of Parquet files with at least so many rows, and return it."""
     folder.mkdir()
     number, held = 0, 0
     while held < rows:
@@ -131,7 +131,7 @@ def scored(served: Path, data: Path, out: Path, jobs: int, written: Sequence[str
 
 
 def _start_seconds(folder: Path, served: Path, jobs: int) -> float:
-    """What a job of one list takes; the first one fills the caches."""
+    """Return the seconds of a job of one list; the first one fills the caches."""
     data = folder / "list.parquet"
     _wide_rows(0)[:WIDE_LENGTH].write_parquet(data)
     seconds = []
@@ -149,7 +149,7 @@ def _count(folder: Path) -> int:
 
 
 def floor(served: Path, data: Path, rows: int, jobs: int) -> float:
-    """Candidates a second and core, of processes that rank lists in memory at the same time."""
+    """Return the candidates a second and core of processes that rank lists in memory at the same time."""
     with pool(jobs) as workers:
         each = [workers.submit(_ranked, str(served), str(data), rows) for _ in range(jobs)]
         return sum(one.result() for one in each) / jobs
@@ -172,7 +172,7 @@ def _ranked(served: str, data: str, rows: int) -> float:
 
 
 def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], rows: int) -> dict[str, Any]:
-    """Jobs between floors of ``rows`` rows: their rates, and the most memory that all processes and each had."""
+    """Run jobs between floors of ``rows`` rows; return their rates, and the peak memory of all and of one process."""
     out, count = folder / "scored", _count(data)
     floors, seconds, memories = [floor(served, data, rows, jobs)], [], []
     for _ in range(ROUNDS):
@@ -200,7 +200,7 @@ def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence
 
 @contextmanager
 def memory() -> Iterator[dict[str, float]]:
-    """The most resident memory, in MiB, of the processes begun here: all together, and the largest one."""
+    """Yield the most resident memory, in MiB, of the processes begun here: all together, and the largest one."""
     most = {"peak_rss_mib_all": 0.0, "peak_rss_mib_one": 0.0}
     over = threading.Event()
 

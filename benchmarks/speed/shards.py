@@ -45,7 +45,7 @@ BYTES_OF_BIN = 1
 
 
 def _timed(command: list[str], cache: Path) -> tuple[float, float]:
-    """Seconds and peak resident GiB of a process."""
+    """Run a process; return its seconds and peak resident GiB."""
     started = time.perf_counter()
     environment = {**os.environ, "LISTWRIGHT_CACHE": str(cache)}
     with tempfile.TemporaryFile() as output:
@@ -59,7 +59,7 @@ def _timed(command: list[str], cache: Path) -> tuple[float, float]:
 
 
 def _fit(folder: Path, data: Path, out: Path, shards: str, *, trees: int, model: str) -> dict[str, object]:
-    """One fit; the steps are those that its report tells."""
+    """Run one fit; the steps are those of its report."""
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(trees=trees, model=model))
     columns = ["--qid", "qid", "--label", "label"]
@@ -71,7 +71,7 @@ def _fit(folder: Path, data: Path, out: Path, shards: str, *, trees: int, model:
 
 
 def _generate(queries: int, out: Path) -> tuple[int, float]:
-    """Rows of the table that was made, and the peak resident GiB of making it."""
+    """Write a table; return its rows, and the peak resident GiB of making it."""
     command = [sys.executable, "-m", "listwright", "generate", "--queries", str(queries), "--out", str(out)]
     _, peak = _timed([*command, "--features", str(FEATURES), "--length", str(LENGTH)], out.parent)
     import polars as pl  # noqa: PLC0415 - loaded after the fork, so that its memory is not the child's
@@ -80,13 +80,13 @@ def _generate(queries: int, out: Path) -> tuple[int, float]:
 
 
 def _files(bundle: Path) -> dict[str, bytes]:
-    """What serves; manifest and report say when they were made."""
+    """Return the files that serve; manifest and report are left out, as they hold the time of the fit."""
     skipped = ("manifest.json", "report.json", "report.html")
     return {path.name: path.read_bytes() for path in bundle.iterdir() if path.name not in skipped}
 
 
 def compare(folder: Path, queries: int, rounds: int) -> dict[str, object]:
-    """The same fit both ways, in turns; the first round fills the cache and is told apart."""
+    """Run the same fit both ways, in turns; the first round fills the cache and is reported apart."""
     data = folder / "rows.parquet"
     rows, _ = _generate(queries, data)
     by_mode: dict[str, list[dict[str, object]]] = {"never": [], "always": []}
@@ -110,7 +110,7 @@ def compare(folder: Path, queries: int, rounds: int) -> dict[str, object]:
 
 
 def large(folder: Path, queries: int, trees: int, model: str) -> dict[str, object]:
-    """A fit from disk of a table that is much larger; what LightGBM's bins take of its memory is computed."""
+    """Fit a table from disk that is much larger than memory; LightGBM's bins in memory are computed."""
     data = folder / "large.parquet"
     rows, generate_peak = _generate(queries, data)
     fit = _fit(folder, data, folder / "large" / "1", "always", trees=trees, model=model)
@@ -129,7 +129,7 @@ def large(folder: Path, queries: int, trees: int, model: str) -> dict[str, objec
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=4000, help="of the table that is fitted both ways")
     parser.add_argument("--rounds", type=int, default=3, help="of both fits, after the first")

@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/throughput.json``."""
+    """Run the command line; write ``benchmarks/results/throughput.json``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         served = build(folder / "wide" / "1")
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
-    """Milliseconds of each format; over several starts of both servers, for each depends on the cores it lands on."""
+    """Return the milliseconds of each format, over several starts: each depends on the cores it lands on."""
     times: dict[str, list[float]] = {}
     for _ in range(STARTS):
         with service(served) as (_, ours, _), bare_app() as bare:
@@ -78,7 +78,7 @@ def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
 def _four_clients(
     folder: Path, served: Path, reranker: Reranker, request_format: str, name: str, floor_ms: float
 ) -> dict[str, object]:
-    """What they were answered, and its share of what could be."""
+    """Return the outcome of four clients, and its share of what could be."""
     body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[request_format]
     (folder / "body").write_bytes(body)
     with service(served, **SETTINGS[name]) as (_, connection, _):
@@ -109,7 +109,9 @@ def _load(plan: Plan, folder: Path) -> dict[str, Any]:
 
 
 def _cost(reranker: Reranker, ours: http.client.HTTPConnection) -> list[dict[str, object]]:
-    """Microseconds of each further candidate, in both halves of the range; lengths and formats take turns.
+    """Return the microseconds of each further candidate, in both halves of the range.
+
+    Lengths and formats take turns.
 
     A turn is some rounds, of which the first do not count: a list would be charged for what a longer one before it left
     to do after its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a

@@ -35,7 +35,7 @@ _LARGEST_PLACE = 1 << 24  # up to which every whole number is a float32
 
 
 class UnsupportedForestError(ScoringError):
-    """LightGBM can score this model, the compiled traversal cannot."""
+    """The compiled traversal cannot score this model; LightGBM can."""
 
 
 @dataclass(frozen=True, slots=True)

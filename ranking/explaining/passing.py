@@ -39,7 +39,7 @@ HALVINGS = 5
 
 
 class _OutOfTimeError(Exception):
-    """The clock is over."""
+    """The time is up."""
 
 
 class Search(NamedTuple):
@@ -232,7 +232,7 @@ class _Searcher:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A feature's value in another place.
+    """A change of one feature's value.
 
     Args:
         column: of the schema.

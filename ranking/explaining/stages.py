@@ -83,7 +83,7 @@ class Clock:
 
 
 class Stages(NamedTuple):
-    """Why a stage gave its scores.
+    """Explanations of a stage's scores.
 
     Args:
         explanations: one for each candidate; None where the clock left too few samples.

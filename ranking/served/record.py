@@ -47,7 +47,9 @@ class ShadowRanking:
 
 @dataclass(slots=True, eq=False)
 class ServedRecord:
-    """One answered request, as it was answered. Nobody changes it; to have that enforced would double its cost.
+    """One answered request, as it was answered.
+
+    It is not frozen, as that would double its cost, but never changed.
 
     Args:
         query_id: what events name the request by.

@@ -32,7 +32,10 @@ LOOK_S = 0.5
 
 @contextmanager
 def service(folder: Path) -> Iterator[str]:
-    """Address of a service with all that the loop needs, below ``folder``: bundles, logs, experiments."""
+    """Start a service with all that the loop needs, below ``folder``, and yield its address.
+
+    It has bundles, logs and experiments.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -68,7 +71,7 @@ def _until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> N
 
 
 def visit(address: str, shop: Shop, first: int, last: int, after_visit: Callable[[], None]) -> int:
-    """Send the visits from ``first`` to before ``last``, and an event for each click; how many clicks there were."""
+    """Send the visits from ``first`` to before ``last`` and an event for each click; return the number of clicks."""
     borders = [first + (last - first) * part // CALLERS for part in range(CALLERS + 1)]
     with ThreadPoolExecutor(CALLERS) as threads:
         parts = [threads.submit(_visit, address, shop, range(*borders[n : n + 2]), after_visit) for n in range(CALLERS)]
@@ -115,7 +118,7 @@ def _event(shop: Shop, number: int, index: int, place: int) -> dict[str, Any]:
 
 
 def _send(events: httpx.Client, waiting: list[dict[str, Any]]) -> None:
-    """Until the service has them: an event that is sent twice counts once."""
+    """Send events until the service has taken them: an event that is sent twice counts once."""
     while waiting:
         answer = events.post("/ubi/events", json=waiting)
         if answer.status_code == httpx.codes.ACCEPTED:
@@ -126,7 +129,7 @@ def _send(events: httpx.Client, waiting: list[dict[str, Any]]) -> None:
 
 
 def info(address: str, name: str) -> dict[str, Any]:
-    """What the service says about a bundle."""
+    """Return what ``GET /info`` answers about a bundle."""
     facts: dict[str, Any] = httpx.get(f"{address}/info", params={"model": name}).raise_for_status().json()
     return facts
 

@@ -33,7 +33,7 @@ NEW = "shop-next"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Queries of each part."""
+    """Number of queries of each part."""
 
     judged: int = 30
     explored: int = 12_000
@@ -43,12 +43,12 @@ class Sizes:
 
     @property
     def visits(self) -> int:
-        """All that people send."""
+        """Number of queries that people send."""
         return self.explored + self.shadowed + self.interleaved
 
     @classmethod
     def scaled(cls, share: float) -> Sizes:
-        """This share of the traffic; judged and held-out lists stay."""
+        """Return the sizes with a share of the traffic; judged and held-out lists stay."""
         whole = cls()
         return cls(
             explored=round(whole.explored * share),
@@ -58,7 +58,7 @@ class Sizes:
 
 
 class Loop:
-    """The steps, in their order.
+    """The steps of the loop, in their order.
 
     Args:
         folder: of everything that is written.
@@ -73,7 +73,7 @@ class Loop:
         self.facts: dict[str, Any] = {}
 
     def run(self) -> None:
-        """All of them."""
+        """Run all steps."""
         self.fit_first()
         with service(self._folder) as address:
             self.explore(address)
@@ -85,7 +85,7 @@ class Loop:
         self.truth()
 
     def fit_first(self) -> None:
-        """Bundle 1: LightGBM on lists that experts judged."""
+        """Fit bundle 1: LightGBM on lists that experts judged."""
         self._tell(f"Bundle 1: LightGBM, fitted on {self._sizes.judged} judged lists")
         _table(self._shop).write_csv(self._folder / "judged.csv")
         words = "--data judged.csv --qid query --label label --model first_stage --quick --out models/shop/1"
@@ -93,7 +93,7 @@ class Loop:
         point(self._folder / "models", "shop", "1")
 
     def explore(self, address: str) -> None:
-        """Traffic, with swaps of neighbouring places in four of five lists."""
+        """Send traffic, with swaps of neighbouring places in four of five lists."""
         self._tell("Traffic to bundle 1; four in five lists have two neighbouring places swapped")
         self._experiment('name = "places"\nkind = "explore"\ncontrol = "shop"\nswap_share = 0.8')
         clicks = self._visits(address, self._sizes.explored)
@@ -101,7 +101,7 @@ class Loop:
         self._say(f"{self._sizes.explored:,} visits, {clicks:,} clicks")
 
     def learn(self) -> None:
-        """Bundle 2, from the log and the clicks."""
+        """Fit bundle 2 from the log and the clicks."""
         self._tell("Log and clicks become judged rows")
         self._say(self._run("join", f"{self._joined()} --out rows.parquet"))
         self._tell("How likely each place is looked at, from the swaps")
@@ -113,7 +113,7 @@ class Loop:
         point(self._folder / "models", NEW, "1")
 
     def shadow(self, address: str) -> None:
-        """Bundle 2 ranks what bundle 1 answers, and nobody sees it."""
+        """Let bundle 2 rank the lists that bundle 1 answers, without showing its rankings."""
         self._tell("Shadow: bundle 2 ranks the same lists, and nobody sees it")
         until(lambda: _serves(address, NEW), f"{NEW} is served")
         self._experiment(f'name = "unseen"\nkind = "shadow"\ncontrol = "shop"\nchallenger = "{NEW}"\ncore_share = 1.0')
@@ -127,7 +127,7 @@ class Loop:
         )
 
     def interleave(self, address: str) -> None:
-        """Lists of both, and what people prefer."""
+        """Show lists interleaved from both bundles, and report which one people prefer."""
         self._tell("Interleave: each list has picks of both bundles")
         self._experiment(f'name = "next"\nkind = "interleave"\ncontrol = "shop"\nchallenger = "{NEW}"')
         clicks = self._visits(address, self._sizes.interleaved)
@@ -139,7 +139,7 @@ class Loop:
         self.facts["comparison"] = json.loads((self._folder / "comparison.json").read_text(encoding="utf-8"))
 
     def promote(self, address: str) -> None:
-        """The winner is served to everybody, without a restart."""
+        """Serve the winner to all traffic, without a restart."""
         decision = self.facts["comparison"]["decision"]
         if decision != "challenger":
             self._tell(f"No promotion: the verdict is {decision!r}")
@@ -153,13 +153,13 @@ class Loop:
         self._say(f"GET /info?model=shop says version {info(address, 'shop')['version']}")
 
     def forget(self) -> None:
-        """One person asks that their rows go."""
+        """Remove the rows of one person from the logs."""
         person = self._shop.person(0)
         self._tell(f"{person} wants to be forgotten")
         self._say(self._run("served", f"forget served --unit {person} --events events"))
 
     def truth(self) -> None:
-        """What only the shop knows: the true NDCG of both bundles on queries that nobody sent."""
+        """Report the true NDCG of both bundles on held-out queries, which only the simulation knows."""
         self._tell("The truth, on queries that nobody sent")
         values = {name: true_ndcg(self._folder / "models" / name / "1", self._shop) for name in ("shop", NEW)}
         means = {"bundle 1": _mean(values["shop"]), "bundle 2": _mean(values[NEW])}
@@ -219,7 +219,7 @@ class Loop:
 
 
 def _table(shop: Shop) -> pl.DataFrame:
-    """The judged lists, as a shop would keep them."""
+    """Return the judged lists as a table, as a shop would store them."""
     data = shop.judged
     cells = spelled(data, 0, data.rows)
     queries = np.repeat(data.qids, data.lengths)
@@ -232,7 +232,7 @@ def _serves(address: str, name: str) -> bool:
 
 
 def shadow_facts(metrics: str) -> dict[str, float]:
-    """What ``GET /metrics`` says of a shadow."""
+    """Parse the figures of a shadow from ``GET /metrics``."""
     samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
 
     def total(name: str, **labels: str) -> float:
@@ -249,7 +249,7 @@ def shadow_facts(metrics: str) -> dict[str, float]:
 
 
 def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
-    """``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
+    """Return ``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
     reranker, held_out = bundle.load(folder).reranker, shop.held_out
     values = []
     for features, labels in held_out.lists():
@@ -261,5 +261,5 @@ def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % normal interval."""
+    """Return the mean, and half the width of its 95 % normal interval."""
     return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))

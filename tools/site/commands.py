@@ -22,7 +22,7 @@ class _CapturedParser(Exception):  # noqa: N818 - no error: it carries the parse
 
 
 def commands() -> str:
-    """Markdown: one section per command, with its options and examples."""
+    """Return Markdown: one section per command, with its options and examples."""
     promise = "After this page you can call every command with the options that it takes."
     listed = table(
         ["command", "what it does"],
@@ -47,7 +47,7 @@ def _section(name: str, command: Command) -> str:
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
-    """The parser that a command makes for itself.
+    """Return the parser that a command builds for itself.
 
     Raises:
         RuntimeError: if the command reads no arguments.
@@ -67,7 +67,7 @@ def parser_of(command: Command) -> argparse.ArgumentParser:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """``serve`` says first of all what a signal does."""
+    """Restore the signal handlers afterwards: ``serve`` installs its own first."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

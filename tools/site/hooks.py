@@ -66,12 +66,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Docstrings name things by Sphinx's roles; here each is the name alone."""
+    """Replace Sphinx's roles in docstrings by the names that they mark."""
     return _ROLE.sub("<code>", html)
 
 
 def _outward(path: str, markdown: str) -> Iterator[tuple[str, str]]:
-    """Links of a page that leave ``docs/``, each with its path in the repository."""
+    """Yield the links of a page that leave ``docs/``, each with its path in the repository."""
     for link in dict.fromkeys(match[2] for match in _LINK.finditer(markdown)):
         target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), link))
         if not target.startswith(("docs/", "..")):

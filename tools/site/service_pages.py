@@ -15,7 +15,7 @@ from listwright.service.settings import PREFIX, Settings
 
 
 def settings() -> str:
-    """Markdown: every environment variable, its default, its bounds and its meaning."""
+    """Return Markdown: every environment variable, its default, its bounds and its meaning."""
     rows = [
         [
             code(PREFIX + name.upper()),
@@ -34,7 +34,7 @@ def settings() -> str:
 
 
 def metrics() -> str:
-    """Markdown: every metric of ``GET /metrics``, its type, its labels and its help."""
+    """Return Markdown: every metric of ``GET /metrics``, its type, its labels and its help."""
     registry = create_app(Settings(bundle=Path("NAME/VERSION"))).service.telemetry.registry
     rows = [
         [
@@ -67,7 +67,7 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def _labels(registry: CollectorRegistry, family: Any) -> list[str]:
-    """Labels of a family that may have no sample yet; prometheus_client shows them by private names alone."""
+    """Return the labels of a family that may have no sample yet, which only prometheus_client's private names give."""
     collector = registry._names_to_collectors.get(family.name)
     declared = getattr(collector, "_labelnames", None) or getattr(family, "_labelnames", None)
     if declared is None:

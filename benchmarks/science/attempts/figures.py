@@ -20,7 +20,7 @@ FEWEST_SEEDS = 5
 
 
 def of_set(work: Path, name: str) -> Figures:
-    """Everything that is kept of one set.
+    """Compute the figures of one set from its stored results.
 
     Returns:
         For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
@@ -65,7 +65,7 @@ Runs = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, 
 
 
 def _read_runs(folder: Path, attempt: str) -> Runs:
-    """NDCG by query, seconds and facts of an attempt by fold and seed."""
+    """Read NDCG by query, seconds and facts of an attempt by fold and seed."""
     runs: Runs = {}
     for file in sorted(folder.glob(f"*/{attempt}.npz")):
         _, fold, _, seed = file.parent.name.split("-")
@@ -78,7 +78,10 @@ def _read_runs(folder: Path, attempt: str) -> Runs:
 def _paired(
     name: str, keys: Iterable[tuple[int, int]], values: Mapping[tuple[int, int], Float[np.ndarray, " N"]]
 ) -> tuple[Float[np.ndarray, " M"], Int[np.ndarray, " M"]]:
-    """All values, and the number of the query that each is of; seeds of a planted set have queries of their own."""
+    """Return all values, and the number of each value's query.
+
+    Seeds of a planted set have queries of their own.
+    """
     gains, queries, numbers = [], [], dict[tuple[int, int], int]()
     for fold, seed in keys:
         own = seed if name in PLANTED else 0
@@ -88,7 +91,7 @@ def _paired(
 
 
 def _facts(runs: Runs) -> Figures:
-    """In how many fits the second stage was kept; at how many of them no epoch was better than the first stage."""
+    """Count the fits whose second stage was chosen, and the share of them in which no epoch beat the first stage."""
     second_stages = [facts["kept"][0] for _, _, facts in runs.values() if "kept" in facts]
     epochs = [epoch for _, _, facts in runs.values() for epoch in facts.get("epochs", [])]
     facts: Figures = {}

@@ -17,7 +17,7 @@ TEMPERATURE = 1.0
 def lambda_loss(
     logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
 ) -> Float[Tensor, ""]:
-    """LambdaLoss with the weights of NDCG-Loss2++ (Wang et al., CIKM 2018), mu = 10, over the whole list."""
+    """Compute LambdaLoss with the weights of NDCG-Loss2++ (Wang et al., CIKM 2018), mu = 10, over the whole list."""
     gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
     discount = torch.log2(torch.arange(logits.shape[1], device=logits.device) + 2.0)
     ideal = (gain.sort(dim=1, descending=True).values / discount).sum(dim=1).clamp(min=1e-9)
@@ -37,7 +37,10 @@ def lambda_loss(
 def neural_ndcg(
     logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
 ) -> Float[Tensor, ""]:
-    """1 - NDCG@10 of NeuralSort's relaxed permutation (Grover et al., ICLR 2019; Pobrotyn and Bialobrzeski, 2021)."""
+    """Compute 1 - NDCG@10 of NeuralSort's relaxed permutation.
+
+    Sources: Grover et al., ICLR 2019; Pobrotyn and Bialobrzeski, 2021.
+    """
     real = mask.to(logits.dtype)
     place = torch.arange(logits.shape[1], device=logits.device)
     apart = ((logits[:, :, None] - logits[:, None, :]).abs() * real[:, None, :]).sum(dim=2)  # (B, L)

@@ -26,7 +26,7 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """One table for each set."""
+    """Return one table for each set."""
     return "\n".join(_table(figures) for figures in result["sets"])
 
 

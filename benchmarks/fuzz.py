@@ -113,14 +113,14 @@ def a_scanned_body(data: bytes) -> None:
     with suppress(*REFUSALS):
         a_json_body(data)
     try:
-        rest, found, *_ = scan.scan(data, PLAN, LIMIT)
+        rest, features, *_ = scan.scan(data, PLAN, LIMIT)
     except scan.GivenUp:
         return
     if _faults(data):
         assert _faults(data) == _faults(rest), "other faults"
         return
     expected = convert.to_candidates(RerankRequest.model_validate(from_json(data, allow_inf_nan=False)), SCHEMA)
-    assert np.array_equal(found, expected.features, equal_nan=True), "other features"
+    assert np.array_equal(features, expected.features, equal_nan=True), "other features"
 
 
 def _faults(body: bytes) -> list[Any]:
@@ -146,9 +146,9 @@ def letor_text(data: bytes) -> None:
 
 def a_body_of_events(data: bytes) -> None:
     """``service.events``: what it writes, the join reads, line by line."""
-    found = lines_of(data)
-    written = found.text.split(b"\n")
-    assert len(written) == found.events + 1, "a line holds no event, or two"
+    result = lines_of(data)
+    written = result.text.split(b"\n")
+    assert len(written) == result.events + 1, "a line holds no event, or two"
     for line in written[:-1]:
         event_in(line)
 
@@ -204,7 +204,7 @@ def fuzz(name: str, seconds: int, folder: Path) -> None:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/fuzz.json``. 1 if anything crashed."""
+    """Run the command line; write ``benchmarks/results/fuzz.json``; return 1 if anything crashed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="for each decoder")
     parser.add_argument(
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def _renewed(command: str, results: dict[str, Any]) -> dict[str, Any] | None:
-    """The results of the same command with these in their place; None where the file has none."""
+    """Return the results of the same command with these in their place; None where the file has none."""
     file = machine.RESULTS / "fuzz.json"
     earlier = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return {**earlier["decoders"], **results} if earlier.get("command") == command else None

@@ -20,7 +20,7 @@ _LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "torch", "fastapi", "uvicorn",
 
 
 def facts() -> dict[str, object]:
-    """CPU, memory, Python and library versions."""
+    """Return CPU, memory, Python and library versions."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -33,7 +33,7 @@ def facts() -> dict[str, object]:
 
 
 def _version(name: str) -> str | None:
-    """None if it is not installed: a machine for training needs no service."""
+    """Return the version of a package; None if it is not installed: a machine for training needs no service."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -41,7 +41,10 @@ def _version(name: str) -> str | None:
 
 
 def speed(seconds: float = 0.4) -> float:
-    """Rounds of a fixed piece of work that all cores together do per second: on a shared machine not always as many."""
+    """Measure how many rounds of a fixed piece of work all cores do per second.
+
+    On a shared machine it is not always as many.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     until = time.perf_counter() + seconds
     with ThreadPoolExecutor(cores) as threads:  # zlib lets go of the interpreter's lock

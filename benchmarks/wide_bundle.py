@@ -76,7 +76,7 @@ def _specialists(
 
 
 def rows(rng: np.random.Generator, count: int, features: int = FEATURES) -> Float[np.ndarray, "L D"]:
-    """MSLR-shaped feature rows: a third counts, a third ratios, a third wide numbers."""
+    """Return MSLR-shaped feature rows: a third counts, a third ratios, a third wide numbers."""
     third = features // 3
     counts = rng.poisson(4.0, (count, third))
     ratios = rng.random((count, third))
@@ -85,7 +85,7 @@ def rows(rng: np.random.Generator, count: int, features: int = FEATURES) -> Floa
 
 
 def noise(rng: np.random.Generator, features: int = FEATURES) -> Dataset:
-    """Lists of the stated shape with labels that mean little."""
+    """Return lists of the stated shape with random labels."""
     schema = FeatureSchema(features=tuple(Feature(name=f"feature_{d + 1}") for d in range(features)))
     values = rows(rng, _LISTS * _LENGTH, features)
     utility = np.log1p(values[:, ::7]).sum(axis=1) + rng.normal(0.0, 2.0, len(values))
@@ -96,7 +96,7 @@ def noise(rng: np.random.Generator, features: int = FEATURES) -> Dataset:
 
 
 def boost(data: Dataset) -> str:
-    """A forest of the stated size, fitted to noise."""
+    """Return a forest of the stated size, fitted to noise."""
     params = {"objective": "lambdarank", "num_leaves": LEAVES, "learning_rate": 0.02, "verbosity": -1, "seed": 0}
     dataset = lightgbm.Dataset(
         data.features, data.labels, group=data.lengths, feature_name=list(data.schema.names), free_raw_data=True

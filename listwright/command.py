@@ -47,7 +47,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; the exit code of the command that is named."""
+    """Run the command line and return the exit code of the command that it names."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     if not words:

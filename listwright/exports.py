@@ -1,4 +1,4 @@
-"""Names that a package offers and loads when they are asked for: its import stays cheap."""
+"""Names that a package offers and loads at first use: its import stays cheap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def on_demand(package: str, modules: Mapping[str, str], *, extra: str = "") -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package (PEP 562).
+    """Return the ``__getattr__`` of a package whose names load at first use (PEP 562).
 
     Args:
         package: its name.

@@ -6,22 +6,22 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     verify                               listwright verify DIR
     bundle                               reads a bundle and checks all of it
     golden                               lists that a bundle must rank as it did when it was made
-    explaining/                          why a candidate stands where it stands; loaded when somebody asks
+    explaining/                          why a candidate stands where it stands; loaded at first use
     reranker                             candidates in, a ranking out
     router                               which specialist ranks a list
-    aggregates                           what the router sees of a list; how unlike the training queries it is
+    aggregates                           the router's input; how unlike the training queries a list is
     compiled/                            Cython code: trees of the first stage, list-relative columns
     first_stage                          LightGBM, a column, or an ONNX graph that was brought along
     scorers                              ONNX graphs; networks, specialists and their mixture
-    manifest, stages                     what a bundle says of itself and of its stages
+    manifest, stages                     the manifest of a bundle, and its stages
     candidates                           a list, its route and its ranking
     relative                             list-relative columns
     served/                              records of what was served, in Avro files; events
     features, metrics                    the schema, NDCG and others
-    experiments                          who gets what; two rankings interleaved into one shown list
-    onnx_graph, deadline                 which graphs are safe; how long is left
-    plain_file                           files that are only files, small JSON and TOML
-    errors, order                        what goes wrong; how ties break; probabilities
+    experiments                          arms of the traffic; two rankings interleaved into one list
+    onnx_graph, deadline                 which graphs are safe; whether a stage fits the deadline
+    plain_file                           untrusted files, small JSON and TOML
+    errors, order                        errors; orders, ties, probabilities
 
 ``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """

@@ -1,4 +1,4 @@
-"""Aggregates of a list, of a fixed number: what the router and the anomaly score see of it."""
+"""List aggregates of a fixed number: the input of the router and of the anomaly score."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Aggregates:
 
     @property
     def numeric(self) -> int:
-        """How many numeric features there are: the width of :meth:`top_means`."""
+        """Number of numeric features: the width of :meth:`top_means`."""
         return len(self._numeric)
 
     def _names(self, schema: FeatureSchema, specialists: int) -> tuple[str, ...]:
@@ -82,16 +82,16 @@ class Aggregates:
         first_scores: Float[np.ndarray, " L"],
         by_first_stage: Int[np.ndarray, " L"],
     ) -> Float[np.ndarray, " M"]:
-        """Mean of every numeric feature over the first stage's top: what the anomaly score looks at.
+        """Return the mean of every numeric feature over the first stage's top: the input of the anomaly score.
 
         Args:
             features, first_scores, by_first_stage: as for :meth:`of`.
 
         Convention: NaN where all of them are missing.
         """
-        found = np.empty(8 * self.numeric, dtype=np.float32)
-        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), found)
-        return found[self._top_means]
+        values = np.empty(8 * self.numeric, dtype=np.float32)
+        statistics.numbers(features, self._numeric, best(TOP, by_first_stage, first_scores, features), values)
+        return values[self._top_means]
 
     def of(
         self,
@@ -116,22 +116,22 @@ class Aggregates:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
         """
         top = best(TOP, by_first_stage, first_scores, features)
-        seen = np.empty(len(self.names), dtype=np.float32)
+        values = np.empty(len(self.names), dtype=np.float32)
         end = 8 * self.numeric
-        statistics.numbers(features, self._numeric, top, seen[:end])
+        statistics.numbers(features, self._numeric, top, values[:end])
         if self._holey or self._categorical:
             shares = list(self._shares(features))
-            seen[end : end + len(shares)] = shares
+            values[end : end + len(shares)] = shares
             end += len(shares)
-        statistics.first_stage(first_scores, top, seen[end : end + 4])
-        seen[end + 4] = len(features)
-        seen[end + 5] = anomaly(seen[self._top_means])
+        statistics.first_stage(first_scores, top, values[end : end + 4])
+        values[end + 4] = len(features)
+        values[end + 5] = anomaly(values[self._top_means])
         at = top if len(scored) == len(features) else np.searchsorted(scored, top[np.isin(top, scored)])
-        statistics.agreement(scores, at, seen[end + 6 :])
-        return seen
+        statistics.agreement(scores, at, values[end + 6 :])
+        return values
 
     def _shares(self, features: Float[np.ndarray, "L D"]) -> Iterator[float]:
-        """Of missing values, and of every category."""
+        """Yield the share of missing values of each column that may have some, then the share of every category."""
         for column in self._holey:
             yield float(np.isnan(features[:, column]).mean())
         for column, size in self._categorical:
@@ -141,10 +141,10 @@ class Aggregates:
 
 
 class AnomalyScore:
-    """Higher is stranger, in (0, 1) for a fitted forest. Threads may share it.
+    """How unlike the training queries a list is: higher is stranger, in (0, 1). Threads may share it.
 
     Args:
-        aggregates: give what the forest looks at.
+        aggregates: compute the forest's input.
         graph: ``(1, M) -> (1, 1)``.
     """
 
@@ -166,11 +166,11 @@ class AnomalyScore:
     def means(
         self, features: Float[np.ndarray, "L D"], first_scores: Float[np.ndarray, " L"]
     ) -> Float[np.ndarray, " M"]:
-        """Return what the score looks at: each numeric feature's mean over the first stage's top; see :meth:`of`."""
+        """Return the input of the score: each numeric feature's mean over the first stage's top; see :meth:`of`."""
         return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
 
     def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:
-        """``(n,)`` the score of each row of means.
+        """Return ``(n,)`` the score of each row of means.
 
         Raises:
             ScoringError: if the graph fails.

@@ -53,7 +53,7 @@ def load(path: Path) -> Bundle:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of a bundle, and of no file more: the rest is not verified.
+    """Read the manifest of a bundle, and no other file: the rest is not verified.
 
     Raises:
         BundleFormatError: if it was written by a newer version.
@@ -63,7 +63,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_listed(path: Path, manifest: Manifest, name: str) -> bytes:
-    """One file of a loaded bundle, read again and checked against the manifest.
+    """Read a file of a loaded bundle again and check it against the manifest.
 
     Raises:
         BundleError: if the manifest does not list it, or it is no longer what the manifest says.
@@ -93,30 +93,30 @@ def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
     return _checked_bundle(path, read, read)
 
 
-def _checked_bundle(path: Path, read: Callable[[str], bytes], later: Callable[[str], bytes]) -> Bundle:
+def _checked_bundle(path: Path, read: Callable[[str], bytes], reread: Callable[[str], bytes]) -> Bundle:
     manifest = parse(read(MANIFEST), path / MANIFEST)
     contents = {entry.name: _checked(path, entry, read(entry.name)) for entry in manifest.files}
-    reranker = build(path, manifest, lambda name: _listed(contents, path, name), _rereading(path, manifest, later))
+    reranker = build(path, manifest, lambda name: _listed(contents, path, name), _rereader(path, manifest, reread))
     golden.replay(reranker, golden.read(_listed(contents, path, GOLDEN), path / GOLDEN), path / GOLDEN)
     return Bundle(path, manifest, reranker)
 
 
-def _rereading(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    """Return what reads a file once more, and refuses it if it is another by now; keeps none in memory."""
+def _rereader(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
+    """Return a function that reads a file again and refuses it if it has changed; it caches nothing."""
     entries = {entry.name: entry for entry in manifest.files}
     return lambda name: _checked(path, entries[name], read(name))
 
 
 def build(
-    path: Path, manifest: Manifest, read: Callable[[str], bytes], again: Callable[[str], bytes] | None = None
+    path: Path, manifest: Manifest, read: Callable[[str], bytes], reread: Callable[[str], bytes] | None = None
 ) -> Reranker:
-    """Return the rankers that a manifest names, from the bytes of their files; nothing is verified but that they run.
+    """Build the rankers that a manifest names from the bytes of their files; verify only that they run.
 
     Args:
         path: of the folder, for errors.
         manifest: of the bundle.
         read: gives the contents of a file.
-        again: gives them later, where an explanation asks for the model of the first stage; None for ``read``.
+        reread: reads a file once more, where an explanation needs the first stage's model; None for ``read``.
 
     Raises:
         BundleError: naming the file that is no such ranker.
@@ -127,8 +127,8 @@ def build(
     first_stage: FirstStage
     if entry.kind == "lightgbm":
         try:
-            seen_by_it = relative.schema if relative is not None and entry.relative else schema
-            first_stage = open_first_stage(read(entry.file).decode(), seen_by_it, entry.engine)
+            input_schema = relative.schema if relative is not None and entry.relative else schema
+            first_stage = open_first_stage(read(entry.file).decode(), input_schema, entry.engine)
         except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
             raise BundleError(path / entry.file, str(error)) from error
     elif entry.kind == "onnx":
@@ -139,37 +139,37 @@ def build(
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
     networks: dict[str, Scorer] = {
-        stage.kind: _graph(path, stage.file, read, width=input_width(stage, manifest))
+        stage.kind: _open_graph(path, stage.file, read, width=input_width(stage, manifest))
         for stage in manifest.second_stages
     }
     specialists, count = None, 0
     if manifest.srm is not None:
         srm, count = manifest.srm, len(manifest.srm.specialists)
-        specialists = _compilable(
+        specialists = _open_twin(
             open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
         )
     anomaly = router = None
     if manifest.anomaly is not None:
         aggregates = Aggregates(schema, count)
-        forest = _compilable(open_forest, path, manifest.anomaly.file, read, aggregates.numeric, 1, "anomaly score")
+        forest = _open_twin(open_forest, path, manifest.anomaly.file, read, aggregates.numeric, 1, "anomaly score")
         anomaly = AnomalyScore(aggregates, forest)
         if manifest.router is not None:
             width = len(aggregates.names)
-            chooser = _compilable(open_forest, path, manifest.router.file, read, width, 2 * count, "router")
+            chooser = _open_twin(open_forest, path, manifest.router.file, read, width, 2 * count, "router")
             router = BundleRouter(manifest.router, aggregates, chooser, forest)
-    model = None if isinstance(entry, ColumnStage) else partial(again or read, entry.file)
+    model = None if isinstance(entry, ColumnStage) else partial(reread or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
-def _graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
+def _open_graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
     try:
         return OnnxScorer(read(file), width)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 
 
-def _compilable(
-    opened: Callable[[bytes, int, int, str], Scorer],
+def _open_twin(
+    open_scorer: Callable[[bytes, int, int, str], Scorer],
     path: Path,
     file: str,
     read: Callable[[str], bytes],
@@ -177,21 +177,24 @@ def _compilable(
     columns: int,
     name: str,
 ) -> Scorer:
-    """A graph that may have a compiled twin in its metadata."""
+    """Open a graph that may have a compiled twin in its metadata."""
     try:
-        return opened(read(file), width, columns, name)
+        return open_scorer(read(file), width, columns, name)
     except ScoringError as error:
         raise BundleError(path / file, str(error)) from error
 
 
 def input_width(stage: SecondStage, manifest: Manifest) -> int:
-    """E, columns of the second stage's input: features, list-relative columns, first-stage score where it sees them."""
+    """Return E, the width of the second stage's input.
+
+    It has the features, and list-relative columns and the first-stage score where the stage uses them.
+    """
     relative = len(manifest.relative) if stage.relative else 0
     return len(manifest.feature_schema) + relative + (1 if stage.first_stage_score else 0)
 
 
 def open_unsealed(path: Path, manifest: Manifest) -> Reranker:
-    """Return the rankers of a folder that is still being written, under a manifest that is not on disk yet."""
+    """Build the rankers of a folder that is still being written, under a manifest that is not on disk yet."""
     return build(path, manifest, lambda name: _read(path, name))
 
 
@@ -250,8 +253,8 @@ def _checked(path: Path, entry: BundleFile, content: bytes) -> bytes:
     return content
 
 
-def _without_manifest(path: Path) -> str:
-    """Return the remedy where a folder holds no bundle. Callers of a service may read it, so it names no other path."""
+def _missing_manifest_hint(path: Path) -> str:
+    """Return the remedy where a folder holds no bundle; it names no other path, as callers of a service may read it."""
     versions = sorted(manifest.parent.name for manifest in path.glob(f"*/{MANIFEST}"))
     if versions:
         return f": a bundle is a folder NAME/VERSION; name a version, such as {versions[-1]}"
@@ -265,7 +268,7 @@ def _read(path: Path, name: str) -> bytes:
     except NotPlainError as error:
         raise BundleError(file, str(error)) from error
     except FileNotFoundError as error:
-        hint = _without_manifest(path) if name == MANIFEST else ", although the manifest lists it"
+        hint = _missing_manifest_hint(path) if name == MANIFEST else ", although the manifest lists it"
         raise BundleError(file, f"does not exist{hint}") from error
     except OSError as error:
         raise BundleError(file, f"cannot be read: {error.strerror or error}") from error

@@ -73,7 +73,7 @@ def _check_ids(ids: tuple[str, ...], length: int) -> None:
 
 
 def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, "L D"]:
-    """Return the matrix as LightGBM sees it, in training and in serving alike.
+    """Return the matrix in LightGBM's encoding, in training and in serving alike.
 
     Convention: categories count from 0 and an unknown or missing one is NaN, exactly as LightGBM encodes a pandas
     categorical column; numeric values stay float32, NaN included.
@@ -90,18 +90,18 @@ def lightgbm_input(features: Float[np.ndarray, "L D"], schema: FeatureSchema) ->
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which ranker gave the order, and who chose it.
+    """The ranker that gave the order, and who chose it.
 
     Args:
         strategy: the second stage's kind, ``srm`` or ``first_stage``.
         decided_by: ``caller`` if the request named it, ``hook`` or ``router`` if these chose, ``abstained`` if the
-            router left it to the generalist, ``bundle`` if nothing but the bundle's default was asked.
+            router left it to the generalist, ``bundle`` if the bundle's default applied.
         specialist: number of the specialist; None for other rankers, and for the mixture of all.
         confidence: probability that the specialist is the best one, by whoever chose it; None without a specialist,
-            or if nobody said.
-        faults: why a hook or router that was asked could not decide, in the order of asking.
-        probabilities, gains: ``(K,)`` what the bundle's router made of the list: each specialist's chance of being
-            the best, and its NDCG above the generalist's; None where it was not asked.
+            or if it is unknown.
+        faults: why a hook or router could not decide, in the order of their calls.
+        probabilities, gains: ``(K,)`` of the bundle's router: each specialist's chance of being the best one, and its
+            NDCG above the generalist's; None where it did not run.
     """
 
     strategy: str
@@ -125,7 +125,7 @@ class Ranking:
             the temperature of the strategy that gave them; sums to 1, NaN where ``scores`` is.
         first_stage_scores: ``(L,)`` in input order; NaN if the first stage failed.
         stage_reached: the stage that gave the order.
-        route: which ranker was asked for, and who chose it.
+        route: the requested ranker, and who chose it.
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
         late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
@@ -173,15 +173,17 @@ class FirstPass(NamedTuple):
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
 
-    def kept(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
-        """Return the candidates that reach a stage, in input order, so that ties keep it; see
-        :func:`listwright.ranking.order.best`."""
+    def select(self, stage: SecondStage | None) -> Int[np.ndarray, " C"]:
+        """Return the candidates that reach a stage, in input order, so that ties keep it.
+
+        They are the stage's cutoff by :func:`listwright.ranking.order.best`.
+        """
         if stage is None or stage.cutoff is None or stage.cutoff >= len(self.order):
             return np.arange(len(self.order))
         return np.sort(best(stage.cutoff, self.order, self.scores, self.candidates.features))
 
     def inputs(self, positions: Int[np.ndarray, " C"], stage: SecondStage) -> Float[np.ndarray, "C E"]:
-        """Return what a stage sees: features, list-relative columns and first-stage scores where these take part."""
+        """Return a stage's input: features, list-relative columns and first-stage scores where it uses them."""
         features = self.widened if stage.relative else self.candidates.features
         inputs: Float[np.ndarray, "C E"] = features if len(positions) == len(features) else features[positions]
         if stage.first_stage_score:

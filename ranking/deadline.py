@@ -1,4 +1,4 @@
-"""How long the stages took lately, by list length: whether one more fits before a deadline."""
+"""Recent times of each stage by list length: whether one more fits before a deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import perf_counter
 from listwright.ranking.errors import AbandonedError
 
 REMEMBERED = 8
-"""Times kept of a stage and size class."""
+"""Times stored for each stage and size class."""
 
 FRESH_S = 1.0
 """Seconds after a run in which a stage that is too slow is not tried anew."""
@@ -25,11 +25,11 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When an answer must be there, and whether anybody still waits for it.
+    """The time by which an answer must be there, and whether the caller still waits for it.
 
     Args:
         at: on the clock of ``time.perf_counter``.
-        abandoned: True once nobody waits; asked from any thread.
+        abandoned: returns True once the caller has gone; called from any thread.
     """
 
     at: float = math.inf
@@ -37,7 +37,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until then; negative if it has passed."""
+        """Seconds until the deadline; negative if it has passed."""
         return self.at - perf_counter()
 
     def check_awaited(self) -> None:
@@ -69,19 +69,19 @@ class LatencyEstimator:
         self._refused: dict[Key, int] = {}
 
     def note(self, stage: str, length: int, seconds: float) -> None:
-        """Remember what a stage took."""
+        """Record the time of a run of a stage."""
         key = _key(stage, length)
         self._times[key] = (*self._times.get(key, ())[1 - REMEMBERED :], seconds)
         self._quickest[key] = min(seconds, self._quickest.get(key, math.inf))
         self._noted[key], self._refused[key] = self._clock(), 0
 
     def expected(self, stage: str, length: int) -> float:
-        """Seconds that a stage may take; 0.0 where nothing is known, so that it is tried."""
+        """Return the seconds that a stage may take; 0.0 where nothing is known, so that it is tried."""
         times = sorted(self._times.get(_key(stage, length), ()))
         return times[max(0, len(times) - 2)] if times else 0.0
 
     def fits(self, deadline: Deadline, length: int, *stages: str) -> bool:
-        """Whether these stages, one after another, end before the deadline, or are to be tried anew.
+        """Return whether these stages, one after another, end before the deadline or are due for another trial.
 
         Raises:
             AbandonedError: if nobody waits for the answer any more.

@@ -27,10 +27,10 @@ from typing import Any
 
 
 class ListwrightError(Exception):
-    """Base of every deliberate error. Each can be pickled: errors come out of other processes, too."""
+    """Base of every deliberate error; each can be pickled, to cross processes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Made again from its message and attributes, whatever arguments its class takes."""
+        """Return how to restore the error from its message and attributes, whatever arguments its class takes."""
         return _again, (type(self), self.args, self.__dict__)
 
 
@@ -112,7 +112,7 @@ class ScoringError(ListwrightError):
 
 
 class AbandonedError(ListwrightError):
-    """Whoever asked has gone: what is left to do is not done."""
+    """The caller has gone: the remaining work is not done."""
 
 
 class BundleError(ListwrightError):

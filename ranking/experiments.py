@@ -1,7 +1,7 @@
 """Experiments on traffic, as functions of ids and of a salt: the same on every worker and replica, after every restart.
 
-:func:`place_of` and :func:`arm_of` say who gets what, :func:`team_draft` makes one shown list of two rankings,
-:func:`adjacent_swap` swaps two places to tell what the bias of positions is, and :func:`agreement` compares two orders.
+:func:`place_of` and :func:`arm_of` assign traffic, :func:`team_draft` interleaves two rankings into one list,
+:func:`adjacent_swap` swaps two places to estimate position bias, and :func:`agreement` compares two orders.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def fraction(key: str, salt: str, purpose: Purpose) -> float:
 
 
 def bounds(shares: Sequence[float]) -> list[float]:
-    """Where the ranges of shares end, one behind the other from 0; shares that add up to 1 end at 1."""
+    """Return where the range of each share ends, one behind the other from 0; shares that add up to 1 end at 1."""
     return [math.fsum(shares[: place + 1]) for place in range(len(shares))]
 
 
 def place_of(key: str, salt: str, shares: Sequence[float]) -> int | None:
-    """Which of several shares of the traffic a key belongs to.
+    """Return the index of the share of the traffic that a key belongs to.
 
     Args:
         key: a unit, or a query id.
@@ -75,7 +75,7 @@ Team = Literal["control", "challenger"]
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """A shown list.
+    """A list interleaved from two rankings.
 
     Args:
         order: candidates as they are shown, best first; each is an index into the request's list.
@@ -133,7 +133,7 @@ def team_draft(
 
 
 def _coins(count: int, query_id: str, salt: str) -> list[bool]:
-    """Fair coins, True where the challenger picks first; the salt's length keeps salt and id apart."""
+    """Flip fair coins, True where the challenger picks first; the salt's length keeps salt and id apart."""
     salted = salt.encode()
     digest = shake_256(f"{len(salted)}:".encode() + salted + query_id.encode()).digest((count + 7) // 8)
     return [bool(digest[n // 8] >> (n % 8) & 1) for n in range(count)]
@@ -190,7 +190,7 @@ SMALL = 64
 
 
 class Agreement(NamedTuple):
-    """Of two orders.
+    """Agreement of two orders.
 
     Args:
         kendall_tau: in [-1, 1]; 1 for the same order, -1 for the opposite one.
@@ -225,7 +225,7 @@ def agreement(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agree
 
 
 def _inversions(values: Int[np.ndarray, " L"]) -> int:
-    """Pairs whose first value is the larger one; values are distinct."""
+    """Count the pairs whose first value is the larger one; values are distinct."""
     length = len(values)
     if length <= SMALL:
         return int(np.triu(values[:, None] > values[None, :], 1).sum())

@@ -1,4 +1,4 @@
-"""The feature schema: which numbers a bundle was fitted on, in which order, and what a missing one means."""
+"""The feature schema: the columns that a bundle was fitted on, their order, and the meaning of a missing value."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Feature(BaseModel):
 
     @cached_property
     def absent(self) -> float:
-        """The value in a feature matrix of a candidate that is sent by name without the feature: a number or a code.
+        """Value in a feature matrix of a candidate that is sent by name without the feature: a number or a code.
 
         NaN where it is missing.
         """
@@ -155,11 +155,11 @@ class Feature(BaseModel):
     @cached_property
     def _codes(self) -> dict[str | None, float]:
         exact: dict[str | None, float] = {category: code for code, category in enumerate(self.categories, start=1)}
-        found = {spelled(category): code for category, code in exact.items()}
-        return {**found, None: MISSING_CODE, **exact}
+        by_spelling = {spelled(category): code for category, code in exact.items()}
+        return {**by_spelling, None: MISSING_CODE, **exact}
 
     def code(self, category: object) -> float:
-        """Code of a category: 1 for the first in :attr:`categories`.
+        """Return the code of a category: 1 for the first in :attr:`categories`.
 
         Args:
             category: its name, or whatever :func:`spelled` makes the name of.
@@ -180,11 +180,11 @@ class FeatureSchema(BaseModel):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> FeatureSchema:
-        seen: set[str] = set()
+        names: set[str] = set()
         for feature in self.features:
-            if feature.name in seen:
+            if feature.name in names:
                 raise ValueError(f"feature name {feature.name!r} appears twice")
-            seen.add(feature.name)
+            names.add(feature.name)
         return self
 
     def __len__(self) -> int:
@@ -244,7 +244,7 @@ MOSTLY_UNKNOWN = 0.5
 
 
 def count_categories(codes: Float[np.ndarray, "L C"]) -> Int[np.ndarray, "2 C"]:
-    """Per column of codes, how many categories are there, and how many of these the schema does not know."""
+    """Count the categories in each column of codes, and how many of these the schema does not know."""
     at_zero = codes == UNKNOWN_CODE
     missing = at_zero & np.signbit(codes)
     return np.stack([(~missing).sum(axis=0), (at_zero & ~missing).sum(axis=0)])

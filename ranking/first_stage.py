@@ -55,7 +55,7 @@ class FirstStage(Protocol):
     engine: Engine
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
-        """``(L,)`` finite raw scores, higher is better.
+        """Return ``(L,)`` finite raw scores, higher is better.
 
         Raises:
             ScoringError: if any score is missing or not finite.
@@ -64,7 +64,7 @@ class FirstStage(Protocol):
 
 
 def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int] | None:
-    """Columns of the schema in the order in which the model wants them; None if that is the schema's own order.
+    """Return the schema's columns in the model's order; None if that is the schema's own order.
 
     A name is that of the same column, or else of the one column that LightGBM would write so: with blanks as
     underscores. A model whose features carry LightGBM's default names (``Column_0`` …), of which the schema has none,
@@ -144,7 +144,7 @@ class LightGbmFirstStage:
         self.columns = model_columns(self._booster, schema)
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
-        """``(L,)`` raw LambdaMART scores."""
+        """Return ``(L,)`` raw LambdaMART scores."""
         matrix = lightgbm_input(features, self._schema)
         if self.columns is not None:
             matrix = matrix[:, self.columns]
@@ -165,7 +165,7 @@ class ColumnFirstStage:
         self._feature = feature
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
-        """``(L,)`` the column itself."""
+        """Return ``(L,)`` the column itself."""
         return all_finite(features[:, self._column].astype(np.float64), f"first-stage column {self._feature!r}")
 
 
@@ -192,6 +192,6 @@ class OnnxFirstStage:
         self._columns = list(schema.numeric) if schema.categorical else None
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
-        """``(L,)`` the graph's scores."""
+        """Return ``(L,)`` the graph's scores."""
         numeric = features if self._columns is None else features[:, self._columns]
         return self._scorer.score(numeric).astype(np.float64)

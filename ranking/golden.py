@@ -32,10 +32,10 @@ class GoldenList(BaseModel):
     """One list and its answer; ``None`` stands for NaN.
 
     Args:
-        strategy, specialist: what is asked for; None leaves the choice of a specialist to the bundle, and ``srm`` then
+        strategy, specialist: options of the request; None leaves the specialist to the bundle, and ``srm`` then
             means the mixture under its own weights.
         decided: the specialist that answered.
-        probabilities: ``(K,)`` of the router, where it was asked. A last digit that differs between machines may turn a
+        probabilities: ``(K,)`` of the router, where it ran. A last digit that differs between machines may turn a
             tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
     """
 
@@ -52,7 +52,7 @@ class GoldenList(BaseModel):
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
-    """Return the golden file: one JSON line per list, answered by this reranker, and one per specialist.
+    """Rank lists and return the golden file: one JSON line per list, and one per specialist.
 
     A second stage that ``auto`` does not mean answers every list, too.
 
@@ -61,19 +61,19 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
     """
     lists = list(lists)
     srm = reranker.manifest.srm
-    asked: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
+    requests: list[tuple[Float[np.ndarray, "L D"], str, int | None]] = [(features, "auto", None) for features in lists]
     for stage in reranker.manifest.second_stages:
         if stage.kind != reranker.manifest.strategy:  # "auto" would not ask it
-            asked += [(features, stage.kind, None) for features in lists]
+            requests += [(features, stage.kind, None) for features in lists]
     if srm is not None:  # the longest lists tell most
-        asked += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
-        asked.append((lists[-1], "srm", None))
+        requests += [(lists[-1 - k % len(lists)], "auto", k) for k in range(len(srm.specialists))]
+        requests.append((lists[-1], "srm", None))
     lines = []
-    for features, strategy, specialist in asked:
+    for features, strategy, specialist in requests:
         candidates, routing = CandidateList(features), strategy == "auto"
         ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=routing)
-        asked_router = routing and specialist is None and reranker.router is not None
-        estimated = reranker.rerank(candidates, strategy="srm") if asked_router else ranking
+        uses_router = routing and specialist is None and reranker.router is not None
+        estimated = reranker.rerank(candidates, strategy="srm") if uses_router else ranking
         fault = _fault(ranking) or _fault(estimated)
         if fault is not None:
             raise ListwrightError(f"the bundle cannot rank a golden list: {fault}")
@@ -93,7 +93,7 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
 
 
 def _fault(ranking: Ranking) -> str | None:
-    """Whatever kept the bundle from answering as it should."""
+    """Return why the bundle did not answer as it should; None if it did."""
     if ranking.route.faults:
         return str(ranking.route.faults[0])
     return ranking.reason
@@ -125,23 +125,23 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     for number, golden in enumerate(lists, start=1):
         try:
             candidates = CandidateList(_array(golden.features))
-            ask = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
-            ranking = ask(candidates)
-            kept = _others_of_a_tie(golden, ranking)
-            expected = golden if kept is None else _cut(golden, kept)
-            if kept is not None:
-                ranking = ask(CandidateList(_array(expected.features)))
+            rerank = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
+            ranking = rerank(candidates)
+            positions = _tied_candidates(golden, ranking)
+            expected = golden if positions is None else _restrict(golden, positions)
+            if positions is not None:
+                ranking = rerank(CandidateList(_array(expected.features)))
             # "auto" does not ask a router that always abstains, "srm" does
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _difference(expected, ranking) or (estimated and _other_estimate(expected, estimated))
+        fault = _difference(expected, ranking) or (estimated and _estimate_difference(expected, estimated))
         if fault is not None:
             raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
 
 
-def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
-    """Return the candidates that the record rescored, if now others with the same first-stage score are; else None.
+def _tied_candidates(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
+    """Return the rescored candidates of the record, if others with the same first-stage score are now; else None.
 
     Older bundles were recorded while input order chose among equal scores at the cutoff.
     """
@@ -151,11 +151,11 @@ def _others_of_a_tie(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " 
     return np.flatnonzero(then) if np.ptp(ranking.first_stage_scores[then != now]) == 0 else None
 
 
-def _cut(golden: GoldenList, kept: Int[np.ndarray, " C"]) -> GoldenList:
-    """Return the same answer for these candidates alone; a router's estimate was of the whole list."""
-    place = {int(i): n for n, i in enumerate(kept)}
+def _restrict(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenList:
+    """Restrict an answer to some candidates; without the router's estimate, which was of the whole list."""
+    place = {int(i): n for n, i in enumerate(positions)}
     whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
-    parts: dict[str, object] = {name: [values[i] for i in kept] for name, values in whole.items()}
+    parts: dict[str, object] = {name: [values[i] for i in positions] for name, values in whole.items()}
     order = [place[i] for i in golden.order if i in place]
     return golden.model_copy(update=parts | {"order": order, "probabilities": None})
 
@@ -165,51 +165,51 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
     if fault is not None:
         return fault
     pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
-    for name, found in pairs:
+    for name, actual in pairs:
         expected = np.array(getattr(golden, name), dtype=np.float64)
-        if not same_scores(expected, found):
-            return f"{name} are {_shown(found)}, expected {_shown(expected)}"
+        if not same_scores(expected, actual):
+            return f"{name} are {_format_scores(actual)}, expected {_format_scores(expected)}"
     expected_order = np.array(golden.order)
     if sorted(golden.order) != list(range(len(ranking.order))) or not same_order(ranking, expected_order):
         return f"order is {ranking.order[:10].tolist()}, expected {golden.order[:10]}"
     return None
 
 
-def _other_estimate(golden: GoldenList, ranking: Ranking) -> str | None:
+def _estimate_difference(golden: GoldenList, ranking: Ranking) -> str | None:
     fault = _fault(ranking)
     if fault is not None:
         return fault
-    expected, found, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
+    expected, actual, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
     if (
-        found is None
-        or found.shape != expected.shape
+        actual is None
+        or actual.shape != expected.shape
         or (
-            np.abs(found - expected).max() > ROUTER_TOLERANCE
-            and not tied_after(TOP, rank_by_score(first), first)  # see _others_of_a_tie
+            np.abs(actual - expected).max() > ROUTER_TOLERANCE
+            and not tied_after(TOP, rank_by_score(first), first)  # see _tied_candidates
         )
     ):
-        return f"the router's probabilities are {found}, expected {expected}"
+        return f"the router's probabilities are {actual}, expected {expected}"
     return None
 
 
-def same_scores(expected: Float[np.ndarray, " L"], found: Float[np.ndarray, " M"]) -> bool:
-    """Whether two score vectors are the same computation, up to :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
-    return expected.shape == found.shape and bool(
-        np.allclose(found, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
+def same_scores(expected: Float[np.ndarray, " L"], actual: Float[np.ndarray, " M"]) -> bool:
+    """Return whether two score vectors agree within :data:`SCORE_TOLERANCE`; NaN equals NaN only."""
+    return expected.shape == actual.shape and bool(
+        np.allclose(actual, expected, rtol=SCORE_TOLERANCE, atol=SCORE_TOLERANCE, equal_nan=True)
     )
 
 
 def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
-    """Whether the ranking is the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
+    """Return whether the ranking is in the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
 
     Candidates that the second stage scored are compared by its scores, the others by the first stage's.
     """
     rescored = np.isfinite(ranking.scores)
     score = np.where(rescored, ranking.scores, ranking.first_stage_scores)
     differs = ranking.order != expected
-    found, wanted = ranking.order[differs], expected[differs]
-    same_part = (rescored[found] == rescored[wanted]).all()
-    return bool(same_part and (np.abs(score[found] - score[wanted]) <= TIE_TOLERANCE).all())
+    actual, wanted = ranking.order[differs], expected[differs]
+    same_part = (rescored[actual] == rescored[wanted]).all()
+    return bool(same_part and (np.abs(score[actual] - score[wanted]) <= TIE_TOLERANCE).all())
 
 
 def _number(value: float | np.floating[Any]) -> float | None:
@@ -222,5 +222,5 @@ def _array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
     return np.array(rows, dtype=np.float32)
 
 
-def _shown(scores: Float[np.ndarray, " L"]) -> str:
+def _format_scores(scores: Float[np.ndarray, " L"]) -> str:
     return np.array2string(scores[:5], precision=6, separator=", ") + (" …" if len(scores) > 5 else "")

@@ -46,7 +46,7 @@ BundleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_l
 
 
 class BundleFile(Frozen):
-    """One file of the bundle and what it must hash to."""
+    """One file of the bundle, its hash and size."""
 
     name: FileName
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -166,7 +166,7 @@ class Manifest(Frozen):
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """What a request may ask for, besides ``auto``."""
+        """Strategies that a request may name, besides ``auto``."""
         second = tuple(stage.kind for stage in self.second_stages)
         return (*second, *(("srm",) if self.srm is not None else ()), "first_stage")
 
@@ -178,7 +178,7 @@ def to_json(manifest: Manifest) -> str:
 
 
 def _own_hash(values: dict[str, Any]) -> str:
-    """sha256 over the other fields as sorted, compact JSON."""
+    """Return the sha256 over the other fields as sorted, compact JSON."""
     others = {name: value for name, value in values.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -33,7 +33,7 @@ class EvalProtocol(BaseModel):
             XGBoost, allRank), or left out of the mean (PT-Ranking).
         ideal: whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
             it kept (``truncated``).
-        gains: what label 0, 1 and so on is worth in DCG; None for ``2^y - 1``.
+        gains: the gain of label 0, 1 and so on in DCG; None for ``2^y - 1``.
         weighted: whether queries count by their weights, or all alike.
         ties: equal scores share their ranks; ``input_order`` only in bundles before format 6, which kept that.
     """
@@ -55,7 +55,7 @@ class EvalProtocol(BaseModel):
         )
 
     def apply(self, values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " M"]:
-        """Per-query values with NaN (no relevant candidate) replaced or dropped as :attr:`empty_queries` says."""
+        """Replace or drop NaN, the value of a query without a relevant candidate, as :attr:`empty_queries` says."""
         empty = np.isnan(values)
         if self.empty_queries == "drop":
             return np.compress(~empty, values)
@@ -64,7 +64,7 @@ class EvalProtocol(BaseModel):
 
 
 def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int, gains: Sequence[float] | None = None) -> float:
-    """Discounted cumulative gain of labels that stand in ranked order.
+    """Compute the discounted cumulative gain of labels that stand in ranked order.
 
     Definition: ``sum_{r=1..cutoff} (2^y_r - 1) / log2(r + 1)``, with ``gains[y_r]`` for ``2^y_r - 1`` where gains are
     given; a cutoff above L means all.
@@ -79,7 +79,7 @@ def dcg(ranked_labels: Int[np.ndarray, " L"], *, cutoff: int, gains: Sequence[fl
 
 
 def gains_of(labels: Int[np.ndarray, " L"], gains: Sequence[float] | None = None) -> Float[np.ndarray, " L"]:
-    """Return what each label is worth: ``gains[y]``, or ``2^y - 1`` for None.
+    """Return the gain of each label: ``gains[y]``, or ``2^y - 1`` for None.
 
     Raises:
         IndexError: if a label has no gain.
@@ -87,8 +87,8 @@ def gains_of(labels: Int[np.ndarray, " L"], gains: Sequence[float] | None = None
     of_labels: Float[np.ndarray, " G"] = (
         np.exp2(np.arange(int(labels.max(initial=0)) + 1.0)) - 1.0 if gains is None else np.asarray(gains, np.float64)
     )
-    worth: Float[np.ndarray, " L"] = of_labels[labels]
-    return worth
+    label_gains: Float[np.ndarray, " L"] = of_labels[labels]
+    return label_gains
 
 
 def ndcg(
@@ -99,7 +99,7 @@ def ndcg(
     kept: Bool[np.ndarray, " L"] | None = None,
     gains: Sequence[float] | None = None,
 ) -> float:
-    """DCG of the order by ``scores``, divided by the best DCG that any order of the list can have.
+    """Compute the DCG of the order by ``scores``, divided by the best DCG that any order of the list can have.
 
     Args:
         scores: ``(L,)`` higher is better.
@@ -115,10 +115,10 @@ def ndcg(
     ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff, gains=gains)
     if ideal == 0.0:
         return float("nan")
-    worth, sizes, starts = _rank_groups(scores, gains_of(labels, gains))
+    group_gains, sizes, starts = _rank_groups(scores, gains_of(labels, gains))
     discounts = 1.0 / np.log2(np.arange(2.0, len(labels) + 2.0))
     discounts[cutoff:] = 0.0
-    return float((worth * np.add.reduceat(discounts, starts) / sizes).sum()) / ideal
+    return float((group_gains * np.add.reduceat(discounts, starts) / sizes).sum()) / ideal
 
 
 class QueryNdcg:
@@ -147,13 +147,13 @@ class QueryNdcg:
         self._ideals = self._mean_dcgs(labels.astype(np.float64))
 
     def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """``(N,)`` by these scores; 0 for a query without a relevant candidate."""
+        """Return ``(N,)`` NDCG by these scores; 0 for a query without a relevant candidate."""
         values = self._mean_dcgs(scores)
         np.divide(values, self._ideals, out=values, where=self._ideals != 0.0)  # where the ideal is 0, so is the value
         return values
 
     def _mean_dcgs(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
+        """Return ``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
         order = np.lexsort((-scores, self._query))
         first_of_group = _first_of_equals(scores[order])
         first_of_group[self._starts] = True
@@ -165,25 +165,31 @@ class QueryNdcg:
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
-    """Share of relevant candidates (label > 0) in the first ``cutoff`` ranks; divided by ``cutoff`` even if L < it."""
+    """Compute the share of relevant candidates (label > 0) in the first ``cutoff`` ranks.
+
+    The divisor is ``cutoff`` even if the list is shorter.
+    """
     _check(cutoff)
     relevant, sizes, _ = _rank_groups(scores, (labels > 0).astype(np.float64))
     return float((np.repeat(relevant / sizes, sizes)[:cutoff]).sum()) / cutoff
 
 
 def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
-    """Probability that one of the first ``cutoff`` ranks is relevant (label > 0): 1.0 or 0.0 where no scores tie."""
+    """Compute the probability that one of the first ``cutoff`` ranks is relevant (label > 0).
+
+    It is 1.0 or 0.0 where no scores tie.
+    """
     return float(1.0 - _survival(scores, (labels > 0).astype(np.float64), cutoff)[-1])
 
 
 def reciprocal_rank(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
-    """1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
+    """Compute 1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
     passed = _survival(scores, (labels > 0).astype(np.float64), max(1, len(labels)))
     return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
 
 
 def average_precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
-    """Mean of the precision at the rank of each relevant candidate (label > 0); 0.0 if there is none.
+    """Compute the mean precision at the ranks of the relevant candidates (label > 0); 0.0 if there is none.
 
     Its mean over queries is MAP.
     """
@@ -207,7 +213,7 @@ def expected_reciprocal_rank(
     gains: Sequence[float] | None = None,
     highest: float = HIGHEST_GAIN,
 ) -> float:
-    """ERR: the mean of 1 / rank at which a user stops who looks at one candidate after the other.
+    """Compute ERR: the mean of 1 / rank at which a user stops who looks at the candidates one by one.
 
     Definition: ``sum_{r=1..cutoff} 1/r R_r prod_{i<r} (1 - R_i)`` with ``R = gain / (highest + 1)`` (Chapelle et al.,
     CIKM 2009, eq. 5).
@@ -217,12 +223,12 @@ def expected_reciprocal_rank(
         highest: the gain of the best label that there can be. The default is that of label 4, as in TREC's tools.
 
     Raises:
-        ValueError: if a label is worth more than the highest gain.
+        ValueError: if the gain of a label is above the highest one.
     """
-    worth = gains_of(labels, gains)
-    if worth.max() > highest:
-        raise ValueError(f"a label has gain {worth.max():g}, above the highest one, {highest:g}: raise highest")
-    passed = _survival(scores, worth / (highest + 1.0), cutoff)
+    label_gains = gains_of(labels, gains)
+    if label_gains.max() > highest:
+        raise ValueError(f"a label has gain {label_gains.max():g}, above the highest one, {highest:g}: raise highest")
+    passed = _survival(scores, label_gains / (highest + 1.0), cutoff)
     return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
 
 
@@ -235,7 +241,7 @@ def measure(
     gains: Sequence[float] | None = None,
     highest: float = HIGHEST_GAIN,
 ) -> float:
-    """Return a metric of one list, by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
+    """Compute a metric of one list by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
 
     Args:
         name: K is the cutoff.
@@ -265,7 +271,7 @@ def _check(cutoff: int) -> None:
 
 
 def _first_of_equals(ranked: Float[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
-    """Where another score begins; NaN equals NaN."""
+    """Return where another score begins; NaN equals NaN."""
     equal = (ranked[1:] == ranked[:-1]) | (np.isnan(ranked[1:]) & np.isnan(ranked[:-1]))
     return np.concatenate([[True], ~equal])
 
@@ -280,7 +286,9 @@ def _rank_groups(
 
 
 def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int) -> Float[np.ndarray, " C"]:
-    """Probability that a user who stops at each candidate with its probability passes rank 0, 1, ... ``cutoff``.
+    """Return the probability that a user who stops at candidates by chance passes rank 0, 1, ... ``cutoff``.
+
+    ``stops`` has the probability to stop at each candidate.
 
     The expectation over the orders of equal scores multiplies over groups of these: the mean of the products of p of a
     group's m factors, over all choices of the p.
@@ -299,7 +307,7 @@ def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], c
 
 
 def _mean_products(factors: Float[np.ndarray, " M"], most: int) -> Float[np.ndarray, " P"]:
-    """``(most,)`` the mean product of 1, 2, ... of the factors, over all choices of them."""
+    """Return ``(most,)`` the mean product of 1, 2, ... of the factors, over all choices of them."""
     if len(factors) == 1:
         return factors
     drawn = np.arange(most)

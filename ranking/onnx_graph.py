@@ -1,4 +1,4 @@
-"""What may stand in a bundle's ONNX graph, looked at before ONNX Runtime is given any of it.
+"""Checks on a bundle's ONNX graph, before ONNX Runtime is given any of it.
 
 ONNX lets a graph take its weights from other files and carry functions and graphs within graphs. No exporter of ours
 writes these. ONNX Runtime is given the graph as it was read here, written out again: what was checked is what it sees,
@@ -102,7 +102,7 @@ _REFUSED = {
 
 
 def checked(model: bytes, remedy: str = REMEDY) -> bytes:
-    """Return the same graph, with nothing in it but what was looked at.
+    """Check a graph and serialise it anew, so that it holds only what was checked.
 
     Args:
         model: a serialised ONNX model.
@@ -135,7 +135,7 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
 
 
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:
-    """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no circle."""
+    """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no cycle."""
     yield message, kind, place
     for inner, many, name in _INSIDE[kind]:
         if many or message.HasField(name):
@@ -144,12 +144,12 @@ def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]
 
 
 def _named(part: Any, kind: str) -> str | None:
-    """Return what a message calls it; None for parts of another one that has a name."""
+    """Return the name of a message for errors; None for an unnamed part of another one."""
     match kind:
         case "Node":
-            return f"operator {_shown(part.op_type)} ({_shown(part.name)})"
+            return f"operator {_quoted(part.op_type)} ({_quoted(part.name)})"
         case "Tensor" | "Value":
-            return f"tensor {_shown(part.name)}"
+            return f"tensor {_quoted(part.name)}"
         case "Graph":
             return "the graph"
         case _:
@@ -164,18 +164,18 @@ def _check(part: Any, kind: str, place: str, remedy: str) -> None:
         case "Node" if part.op_type.decode(errors="replace") not in OPERATORS.get(
             part.domain.decode(errors="replace"), ()
         ):
-            raise ScoringError(f"{place} of domain {_shown(part.domain)} is not among the operators allowed: {remedy}")
+            raise ScoringError(f"{place} of domain {_quoted(part.domain)} is not among the operators allowed: {remedy}")
         case "Tensor" if part.data_location:
             raise ScoringError(f"{place} has {_REFUSED['Tensor', 13]}: {remedy}")
         case "Attribute" if part.type not in _PLAIN_ATTRIBUTES:
-            raise ScoringError(f"{place} has an attribute {_shown(part.name)} of type {part.type}: {remedy}")
+            raise ScoringError(f"{place} has an attribute {_quoted(part.name)} of type {part.type}: {remedy}")
         case "Model":
             for entry in part.metadata_props:
                 if not entry.key.startswith(METADATA_PREFIX.encode()):
-                    raise ScoringError(f"{place} has metadata {_shown(entry.key)}: {remedy}")
+                    raise ScoringError(f"{place} has metadata {_quoted(entry.key)}: {remedy}")
 
 
-def _shown(name: bytes) -> str:
+def _quoted(name: bytes) -> str:
     return repr(name[:60].decode(errors="replace"))
 
 

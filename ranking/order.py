@@ -1,4 +1,4 @@
-"""The one place that sorts, and what scores say beside their order: shares of a list."""
+"""Orders by score, their tie-breaking, and scores as shares of a list; nothing else sorts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def best(
 
 
 def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: Float[np.ndarray, " L"]) -> bool:
-    """Whether the candidates at ranks ``count`` and ``count + 1`` have the same score; arguments as of :func:`best`."""
+    """Return whether the candidates at ranks ``count`` and ``count + 1`` tie; arguments as of :func:`best`."""
     if count >= len(by_first_stage):
         return False
     one, other = first_scores[by_first_stage[count - 1 : count + 1]]
@@ -76,7 +76,7 @@ def refined_order(
 def sort_keys(
     scores: Float[np.ndarray, " C"], positions: Int[np.ndarray, " C"], first_scores: Float[np.ndarray, " L"]
 ) -> Float[np.ndarray, " L"]:
-    """Numbers that order a whole list as :func:`refined_order` does, equal where only input order decides.
+    """Return numbers that order a whole list as :func:`refined_order` does, equal where only input order decides.
 
     Args:
         scores: of the second stage.
@@ -105,7 +105,7 @@ def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
 
 
 def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Float[np.ndarray, " L"]:
-    """Softmax over the scored candidates (QILCM eq. 9), of the scores divided by a temperature above 0.
+    """Compute the softmax over the scored candidates (QILCM eq. 9), of scores over a temperature above 0.
 
     Where the temperature was fitted on choices, it is the probability of being chosen among them.
 
@@ -119,7 +119,7 @@ def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Floa
 
 
 def mixture(scores: Float[np.ndarray, "C K"], weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " C"]:
-    """Log-probability of being drawn first from a mixture of Plackett-Luce rankers.
+    """Compute the log-probability of being drawn first from a mixture of Plackett-Luce rankers.
 
     Definition (from SRM, Jagerman et al., 2017, eq. 2, each ranker weighed by its probability):
         log sum_k p_k exp(f_k(i)) / sum_j exp(f_k(j))

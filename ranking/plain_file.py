@@ -1,4 +1,4 @@
-"""Reading what somebody else may have written: plain files, without waiting for a writer, and small JSON and TOML."""
+"""Reading untrusted files: plain files, without waiting for a writer, and small JSON and TOML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from listwright.ranking.errors import DataError
 
 
 class NotPlainError(Exception):
-    """The path leads to something that is not read. Says why, without its content."""
+    """The path leads to something that is not read; the message says why, without its content."""
 
 
 def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
@@ -33,13 +33,13 @@ def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
         OSError: if it cannot be read.
     """
     try:
-        found = path.resolve(strict=True)
+        target = path.resolve(strict=True)
     except RuntimeError as error:  # Python before 3.13, of a loop of links
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
-    if inside and not any(found.is_relative_to(folder.resolve()) for folder in inside):
+    if inside and not any(target.is_relative_to(folder.resolve()) for folder in inside):
         raise NotPlainError("is a link that leads out of its folder")
-    _check(found.stat(), most)
-    descriptor = os.open(found, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    _check(target.stat(), most)
+    descriptor = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check(os.fstat(descriptor), most)  # it may have been replaced meanwhile
         return _read(descriptor, most)
@@ -68,7 +68,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a name of a folder is that of a plain file itself, and no link."""
+    """Return whether a path is a plain file itself, and no link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -106,14 +106,14 @@ def read_object(path: Path) -> dict[str, Any]:
         DataError: if it cannot be read, or holds something else.
     """
     try:
-        found = from_json(path.read_bytes())
+        value = from_json(path.read_bytes())
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise DataError(path, f"is no JSON: {error}: it was damaged; delete it, or the folder of that run") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise DataError(path, "holds no JSON object: it was damaged; delete it, or the folder of that run")
-    return found
+    return value
 
 
 def _unread(error: ValueError | RecursionError) -> ValueError:
@@ -124,17 +124,17 @@ def _unread(error: ValueError | RecursionError) -> ValueError:
     return error
 
 
-def _check(found: os.stat_result, most: int | None = None) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check(status: os.stat_result, most: int | None = None) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotPlainError("is not a plain file")
-    if most is not None and found.st_size > most:
-        raise NotPlainError(f"has {found.st_size} bytes; the limit is {most}")
+    if most is not None and status.st_size > most:
+        raise NotPlainError(f"has {status.st_size} bytes; the limit is {most}")
 
 
 def _read(descriptor: int, most: int) -> bytes:
-    """Up to the end; the size is only a guess, and in some file systems 0."""
+    """Read up to the end; the size is only a guess, and in some file systems 0."""
     pieces, left = [], most + 1
     while left and (piece := os.read(descriptor, min(left, max(os.fstat(descriptor).st_size, 2**16)))):
         pieces.append(piece)

@@ -56,7 +56,7 @@ class RelativeColumn(BaseModel):
 
     @property
     def name(self) -> str:
-        """What people read, and the column's name in a widened schema."""
+        """The column's name in a widened schema, and for people."""
         return f"{self.feature} ({self.kind} in list)"
 
 
@@ -103,7 +103,7 @@ class RelativeColumns:
         self.schema = FeatureSchema(features=(*schema.features, *more))
 
     def widened(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, "L W"]:
-        """``(L, D + M)``: the features of one whole list, and their list-relative columns.
+        """Return ``(L, D + M)``: the features of one whole list, and their list-relative columns.
 
         Args:
             features: ``(L, D)`` float32, NaN = missing; no value is infinite.
@@ -157,7 +157,7 @@ def _rank(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
 
 
 def _agrees() -> bool:
-    """Whether the compiled twin equals the reference to the bit, on lists of many lengths, with ties and holes."""
+    """Return whether the compiled twin equals the reference to the bit, on many lengths, ties and missing values."""
     rng = np.random.default_rng(0)
     sources = np.array([(0, 4, 5, 0, 0.0), (1, 6, -1, 0, 1e-3), (2, -1, 7, 0, 0.0), (3, 8, 9, 0, 1e-12)], dtype=SOURCE)
     for length in (1, 2, 3, 31, 32, 33, 200):

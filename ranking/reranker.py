@@ -35,7 +35,9 @@ _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
 
 class Reranker:
-    """Ranks one query's candidates with the rankers of one bundle; threads may share it. Keeps nothing but its pace.
+    """Ranks one query's candidates with the rankers of one bundle.
+
+    Threads may share it; its only state is the latency estimate.
 
     Args:
         manifest: of the bundle.
@@ -81,7 +83,7 @@ class Reranker:
         self.default_strategy = strategy
 
     def first_stage_scores(self, features: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"] | None:
-        """First-stage scores of many lists at once, which takes less time than list by list; the same to the bit.
+        """Score many lists at once, which is faster than list by list and the same to the bit.
 
         Args:
             features: ``(R, D)`` in schema order.
@@ -120,9 +122,9 @@ class Reranker:
             candidates: ``(L, D)`` in schema order.
             strategy: ``auto`` or one of ``manifest.strategies``.
             specialist: number of the specialist to use, counted from 0.
-            hook: asked before the bundle's router.
-            routing: False asks neither hook nor router.
-            deadline: a stage that would miss it, going by its pace, is not started. None is ever broken off.
+            hook: called before the bundle's router.
+            routing: False skips hook and router.
+            deadline: a stage that would miss it, by recent times, is not started; a started one is never broken off.
             first_stage_scores: of :meth:`first_stage_scores`, if the caller has them.
 
         Returns:
@@ -131,7 +133,7 @@ class Reranker:
         Raises:
             SchemaMismatchError: if D differs from the schema.
             UnknownStrategyError: if the bundle has no such strategy or specialist.
-            AbandonedError: if nobody waits for the answer any more; looked for before each stage.
+            AbandonedError: if the caller has gone; checked before each stage.
         """
         self._check(strategy, specialist)
         features = candidates.features
@@ -204,12 +206,12 @@ class Reranker:
         )
 
     def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:
-        """Say why a candidate stands where it stands.
+        """Explain why a candidate stands where it stands.
 
         Args:
             candidates: ``(L, D)`` in schema order.
             candidate: index of the candidate, from 0.
-            words: all others of :func:`listwright.ranking.explaining.explain.explain`, which says more.
+            words: other arguments of :func:`listwright.ranking.explaining.explain.explain`.
 
         Raises:
             CandidateError: if there is no such candidate.
@@ -221,7 +223,7 @@ class Reranker:
         return explain(self, candidates, candidate, **words)
 
     def _record_ms(self, stage: str, length: int, started: float) -> float:
-        """Return the milliseconds since ``started``, and remember them as what this stage takes."""
+        """Return the milliseconds since ``started``, and record them as the stage's time."""
         seconds = perf_counter() - started
         self.pace.note(stage, length, seconds)
         return seconds * 1000.0
@@ -241,7 +243,7 @@ class Reranker:
             raise UnknownSpecialistError(f"this bundle has no specialist {specialist}: use 0 to {count - 1}, see /info")
 
     def _default(self, strategy: str, specialist: int | None) -> Route:
-        """Return the route if no hook and no router is asked."""
+        """Return the route without a hook or a router."""
         if specialist is not None:
             return Route("srm", "caller", specialist)
         if strategy == "auto":
@@ -251,7 +253,7 @@ class Reranker:
     def _route(
         self, first: FirstPass, default: Route, hook: Hook | None
     ) -> tuple[Route, Float[np.ndarray, "C K"] | None]:
-        """Ask the hook, then the bundle's router: the route, and the specialists' scores if these were computed."""
+        """Ask the hook, then the router; return the route, and the specialists' scores if computed."""
         faults: tuple[RoutingError, ...] = ()
         if hook is not None:
             try:

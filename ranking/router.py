@@ -1,4 +1,4 @@
-"""Which specialist for an unseen list, or none: what a hook may decide, and the bundle's own router."""
+"""Routing of an unseen list to a specialist or to none: hooks, and the bundle's own router."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALLEST_SHARE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a hook may look at.
+    """Input of a hook.
 
     Args:
         features: ``(L, D)`` raw features in schema order, read-only.
@@ -36,7 +36,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A decision.
+    """The decision of a hook or router.
 
     Args:
         specialist: its number, counted from 0; None abstains: the strategy's default answers.
@@ -49,13 +49,13 @@ class Choice:
 
 @runtime_checkable
 class Hook(Protocol):
-    """A router of the operator's own, asked before the bundle's."""
+    """A router of the operator's own, called before the bundle's."""
 
     def __call__(self, query: Query) -> Choice:
         """Pick a specialist, or abstain.
 
         Raises:
-            RoutingError: if it cannot decide; the bundle's router is asked instead.
+            RoutingError: if it cannot decide; the bundle's router decides instead.
         """
         ...
 
@@ -74,7 +74,7 @@ def ask(hook: Hook, first: FirstPass, srm: SrmStage | None) -> Choice:
 
 
 def _own(array: np.ndarray) -> np.ndarray:
-    """Return a read-only copy: whatever a hook does to it, and whenever, stays its own."""
+    """Return a read-only copy: a hook can change nothing that ranks, now or later."""
     copy: np.ndarray = array.copy()
     copy.flags.writeable = False
     return copy
@@ -82,12 +82,12 @@ def _own(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the bundle's router makes of a list.
+    """Output of the bundle's router for a list.
 
     Args:
         probabilities: ``(K,)`` calibrated, that each specialist is the best one; they sum to 1.
         gains: ``(K,)`` estimated NDCG over the generalist's.
-        choice: the most probable specialist if its gain is worth it, else an abstention.
+        choice: the most probable specialist if its gain is above the margin, else an abstention.
     """
 
     probabilities: Float[np.ndarray, " K"]
@@ -100,7 +100,7 @@ class BundleRouter:
 
     Args:
         stage: of the manifest.
-        aggregates: what it sees.
+        aggregates: compute its input.
         graph: ``(1, A) -> (1, 2 K)``.
         anomaly: ``(1, M) -> (1, 1)``.
     """
@@ -118,7 +118,7 @@ class BundleRouter:
         scores: Float[np.ndarray, "C K"],
         scored: Int[np.ndarray, " C"],
     ) -> Estimate:
-        """Look at a list.
+        """Estimate each specialist's chance and gain on a list, and decide.
 
         Args:
             features, first_scores, by_first_stage, scores, scored: as for
@@ -128,24 +128,24 @@ class BundleRouter:
             RoutingError: if a graph fails.
         """
         try:
-            aggregates = self._aggregates.of(features, first_scores, by_first_stage, self._strangeness, scores, scored)
+            aggregates = self._aggregates.of(features, first_scores, by_first_stage, self._anomaly_of, scores, scored)
             output = self._graph.score(aggregates[None])[0]
         except ScoringError as error:
             raise RoutingError("router_failed", str(error)) from error
         count = len(output) // 2
         return decide(output[:count].tolist(), output[count:], self.stage)
 
-    def _strangeness(self, top_means: Float[np.ndarray, " M"]) -> float:
+    def _anomaly_of(self, top_means: Float[np.ndarray, " M"]) -> float:
         return float(self._anomaly.score(top_means[None])[0, 0])
 
 
 def decide(shares: Sequence[float], gains: Float[np.ndarray, " K"], stage: RouterStage) -> Estimate:
-    """From the forest's output to a decision: calibrate, take the most probable, ask whether it gains enough."""
+    """Turn the forest's output into a decision: calibrate, take the most probable, check that it gains enough."""
     exponent = 1.0 / stage.temperature
     powers = [max(share, SMALLEST_SHARE) ** exponent for share in shares]
     total = sum(powers)
     probabilities = [power / total for power in powers]
     highest = max(probabilities)
     best = probabilities.index(highest)
-    worth = stage.margin is not None and float(gains[best]) - stage.margin > 0.0
-    return Estimate(np.array(probabilities), gains, Choice(best if worth else None, highest))
+    profitable = stage.margin is not None and float(gains[best]) - stage.margin > 0.0
+    return Estimate(np.array(probabilities), gains, Choice(best if profitable else None, highest))

@@ -33,7 +33,7 @@ class Scorer(Protocol):
     """Scores a list as a whole."""
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
-        """``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.
+        """Return ``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.
 
         Raises:
             ScoringError: if the graph fails or a score is not finite.
@@ -80,7 +80,7 @@ class OnnxScorer:
             raise ScoringError(f"the graph maps {inputs} to {outputs}, not features (C, {width}) to scores {expected}")
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
-        """``(C,)`` or ``(C, K)`` finite scores."""
+        """Return ``(C,)`` or ``(C, K)`` finite scores."""
         try:
             (scores,) = self._session.run(["scores"], {"features": features})
         except _ORT_ERRORS as error:
@@ -131,13 +131,13 @@ class SecondPass:
         Args:
             first: the list after the first stage.
             route: to a second stage.
-            specialists: ``(M, K)`` of all K for the M candidates that reach them, where the router has asked already.
+            specialists: ``(M, K)`` of all K for the M candidates that reach them, if routing has computed them.
 
         Raises:
             ScoringError: if the stage fails.
         """
         stage = self.stage(route.strategy)
-        positions = first.kept(stage)
+        positions = first.select(stage)
         if route.strategy != "srm":
             return positions, self.networks[route.strategy].score(first.inputs(positions, stage))
         if specialists is None:
@@ -148,13 +148,13 @@ class SecondPass:
         """Return the candidates that reach the specialists, in input order, and their scores by each of them."""
         assert self.specialists is not None
         stage = self.stage("srm")
-        positions = first.kept(stage)
+        positions = first.select(stage)
         return positions, self.specialists.score(first.inputs(positions, stage))
 
     def routed(self, scores: Float[np.ndarray, "C K"], route: Route) -> Float[np.ndarray, " C"]:
         """Return the scores of the route's specialist; or the mixture's, where it names none.
 
-        The mixture stands under the router's probabilities, or under its own weights where the router was not asked.
+        The mixture stands under the router's probabilities, or under its own weights where the router did not run.
         """
         if route.specialist is not None:
             return scores[:, route.specialist]

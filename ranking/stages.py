@@ -1,4 +1,4 @@
-"""The rankers of a bundle as its manifest names them: which file, how wide, what for."""
+"""The rankers of a bundle as its manifest lists them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FileName = Annotated[str, AfterValidator(_is_inside)]
 
 
 class Frozen(BaseModel):
-    """A value of a manifest: it never changes, and knows all its fields."""
+    """An immutable part of a manifest, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

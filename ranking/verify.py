@@ -11,7 +11,7 @@ from listwright.ranking.errors import ListwrightError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 if the bundle is good, 1 if it is refused."""
+    """Run the command line; return 0 if the bundle is good, 1 if it is refused."""
     parser = argparse.ArgumentParser(
         prog="listwright verify",
         description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "

@@ -33,27 +33,27 @@ HEAD = "# Made by `python tools/chart.py` from the chart beside this folder, wit
 
 
 def rendered(values: dict[str, Any] | None = None, *, release: str = RELEASE) -> list[dict[str, Any]]:
-    """The objects of the chart, in order of their files.
+    """Render the objects of the chart, in the order of their files.
 
     Raises:
         helm_python.errors.HelmError: if the values do not fit the chart; the message names the value.
     """
-    found = []
+    objects = []
     with Chart.load(CHART) as chart:
         chart.validate_schema(values)
         for name, text in sorted(chart.render(values, name=release, namespace="default").items()):
             if name.endswith(".yaml"):
-                found += [document for document in yaml.safe_load_all(text) if document is not None]
-    return found
+                objects += [document for document in yaml.safe_load_all(text) if document is not None]
+    return objects
 
 
 def as_yaml(objects: Sequence[dict[str, Any]]) -> str:
-    """Objects as one stream of YAML."""
+    """Dump objects as one stream of YAML."""
     return yaml.safe_dump_all(objects, sort_keys=False, width=120, explicit_start=True)
 
 
 def settings_schema() -> dict[str, Any]:
-    """The JSON schema of ``settings``: what the service takes, but for :data:`OF_THE_CHART`."""
+    """Return the JSON schema of ``settings``: the service's settings, but for :data:`OF_THE_CHART`."""
     properties = {}
     for name, field in Settings.model_json_schema()["properties"].items():
         if name not in OF_THE_CHART:
@@ -70,14 +70,14 @@ def settings_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """``values.schema.json`` with the settings of this service."""
+    """Return ``values.schema.json`` with the settings of this service."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     schema["properties"]["settings"] = settings_schema()
     return json.dumps(schema, indent=2) + "\n"
 
 
 def merged(files: Sequence[Path]) -> dict[str, Any]:
-    """The values of several files, the later ones counting for more, as Helm merges them."""
+    """Merge the values of several files as Helm does: later files win."""
     values: dict[str, Any] = {}
     for file in files:
         _merge(values, yaml.safe_load(file.read_text(encoding="utf-8")) or {})

@@ -32,11 +32,11 @@ from listwright.training.steps import load
 
 READY_WITHIN_S = 30.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine
-SHOWN = 12
+PLACES = 12
 
 
 def main() -> int:
-    """Command line; 0 if the service answered and stopped cleanly."""
+    """Run the demonstration; return 0 if the service answered and stopped cleanly."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path, metavar="BUNDLE")
     options = parser.parse_args()
@@ -69,9 +69,9 @@ def main() -> int:
 
 
 def _query(test: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """The first held-out query of a length that fits a screen and that has something to find."""
+    """Return the first held-out query whose length fits a screen and that has a good candidate."""
     for features, labels in test.lists():
-        if SHOWN - 2 <= len(labels) <= SHOWN and labels.max() > 1:
+        if PLACES - 2 <= len(labels) <= PLACES and labels.max() > 1:
             return features, labels
     return next(iter(test.lists()))
 
@@ -123,9 +123,9 @@ def _show(
     strategy = answer["route"]["strategy"]
     place = "index" if strategy == "first_stage" else "first_stage_rank"
     before = sorted(answer["results"], key=lambda result: result[place])
-    told = "before (as sent)" if strategy == "first_stage" else f"before ({names['first_stage']})"
+    heading = "before (as sent)" if strategy == "first_stage" else f"before ({names['first_stage']})"
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("rank", told, "score", "label", f"after ({names[strategy]})", "relevance", "label"):
+    for name in ("rank", heading, "score", "label", f"after ({names[strategy]})", "relevance", "label"):
         table.add_column(name, justify="left" if name.startswith(("before", "after")) else "right")
     for first, second in zip(before, answer["results"], strict=True):
         table.add_row(

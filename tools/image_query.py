@@ -20,7 +20,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def main(folder: Path, url: str) -> int:
-    """0 if every golden list came back as the trainer recorded it."""
+    """Send every golden list to a service; return 0 if each answer is as the trainer recorded it."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     schema = manifest["feature_schema"]["features"]
     golden = [json.loads(line) for line in (folder / "golden.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -37,7 +37,7 @@ def main(folder: Path, url: str) -> int:
 
 
 def _sent(value: float | None, feature: dict[str, Any]) -> float | str | None:
-    """A stored value as a caller would send it: categories by name."""
+    """Convert a stored value to the form that a caller sends: categories by name."""
     if value is None or feature["kind"] == "numeric":
         return value
     return str(feature["categories"][int(value) - 1]) if value else None
@@ -70,19 +70,19 @@ def _difference(expected: list[float | None], answer: dict[str, Any]) -> str | N
         return f"degraded: {answer['meta']['reason']}"
     if len(answer["scores"]) != len(expected):
         return f"{len(answer['scores'])} scores, expected {len(expected)}"
-    for index, (found, recorded) in enumerate(zip(answer["scores"], expected, strict=True)):
-        if not _same(found, recorded):
-            return f"candidate {index} scored {found}, expected {recorded}"
+    for index, (actual, recorded) in enumerate(zip(answer["scores"], expected, strict=True)):
+        if not _same(actual, recorded):
+            return f"candidate {index} scored {actual}, expected {recorded}"
     ranked = [result["relevance_score"] for result in answer["results"] if result["relevance_score"] is not None]
     if ranked != sorted(ranked, reverse=True):
         return f"results are not sorted by score: {ranked[:10]}"
     return None
 
 
-def _same(found: float | None, recorded: float | None) -> bool:
-    if found is None or recorded is None:
-        return found is recorded
-    return abs(found - recorded) <= SCORE_TOLERANCE * max(1.0, abs(recorded))
+def _same(actual: float | None, recorded: float | None) -> bool:
+    if actual is None or recorded is None:
+        return actual is recorded
+    return abs(actual - recorded) <= SCORE_TOLERANCE * max(1.0, abs(recorded))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ COMMAND_WITHIN_S = 120.0
 
 
 def podman(*words: str) -> str:
-    """What a podman command prints.
+    """Run a podman command and return its output.
 
     Raises:
         RuntimeError: if it fails; holds what it said.
@@ -75,7 +75,7 @@ class Pod:
         return code
 
     def kill(self) -> None:
-        """SIGKILL to its first process; returns when it is dead."""
+        """Send SIGKILL to the pod's first process, and wait until it is dead."""
         podman("kill", "-s", "KILL", self._container)
         podman("wait", self._container)
 
@@ -84,17 +84,17 @@ class Pod:
         podman("pod", "rm", "--force", "--ignore", "--time", "0", self.name)
 
     def info(self) -> dict[str, Any]:
-        """What ``GET /info`` says."""
+        """Return the answer to ``GET /info``."""
         with self._get("/info") as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+            facts: dict[str, Any] = json.load(answer)
+        return facts
 
     def files(self, folder: str) -> list[str]:
-        """Names in a folder of its service's container."""
+        """List the names in a folder of the service's container."""
         return podman("exec", self._container, "ls", folder).split()
 
     def log(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of the pod's log."""
         done = subprocess.run(["podman", "logs", "--tail", "20", self._container], capture_output=True, check=False)
         return (done.stdout + done.stderr).decode(errors="replace")
 

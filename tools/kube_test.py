@@ -40,7 +40,7 @@ REDISPATCH = "retries 3\n    option redispatch 1"
 
 
 class RetryingCallers(drain.Callers):
-    """Threads that ask by one client, with its retries."""
+    """Threads that send requests by one client, with its retries."""
 
     def __init__(self, port: int, rows: list[list[float | None]], count: int = drain.CALLERS) -> None:
         self.asked_again = 0
@@ -50,9 +50,9 @@ class RetryingCallers(drain.Callers):
 
     def end(self, at_least: int) -> Counter[str]:
         """See the base class."""
-        found = super().end(at_least)
+        outcomes = super().end(at_least)
         self._client.close()
-        return found
+        return outcomes
 
     def _ask(self) -> None:
         while not self._end.is_set():
@@ -68,17 +68,17 @@ class RetryingCallers(drain.Callers):
 
 @contextmanager
 def pods(folder: Path) -> Iterator[list[Pod]]:
-    """Two pods that are ready, and the place of a third."""
+    """Start two pods and yield them, ready, with a third that is not started."""
     objects = chart.rendered(chart.merged([VALUES]))
-    made = [Pod(objects, f"listwright-smoke-{number}", drain.free_port(), folder) for number in range(3)]
+    places = [Pod(objects, f"listwright-smoke-{number}", drain.free_port(), folder) for number in range(3)]
     try:
-        for pod in made:
+        for pod in places:
             pod.remove()
-        for pod in made[:2]:
+        for pod in places[:2]:
             pod.start()
-        yield made
+        yield places
     finally:
-        for pod in made:
+        for pod in places:
             pod.remove()
 
 
@@ -96,21 +96,21 @@ def rolling_restart(places: list[Pod], body: bytes) -> str:
         outcomes = callers.end(REQUESTS)
     places[:] = [free, first, second]
     check(codes == [0, 0], f"pods ended with exit codes {codes}")
-    return said("rolling restart of two pods", outcomes, allowed=0)
+    return report_lost("rolling restart of two pods", outcomes, allowed=0)
 
 
 def kill(places: list[Pod], callers_at: Callable[[int], drain.Callers | RetryingCallers]) -> Counter[str]:
-    """SIGKILL of the first pod under load, which a new one replaces."""
+    """Kill the first pod under load, replace it by a new one, and count the outcomes."""
     victim, _, free = places
     with drain.behind_haproxy(places, REDISPATCH) as port:
         time.sleep(NOTICED_S)
         callers = callers_at(port)
-        while callers.asked < REQUESTS // 4:
+        while callers.requests < REQUESTS // 4:
             time.sleep(0.01)
         victim.kill()
         died = time.monotonic()
         free.start()
-        outcomes = callers.end(max(REQUESTS, callers.asked + REQUESTS // 4))
+        outcomes = callers.end(max(REQUESTS, callers.requests + REQUESTS // 4))
     late = sum(began > died for began in callers.lost_began)
     check(late == 0, f"killed pod: {late} requests lost that began after its death: {dict(outcomes)}")
     victim.remove()
@@ -118,8 +118,8 @@ def kill(places: list[Pod], callers_at: Callable[[int], drain.Callers | Retrying
     return outcomes
 
 
-def said(what: str, outcomes: Counter[str], *, allowed: int) -> str:
-    """A line about one part.
+def report_lost(what: str, outcomes: Counter[str], *, allowed: int) -> str:
+    """Check how many requests a part has lost, and return a line about it.
 
     Raises:
         SystemExit: if more was lost than may be.
@@ -143,10 +143,10 @@ def main() -> int:
         print(rolling_restart(places, body), flush=True)
         served = places[1].files("/logs/served")
         check(any(".avro" in name for name in served), f"the pod's volume has no served records: {served}")
-        told = places[1].info()["experiments"]["experiments"]
-        check([(one["name"], one["running"]) for one in told] == [("places", True)], f"the experiment: {told}")
+        runs = places[1].info()["experiments"]["experiments"]
+        check([(one["name"], one["running"]) for one in runs] == [("places", True)], f"the experiment: {runs}")
         outcomes = kill(places, lambda port: drain.Callers(port, body))
-        print(said("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
+        print(report_lost("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
         retrying: list[RetryingCallers] = []
 
         def asking(port: int) -> RetryingCallers:
@@ -154,7 +154,7 @@ def main() -> int:
             return retrying[0]
 
         outcomes = kill(places, asking)
-        line = said("killed pod, the client's retries", outcomes, allowed=0)
+        line = report_lost("killed pod, the client's retries", outcomes, allowed=0)
         print(f"{line}, {retrying[0].asked_again} asked again", flush=True)
     return 0
 

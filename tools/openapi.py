@@ -13,12 +13,12 @@ from listwright.service.settings import Settings
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document; needs no bundle."""
+    """Build the OpenAPI document; needs no bundle."""
     return create_app(Settings(bundle=Path("models/demo/1"))).openapi()
 
 
 def text() -> str:
-    """The document as YAML, keys in the order of the application."""
+    """Return the document as YAML, keys in the order of the application."""
     return yaml.safe_dump(document(), sort_keys=False, allow_unicode=True, width=110)
 
 

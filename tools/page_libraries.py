@@ -80,16 +80,16 @@ def _installed(folder: Path, versions: dict[str, str]) -> Path:
 
 def _take(vendor: Path, packages: Path, name: str) -> VendoredFile:
     package, source = FILES[name]
-    said = json.loads((packages / package / "package.json").read_text(encoding="utf-8"))
+    metadata = json.loads((packages / package / "package.json").read_text(encoding="utf-8"))
     content = (packages / package / source).read_text(encoding="utf-8")
     before, after = CHANGES.get(name, ("", ""))
     if before and content.count(before) != 1:
-        raise SystemExit(f"{package} {said['version']}: {source} does not have {before!r} once")
+        raise SystemExit(f"{package} {metadata['version']}: {source} does not have {before!r} once")
     changed = content.replace(before, after) if before else content
     (vendor / name).write_text(changed, encoding="utf-8")
     change = (before, after) if before else ()
     return VendoredFile(
-        name, package, said["version"], said["license"], source, _digest(changed), _digest(content), change
+        name, package, metadata["version"], metadata["license"], source, _digest(changed), _digest(content), change
     )
 
 
@@ -98,33 +98,33 @@ def _digest(text: str) -> str:
 
 
 def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
-    """What the record says."""
-    said = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
-    return [VendoredFile(**{**one, "change": tuple(one["change"])}) for one in said]
+    """Read the record of vendored files."""
+    entries = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
+    return [VendoredFile(**{**one, "change": tuple(one["change"])}) for one in entries]
 
 
 def faults(vendor: Path = VENDOR) -> list[str]:
-    """Where the folder, its record and this script differ; empty where they agree."""
-    found = []
+    """List where the folder, its record and this script differ; empty where they agree."""
+    differences = []
     record = {one.name: one for one in recorded(vendor)}
     present = {path.name for path in vendor.iterdir()} - {RECORD}
-    found += [f"{name} is not in the record" for name in sorted(present - record.keys())]
-    found += [f"{name} is not there" for name in sorted(record.keys() - present)]
-    found += [f"{name} is not in the record" for name in FILES if name not in record]
+    differences += [f"{name} is not in the record" for name in sorted(present - record.keys())]
+    differences += [f"{name} is not there" for name in sorted(record.keys() - present)]
+    differences += [f"{name} is not in the record" for name in FILES if name not in record]
     for name in sorted(present & record.keys()):
         one, content = record[name], (vendor / name).read_text(encoding="utf-8")
         if (one.package, one.source) != FILES.get(name) or one.version != VERSIONS[one.package]:
-            found.append(f"{name} is recorded as {one.source} of {one.package} {one.version}")
+            differences.append(f"{name} is recorded as {one.source} of {one.package} {one.version}")
         if _digest(content) != one.sha256:
-            found.append(f"{name} is not the file that was recorded")
+            differences.append(f"{name} is not the file that was recorded")
         original = content.replace(one.change[1], one.change[0]) if one.change else content
         if _digest(original) != one.source_sha256:
-            found.append(f"{name} is not the package's own file but for its change")
-    return found
+            differences.append(f"{name} is not the package's own file but for its change")
+    return differences
 
 
 def fetch_axe(folder: Path = AXE) -> Path:
-    """axe-core, which looks for faults of accessibility; for tests only, and so in no package."""
+    """Fetch axe-core, which finds faults of accessibility; for tests only, so no package has it."""
     with tempfile.TemporaryDirectory() as temporary:
         packages = _installed(Path(temporary), {"axe-core": AXE_VERSION})
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def fetch_axe(folder: Path = AXE) -> Path:
 
 
 def main() -> int:
-    """0 if all is as it should be."""
+    """Run the command line; return 0 if all files are as recorded."""
     parser = argparse.ArgumentParser(description="Libraries of the page.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="compare with the record, and fetch nothing")

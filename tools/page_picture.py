@@ -34,7 +34,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def main() -> int:
-    """0 once the picture is written."""
+    """Run the command line; return 0 once the picture is written."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -56,10 +56,10 @@ def main() -> int:
 
 
 def _browser() -> dict[str, Any]:
-    """The browser of the system, or else playwright's own; it runs as root, too."""
+    """Return the launch options of the system's browser, or else playwright's own; it runs as root, too."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    return {"executable_path": found, "args": ["--no-sandbox"]}
+    executable = next((path for name in names if (path := shutil.which(name))), None)
+    return {"executable_path": executable, "args": ["--no-sandbox"]}
 
 
 def _wait_until_ready(address: str) -> None:
@@ -74,7 +74,7 @@ def _wait_until_ready(address: str) -> None:
 
 
 def _show(page: Page, address: str) -> None:
-    """The view that the picture is of."""
+    """Open the view that the picture is of."""
     page.goto(f"{address}/ui/")
     page.get_by_label("Golden list of the bundle").select_option(LIST)
     page.get_by_text("Time in the service").wait_for()

@@ -27,12 +27,12 @@ SPECIFICATION = SchemaVersion.V1_6
 
 
 def canonical(name: str) -> str:
-    """A Python package's name, as an index spells it."""
+    """Normalise a Python package's name as an index does."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def python_packages(site_packages: Path) -> dict[str, Any]:
-    """The SBOM of a folder of installed Python packages."""
+    """Return the SBOM of a folder of installed Python packages."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder) / "environment"
         venv.create(environment, with_pip=False)  # an interpreter of this machine, which runs, for packages of another
@@ -50,12 +50,12 @@ def python_packages(site_packages: Path) -> dict[str, Any]:
         )
         if done.returncode != 0:
             raise SystemExit(f"error: cyclonedx-py failed:\n{done.stderr}")
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return document
 
 
 def debian_packages(status: str) -> Iterator[dict[str, Any]]:
-    """Components of the text of ``/var/lib/dpkg/status``: the packages that are installed."""
+    """Yield the components of ``/var/lib/dpkg/status``: the installed packages."""
     for paragraph in status.strip().split("\n\n"):
         fields = dict(re.findall(r"^(\w[\w-]*): (.*)$", paragraph, re.M))
         if fields["Status"].endswith(" installed"):
@@ -65,12 +65,12 @@ def debian_packages(status: str) -> Iterator[dict[str, Any]]:
 
 
 def component(kind: str, name: str, version: str, url: str) -> dict[str, Any]:
-    """One entry; its reference is its package URL."""
+    """Build one entry; its reference is its package URL."""
     return {"type": kind, "bom-ref": url, "name": name, "version": version, "purl": url}
 
 
 def sbom(site_packages: Path, status: str, python: str, image: str, digest: str) -> dict[str, Any]:
-    """The SBOM of an image.
+    """Build the SBOM of an image.
 
     Args:
         site_packages: folder of its Python packages.
@@ -100,12 +100,12 @@ def sbom(site_packages: Path, status: str, python: str, image: str, digest: str)
 
 
 def installed(site_packages: Path) -> set[str]:
-    """Names of the Python packages in a folder, from their own metadata."""
-    return {canonical(found.metadata["Name"]) for found in distributions(path=[str(site_packages)])}
+    """Return the names of the Python packages in a folder, from their own metadata."""
+    return {canonical(distribution.metadata["Name"]) for distribution in distributions(path=[str(site_packages)])}
 
 
 def main() -> int:
-    """Write the file, and say what it lists."""
+    """Write the file, and print what it lists."""
     parser = argparse.ArgumentParser(prog="python tools/sbom.py", description=__doc__)
     parser.add_argument("--venv", type=Path, required=True, help="the image's virtual environment")
     parser.add_argument("--status", type=Path, required=True, help="its /var/lib/dpkg/status")

@@ -25,23 +25,23 @@ QUANTILE = 99
 
 @contextmanager
 def spans_of_work(process: int) -> Iterator[list[list[float]]]:
-    """When a process had a core: beginning and end on the machine's clock, a look too long at both ends. Linux only.
+    """Yield the spans in which a process had a core; the list fills meanwhile. Linux only.
 
-    The list fills meanwhile.
+    Beginnings and ends are on the machine's clock, a look too long at both ends.
     """
     spans, over = list[list[float]](), threading.Event()
     account = Path(f"/proc/{process}/schedstat")
 
     def look() -> None:
-        used, seen = account.read_text().split()[0], time.perf_counter()
+        used, last_look = account.read_text().split()[0], time.perf_counter()
         while not over.wait(LOOK_S):
             now, uses = time.perf_counter(), account.read_text().split()[0]
             if uses != used:
-                if spans and seen - spans[-1][1] <= PAUSE_S:
+                if spans and last_look - spans[-1][1] <= PAUSE_S:
                     spans[-1][1] = now
                 else:
-                    spans.append([seen, now])
-            used, seen = uses, now
+                    spans.append([last_look, now])
+            used, last_look = uses, now
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -53,7 +53,7 @@ def spans_of_work(process: int) -> Iterator[list[list[float]]]:
 
 
 def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[np.ndarray, " N"]:
-    """Whether a request was on its way while the process worked.
+    """Return whether each request was on its way while the process worked.
 
     Args:
         answers: when each was due, and its seconds.
@@ -66,7 +66,7 @@ def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[
 
 
 def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"], *, stall_ms: float) -> dict[str, Any]:
-    """How much later the 99th percentile is for the requests beside the process.
+    """Measure how much later the 99th percentile is for the requests beside the process.
 
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine. The result counts them, and those
     whose first late answer was beside the process, and has the percentiles of all seconds. The interval is of 95 %:
@@ -76,15 +76,15 @@ def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"],
     ms, since = answers[:, 1] * 1e3, answers[:, 0] - answers[0, 0]
     late = np.flatnonzero(ms > stall_ms)
     stalled, firsts = np.unique(since[late].astype(int), return_index=True)
-    kept = ~np.isin(since.astype(int), stalled)
-    found = {"p99_ms_with_stalls": _percentiles(ms, at_work, QUANTILE)}
+    undisturbed = ~np.isin(since.astype(int), stalled)
+    with_stalls = {"p99_ms_with_stalls": _percentiles(ms, at_work, QUANTILE)}
     counted = {
         "stalled_seconds": len(stalled),
         "of": int(since[-1]) + 1,
         "begun_beside": int(at_work[late[firsts]].sum()),
         "share_beside": round(float(at_work.mean()), 4),
     }
-    ms, at_work, block_of = ms[kept], at_work[kept], (since[kept] / BLOCK_S).astype(int)
+    ms, at_work, block_of = ms[undisturbed], at_work[undisturbed], (since[undisturbed] / BLOCK_S).astype(int)
     blocks = [np.flatnonzero(block_of == number) for number in np.unique(block_of)]
     rng = np.random.default_rng(0)
     drawn = [np.concatenate([blocks[n] for n in rng.integers(len(blocks), size=len(blocks))]) for _ in range(RESAMPLES)]
@@ -94,7 +94,7 @@ def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"],
         "requests": len(ms),
         "p50_ms": _percentiles(ms, at_work, 50),
         "p99_ms": _percentiles(ms, at_work, QUANTILE),
-        **found,
+        **with_stalls,
         "later": round(_later(ms, at_work), 4),
         "later_95": [round(float(low), 4), round(float(high), 4)],
     }
@@ -106,5 +106,5 @@ def _percentiles(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"], q
 
 
 def _later(ms: Float[np.ndarray, " N"], at_work: Bool[np.ndarray, " N"]) -> float:
-    """By which share the percentile of all requests is above that of those that were not beside the process."""
+    """Return the share by which the percentile of all requests is above that of those away from the process."""
     return float(np.percentile(ms, QUANTILE) / np.percentile(ms[~at_work], QUANTILE) - 1.0)

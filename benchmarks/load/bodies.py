@@ -62,15 +62,15 @@ class Maker:
                 row[column] = schema.features[column].categories[0]
 
     def honest(self) -> bytes:
-        """The longest list by name."""
+        """Return the longest list by name."""
         return json.dumps({"candidates": self._named(), "top_n": 10}).encode()
 
     def hostile(self) -> Iterator[Named]:
-        """Every kind of JSON for ``/rerank``."""
+        """Yield every kind of JSON for ``/rerank``."""
         return chain(self._honest_but_slow(), self._ends_in_a_fault(), self._names_and_faults(), self._long_texts())
 
     def tensors(self) -> Iterator[Named]:
-        """JSON for the Open Inference Protocol."""
+        """Yield JSON for the Open Inference Protocol."""
         head = b'{"inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","data":[' % (
             self._bounds.candidates,
             len(self._names),
@@ -79,7 +79,7 @@ class Maker:
         yield "tensor of arrays", head + self._many(lambda _: b"[]") + b"]}]}"
 
     def matrix(self) -> bytes:
-        """A ``.npy`` file of missing values."""
+        """Return a ``.npy`` file of missing values."""
         file = io.BytesIO()
         np.save(file, np.full((self._bounds.candidates, len(self._names)), np.nan, dtype="<f4"))
         return file.getvalue()
@@ -91,7 +91,7 @@ class Maker:
         ]
 
     def _many(self, one: Callable[[int], bytes]) -> bytes:
-        """As many elements as values and bytes allow, with commas."""
+        """Return as many elements as values and bytes allow, with commas."""
         parts, size = list[bytes](), 200
         for number in range(self._bounds.values - 200):
             parts.append(one(number))
@@ -156,7 +156,7 @@ class Maker:
 
 
 async def answered(app: Any, path: str, media_type: bytes, content: bytes) -> tuple[int, float]:
-    """Status of the answer, and seconds."""
+    """Send a body; return the status of the answer, and the seconds."""
     headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(content))]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "root_path": ""}
     messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
@@ -175,7 +175,7 @@ async def answered(app: Any, path: str, media_type: bytes, content: bytes) -> tu
 
 
 async def measured(served: Path, rounds: int) -> dict[str, Any]:
-    """Times of all bodies, and as multiples of that of the longest honest list."""
+    """Time all bodies; return the times, and their multiples of the longest honest list's."""
     settings = Settings(bundle=served, timeout_ms=600_000)
     loaded = bundle.load(served)
     app = create_app(settings, loaded=loaded)
@@ -209,21 +209,21 @@ async def measured(served: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/bodies.json``."""
+    """Run the command line; write ``benchmarks/results/bodies.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.bodies", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default: {ROUNDS}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "demo": asyncio.run(measured(Path("models/demo/1"), options.rounds)),
             "wide": asyncio.run(measured(build(Path(folder) / "wide" / "1"), options.rounds)),
         }
-    for name, result in found.items():
+    for name, result in results.items():
         print(f"{name}: the longest honest list, of {result['features']} features, takes {result['honest_ms']} ms")
         for row in result["bodies"]:
             size = f"{row['bytes'] / 1e6:6.2f} MB"
             print(f"{row['times_honest']:7.2f} x {row['ms']:8.2f} ms {size}  {row['status']}  {row['body']}")
-    print(machine.save("bodies", "python -m benchmarks.load.bodies", found))
+    print(machine.save("bodies", "python -m benchmarks.load.bodies", results))
     return 0
 
 

@@ -57,7 +57,7 @@ backend services
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -68,7 +68,7 @@ PATIENT_MS = 60_000
 
 
 class Listening(Protocol):
-    """Whatever listens on a port of this machine."""
+    """A process that listens on a port of this machine."""
 
     port: int
 
@@ -89,12 +89,12 @@ class Service:
         until_ready(self.port)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
 
     def workers(self) -> list[psutil.Process]:
-        """Its worker processes."""
+        """Return its worker processes."""
         children = psutil.Process(self.process.pid).children()
         return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
@@ -116,7 +116,7 @@ def until_ready(port: int) -> None:
 
 
 class Callers:
-    """Threads that ask one port until told to end, each over a connection that it keeps while it can."""
+    """Threads that send requests to one port, each over a connection that it holds while it can."""
 
     def __init__(self, port: int, body: bytes, count: int = CALLERS) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -128,13 +128,13 @@ class Callers:
             thread.start()
 
     @property
-    def asked(self) -> int:
-        """Requests so far."""
+    def requests(self) -> int:
+        """Number of requests so far."""
         return self.outcomes.total()
 
     def end(self, at_least: int) -> Counter[str]:
-        """How many requests had which outcome, once there were enough."""
-        while self.asked < at_least:
+        """Wait until there were enough requests, stop, and count how many had which outcome."""
+        while self.requests < at_least:
             time.sleep(0.01)
         self._end.set()
         for thread in self._threads:
@@ -162,7 +162,7 @@ class Callers:
 
 @contextmanager
 def behind_haproxy(services: Sequence[Listening], retries: str = "retries 0") -> Iterator[int]:
-    """The port of a haproxy in front of services; ``retries`` are lines of its configuration."""
+    """Start a haproxy in front of services and yield its port; ``retries`` are lines of its configuration."""
     port = free_port()
     servers = "\n".join(f"    server s{n} 127.0.0.1:{service.port}" for n, service in enumerate(services))
     with tempfile.TemporaryDirectory() as folder:
@@ -190,11 +190,11 @@ def rolling_restart(services: list[Service], port: int, body: bytes, requests: i
 
 
 def kill_a_worker(service: Service, body: bytes, requests: int) -> dict[str, object]:
-    """SIGKILL one of two workers, under traffic that nothing stands in front of."""
+    """Kill one of two workers by SIGKILL, under traffic that nothing stands in front of."""
     while len(service.workers()) < 2:
         time.sleep(0.05)
     callers = Callers(service.port, body)
-    while callers.asked < requests // 4:
+    while callers.requests < requests // 4:
         time.sleep(0.01)
     service.workers()[0].kill()
     outcomes = callers.end(requests)
@@ -202,7 +202,7 @@ def kill_a_worker(service: Service, body: bytes, requests: int) -> dict[str, obj
 
 
 def measure(bundle: Path, body: bytes, requests: int) -> dict[str, dict[str, object]]:
-    """Both parts."""
+    """Measure both parts."""
     services: list[Service] = []
     try:
         services += [Service(bundle), Service(bundle)]
@@ -216,14 +216,14 @@ def measure(bundle: Path, body: bytes, requests: int) -> dict[str, dict[str, obj
 
 
 def lost(part: dict[str, object]) -> int:
-    """Requests without an answer of 200."""
+    """Count the requests without an answer of 200."""
     outcomes = part["outcomes"]
     assert isinstance(outcomes, dict)
     return sum(count for outcome, count in outcomes.items() if outcome != "200")
 
 
 def golden_body(bundle: Path) -> bytes:
-    """The longest golden list of a bundle, as a request."""
+    """Return the longest golden list of a bundle, as a request."""
     lists = [json.loads(line)["features"] for line in (bundle / "golden.jsonl").read_text().splitlines()]
     return json.dumps({"features": max(lists, key=len)}).encode()
 

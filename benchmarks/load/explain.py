@@ -45,7 +45,7 @@ MEDIA_TYPE = "application/x-npy"
 
 
 class ExplainedPair(Pair):
-    """The two services, of which the one with explanations explains while it is asked."""
+    """Two services, of which the one with explanations explains while it ranks."""
 
     def __init__(self, services: Pair, body: bytes) -> None:
         super().__init__(services.folder, services.ports)
@@ -53,7 +53,7 @@ class ExplainedPair(Pair):
         self.seconds: list[float] = []
 
     def ask(self, name: str, body: Path, media_type: str, seconds: float, rate: float = 0.0) -> Outcome:
-        """What comes of asking one of them."""
+        """Load one of the services and return the outcome."""
         if name == "without":
             return super().ask(name, body, media_type, seconds, rate)
         end = threading.Event()
@@ -66,7 +66,7 @@ class ExplainedPair(Pair):
             thread.join()
 
     def explain(self) -> float:
-        """Seconds of one explanation, of all of it.
+        """Return the seconds of one whole explanation.
 
         Raises:
             SystemExit: if it is refused, or something is missing.
@@ -88,7 +88,7 @@ class ExplainedPair(Pair):
 
 @contextmanager
 def both(folder: Path, workers: int, *, in_a_thread: bool) -> Iterator[ExplainedPair]:
-    """The two services, warm, and the process that explains started."""
+    """Start the two services and the process that explains; yield them warm."""
     served = build(folder / "wide" / "1")
     reranker = bundle.load(served).reranker
     features = rows(np.random.default_rng(3), CANDIDATES)
@@ -101,16 +101,16 @@ def both(folder: Path, workers: int, *, in_a_thread: bool) -> Iterator[Explained
     if in_a_thread:
         more["module"] = "benchmarks.load.explain_variant"
     with pair(folder, served, common, more) as services:
-        found = ExplainedPair(services, question)
+        explained = ExplainedPair(services, question)
         for _ in range(2):
-            found.explain()
+            explained.explain()
         for name in services.ports:
             services.ask(name, folder / "body", MEDIA_TYPE, 5.0, 20.0)
-        yield found
+        yield explained
 
 
 def measured(services: ExplainedPair, pairs: int, seconds: float, rate: float) -> dict[str, object]:
-    """One load."""
+    """Measure at one load."""
     services.seconds.clear()
     later = services.later(pairs, services.folder / "body", MEDIA_TYPE, seconds, rate)
     return {
@@ -121,20 +121,20 @@ def measured(services: ExplainedPair, pairs: int, seconds: float, rate: float) -
 
 
 def outcomes(metrics: str) -> dict[str, float]:
-    """What came of the explanations."""
+    """Parse the outcomes of the explanations from the metrics."""
     pattern = r'^listwright_explanations_total\{.*outcome="(\w+)".*\} (\S+)$'
     return {name: float(count) for name, count in re.findall(pattern, metrics, flags=re.MULTILINE)}
 
 
 def earlier_runs() -> list[dict[str, object]]:
-    """Runs of other commits, which the result keeps."""
+    """Return the runs of other commits, which the result retains."""
     text = (machine.RESULTS / "explain_load.json").read_text(encoding="utf-8")
     runs: list[dict[str, object]] = json.loads(text)["earlier"]
     return runs
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/explain_load.json``; 1 if the target is missed."""
+    """Run the command line; write ``benchmarks/results/explain_load.json``; return 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.explain", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of each service")
@@ -145,8 +145,8 @@ def main() -> int:
         tempfile.TemporaryDirectory() as name,
         both(Path(name), options.workers, in_a_thread=options.thread) as services,
     ):
-        asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
-        peak = float(np.median([services.ask(*asked)["accepted_per_second"] for _ in range(3)]))
+        request = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+        peak = float(np.median([services.ask(*request)["accepted_per_second"] for _ in range(3)]))
         loads = {f"{load:g}": measured(services, pairs, seconds, load * peak) for load in LOADS}
         counted = outcomes(services.metrics())
     result: dict[str, object] = {

@@ -13,7 +13,7 @@ from listwright.service.explaining.explain_process import Crashed, ExplainedList
 
 
 class InThread:
-    """Computes what the process would, where it is asked.
+    """Explains in a thread of the service, not in a process of its own.
 
     Args:
         hook: ``module:callable`` of the operator, or None.
@@ -23,7 +23,7 @@ class InThread:
         self._tasks = TaskExplainer(hook, lambda: False)
 
     def ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:  # noqa: ARG002 - as of the process
-        """What comes of a task."""
+        """Run a task in a thread and return its result."""
         reply = self._tasks.answer(task)
         if isinstance(reply, Crashed):
             raise RuntimeError(reply.trace)
@@ -32,7 +32,7 @@ class InThread:
         return reply
 
     def kill(self) -> None:
-        """There is nothing to kill."""
+        """Do nothing: there is no process to kill."""
 
     close = kill
 

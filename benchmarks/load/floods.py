@@ -39,7 +39,7 @@ TURNS = 3
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/floods.json``."""
+    """Run the command line; write ``benchmarks/results/floods.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.floods", description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of a turn")
     options = parser.parse_args()
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def measure(folder: Path, port: int, seconds: float) -> list[dict[str, Any]]:
-    """Throughput of those who rank, beside each flood, over that of the turns alone just before and after."""
+    """Measure the ranking throughput beside each flood, over that alone just before and after."""
     ranking = Plan(port, str(folder / "body"), seconds, RANKERS).save(folder / "ranking.json")
     _run(ranking)  # warm
     table = []
@@ -71,11 +71,11 @@ def measure(folder: Path, port: int, seconds: float) -> list[dict[str, Any]]:
         for _ in range(TURNS):
             alone = _rate(_run(ranking))
             with subprocess.Popen(_command(plan), stdout=subprocess.PIPE) as flooding:
-                found = _rate(_run(ranking))
+                ranked = _rate(_run(ranking))
                 assert flooding.stdout is not None
                 answers = json.loads(flooding.stdout.read())["answers"]
-            beside.append(found)
-            shares.append(found / alone)
+            beside.append(ranked)
+            shares.append(ranked / alone)
         rate, share = round(float(np.median(beside)), 1), round(float(np.median(shares)), 3)
         table.append({"target": target, "ranked_per_second": rate, "of_alone": share, "flood": answers})
     return table

@@ -27,7 +27,7 @@ DEGRADED = b'"status":"degraded"'
 
 @dataclass(frozen=True)
 class Plan:
-    """What to send.
+    """The requests to send, and how.
 
     Args:
         port: of the service on this machine.
@@ -68,11 +68,11 @@ class Plan:
 
     @property
     def ports(self) -> list[int]:
-        """Of the services."""
+        """Ports of the services."""
         return [self.port, self.other_port] if self.other_port else [self.port]
 
     def turn(self, after_s: float) -> tuple[int, int | None]:
-        """Which service is asked so many seconds after the beginning, and in which pair of turns; None: it settles."""
+        """Return the service to send to after so many seconds, and its pair of turns; None while it settles."""
         if not self.other_port:
             return 0, 0
         number, into_s = divmod(after_s, self.turn_s)
@@ -87,7 +87,7 @@ class Plan:
 
 
 class Answer(NamedTuple):
-    """What is looked at of an answer."""
+    """Status and time of an answer."""
 
     status: int
     retry_after_s: float
@@ -114,16 +114,16 @@ class Caller(asyncio.Protocol):
         return await asyncio.wait_for(self._answer, GIVE_UP_S)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
+        """Store the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface's
-        """Called by the event loop."""
+        """Fail the answer that is awaited."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionResetError("closed before the answer"))
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
+        """Collect the bytes of the answer."""
         self._received += data
         end = self._received.find(b"\r\n\r\n")
         if end < 0 or self._answer is None or self._answer.done():
@@ -137,7 +137,7 @@ class Caller(asyncio.Protocol):
 
 @dataclass
 class Outcome:
-    """What came back so far from one service."""
+    """Answers so far of one service."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
     answered: list[tuple[float, float]] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Outcome:
         return answer
 
     def summary(self, began_s: float, took_s: float) -> dict[str, object]:
-        """Counts, rates, and quantiles of the times by status; ``began`` is by the machine's clock."""
+        """Summarise counts, rates, and quantiles of the times by status; ``began`` is by the machine's clock."""
         return {
             "began": began_s,
             "seconds": round(took_s, 2),
@@ -182,7 +182,7 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 async def closed(plan: Plan, requests: list[bytes]) -> dict[str, object]:
-    """So many callers."""
+    """Send requests by so many callers, each in a closed loop."""
     outcome, began = Outcome(), time.perf_counter()
 
     async def call() -> None:
@@ -198,8 +198,9 @@ async def closed(plan: Plan, requests: list[bytes]) -> dict[str, object]:
 
 
 async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
-    """So many requests a second, or at the times of a file: a thread waits for these, as timers of the event loop are a
-    millisecond coarse.
+    """Send so many requests a second, or at the times of a file.
+
+    A thread waits for these times, as timers of the event loop are a millisecond coarse.
     """
     ports = plan.ports
     outcomes, began = [Outcome() for _ in ports], time.perf_counter()
@@ -238,7 +239,7 @@ async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
 
 
 def _due(plan: Plan) -> list[float]:
-    """Seconds from the beginning at which each request is due."""
+    """Return the seconds from the beginning at which each request is due."""
     if plan.due:
         due: list[float] = np.load(plan.due, allow_pickle=False).tolist()
         return due
@@ -251,18 +252,18 @@ def _save(outcome: Outcome, plan: Plan) -> None:
 
 
 async def _calm(plan: Plan, request: bytes) -> float:
-    """Seconds until a caller has been answered fast three times in a row."""
+    """Wait until a caller has been answered fast three times in a row; return the seconds."""
     caller, began, fast = Caller(), time.perf_counter(), 0
     while fast < 3 and time.perf_counter() - began < GIVE_UP_S:
-        asked = time.perf_counter()
+        sent_at = time.perf_counter()
         answer = await caller.ask(request, plan.port)
-        in_time = (time.perf_counter() - asked) * 1e3 <= plan.calm_ms
+        in_time = (time.perf_counter() - sent_at) * 1e3 <= plan.calm_ms
         fast = fast + 1 if answer.status == 200 and in_time else 0
     return round(time.perf_counter() - began, 3)
 
 
 def _requests(plan: Plan) -> list[bytes]:
-    """The request to each service."""
+    """Build the request to each service."""
     body = Path(plan.body).read_bytes()
     lines = (
         f"{plan.target} HTTP/1.1",
@@ -276,7 +277,7 @@ def _requests(plan: Plan) -> list[bytes]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     plan = Plan(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     run = open_loop if plan.rate or plan.due else closed
     print(json.dumps(uvloop.run(run(plan, _requests(plan)))))

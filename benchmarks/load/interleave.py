@@ -37,8 +37,8 @@ WAYS = ("control", "challenger", "interleaved")
 
 
 @contextmanager
-def asked(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str, bytes]]]:
-    """A connection to the service, and the body of each way."""
+def connect(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str, bytes]]]:
+    """Start a service; yield a connection to it, and the body of each way."""
     models = folder / "models"
     for name in ("wide", "rival"):
         build(models / name / "1")
@@ -58,7 +58,7 @@ def asked(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str, 
 
 
 def cost(connection: http.client.HTTPConnection, body: bytes, way: str) -> float:
-    """Milliseconds of one list.
+    """Return the milliseconds of one list.
 
     Raises:
         SystemExit: if it was not answered in this way.
@@ -76,16 +76,16 @@ def cost(connection: http.client.HTTPConnection, body: bytes, way: str) -> float
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/interleave.json``; 1 if the target is missed."""
+    """Run the command line; write ``benchmarks/results/interleave.json``; return 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.interleave", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="seconds that show that it runs; writes no result")
     quick = parser.parse_args().quick
     costs: dict[str, list[float]] = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory() as name, asked(Path(name)) as (connection, bodies):
+    with tempfile.TemporaryDirectory() as name, connect(Path(name)) as (connection, bodies):
         for number in range(QUICK_ROUNDS if quick else ROUNDS):
             for way in np.roll(WAYS, number):
                 costs[way].append(cost(connection, bodies[way], way))
-    medians = {way: median(found[len(found) // 10 :]) for way, found in costs.items()}
+    medians = {way: median(times[len(times) // 10 :]) for way, times in costs.items()}
     ratio = medians["interleaved"] / (medians["control"] + medians["challenger"])
     result: dict[str, object] = {
         "candidates": CANDIDATES,

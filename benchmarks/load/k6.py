@@ -26,7 +26,7 @@ FINISH_WITHIN_S = 4
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked: an address, and files whose bytes are the bodies, sent in turn."""
+    """Destination of the requests: an address, and files whose bytes are the bodies, sent in turn."""
 
     url: str
     content_type: str
@@ -59,12 +59,12 @@ class Step:
     @property
     def lost(self) -> float:
         """Share of the requests that got no good answer."""
-        asked = self.answered + self.failed + self.dropped
-        return (self.failed + self.dropped) / asked if asked else 1.0
+        requests = self.answered + self.failed + self.dropped
+        return (self.failed + self.dropped) / requests if requests else 1.0
 
 
 def at_rate(k6: Path, target: Target, rate: float, seconds: int) -> Step:
-    """``rate`` requests a second, to the nearest tenth, whatever becomes of them."""
+    """Send ``rate`` requests a second, to the nearest tenth, whatever becomes of them."""
     tenths = max(1, round(rate * 10))
     scenario = {
         "executor": "constant-arrival-rate",
@@ -79,7 +79,7 @@ def at_rate(k6: Path, target: Target, rate: float, seconds: int) -> Step:
 
 
 def by_clients(k6: Path, target: Target, clients: int, seconds: int) -> Step:
-    """As many requests as this many clients get answered, one after the other."""
+    """Send as many requests as this many clients get answered, one after the other."""
     scenario = {
         "executor": "constant-vus",
         "vus": clients,
@@ -90,7 +90,7 @@ def by_clients(k6: Path, target: Target, clients: int, seconds: int) -> Step:
 
 
 def parse(summary: dict[str, Any], *, offered_rps: float | None, seconds: float, generator_cpu_s: float) -> Step:
-    """A step from what k6 gives to ``handleSummary``; it leaves out whatever did not happen."""
+    """Read a step from what k6 gives to ``handleSummary``, which leaves out whatever did not happen."""
     metrics = summary["metrics"]
     answered = metrics.get("answered", {}).get("values", {})
     return Step(
@@ -117,7 +117,7 @@ def _milliseconds(values: dict[str, float], name: str) -> float | None:
 def _run(k6: Path, target: Target, scenario: dict[str, object], seconds: int, rate: float | None) -> Step:
     with TemporaryDirectory() as folder:
         summary = Path(folder) / "summary.json"
-        told = {
+        variables = {
             "URL": target.url,
             "CONTENT_TYPE": target.content_type,
             "BODIES": ",".join(str(path.absolute()) for path in target.bodies),
@@ -128,7 +128,7 @@ def _run(k6: Path, target: Target, scenario: dict[str, object], seconds: int, ra
         command = [str(k6), "run", "--quiet", "--no-usage-report", "--log-output=none", "--address=", str(SCRIPT)]
         before = _cpu_of_children()
         ran = subprocess.run(
-            command, env={**os.environ, **told}, capture_output=True, text=True, check=False, timeout=seconds + 60
+            command, env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=seconds + 60
         )
         if ran.returncode != 0 or not summary.exists():
             raise SystemExit(f"k6 ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-500:]}")

@@ -27,13 +27,13 @@ ABOUT = 101
 
 
 def core_seconds(process: int) -> float:
-    """What the threads of a process have had of a core. Linux only."""
+    """Return the seconds of a core that the threads of a process have had. Linux only."""
     accounts = Path(f"/proc/{process}/task").glob("*/schedstat")
     return sum(int(account.read_text().split()[0]) for account in accounts) / 1e9
 
 
 def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int) -> dict[str, Any]:
-    """By which share a request ``with`` something takes more of a core than one ``without`` it.
+    """Measure by which share a request ``with`` something takes more of a core than one ``without`` it.
 
     The share is the median over pairs of turns, whose order a coin says; the interval is of 95 % (bootstrap).
 
@@ -43,26 +43,26 @@ def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int)
         pairs: of turns.
     """
     rng, kinds = np.random.default_rng(0), ("without", "with")
-    found = np.empty((pairs, 2))
-    for pair in found:
+    seconds = np.empty((pairs, 2))
+    for pair in seconds:
         for kind in rng.permutation(2):
             ask(kinds[kind])
             before = used()
             for _ in range(TURN):
                 ask(kinds[kind])
             pair[kind] = (used() - before) / TURN
-    share = found[:, 1] / found[:, 0] - 1.0
+    share = seconds[:, 1] / seconds[:, 0] - 1.0
     drawn = np.median(rng.choice(share, (RESAMPLES, pairs)), axis=1)
     return {
         "requests": pairs * TURN,
-        "core_us": {kind: round(float(np.median(of)) * 1e6, 1) for kind, of in zip(kinds, found.T, strict=True)},
+        "core_us": {kind: round(float(np.median(of)) * 1e6, 1) for kind, of in zip(kinds, seconds.T, strict=True)},
         "more": round(float(np.median(share)), 4),
         "more_95": [round(float(value), 4) for value in np.percentile(drawn, (2.5, 97.5))],
     }
 
 
 def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.ndarray, " N"]:
-    """Seconds of the answers of one worker, if each request took so much longer.
+    """Simulate the seconds of one worker's answers if each request took so much longer.
 
     The worker has a request from when it was due, or the one before was answered, until its answer (Lindley 1952). This
     is more than the core's time, so the result is rather too late.
@@ -81,7 +81,7 @@ def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.n
 
 
 def later_by(answers: Float[np.ndarray, "N 2"], work: dict[str, Any], *, stall_ms: float) -> dict[str, Any]:
-    """How much later the 99th percentile of a load is, if each request takes so much more work.
+    """Estimate how much later the 99th percentile of a load is if each request takes so much more work.
 
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine.
 
@@ -93,10 +93,10 @@ def later_by(answers: Float[np.ndarray, "N 2"], work: dict[str, Any], *, stall_m
     answers = answers[np.argsort(answers[:, 0])]
     second = (answers[:, 0] - answers[0, 0]).astype(int)
     stalled = np.unique(second[answers[:, 1] * 1e3 > stall_ms])
-    kept = ~np.isin(second, stalled)
+    undisturbed = ~np.isin(second, stalled)
 
     def p99(more: float) -> float:
-        return float(np.percentile(answered_again(answers, more)[kept], QUANTILE)) * 1e3
+        return float(np.percentile(answered_again(answers, more)[undisturbed], QUANTILE)) * 1e3
 
     without, with_it = p99(0.0), p99(work["more"])
     return {

@@ -40,7 +40,7 @@ CONNECTIONS = 512
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/overload.json``."""
+    """Run the command line; write ``benchmarks/results/overload.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.overload", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload, and of callers in turns")
     parser.add_argument("--format", choices=("npy", "columnar JSON", "rows by name"), default="columnar JSON")
@@ -69,7 +69,7 @@ class Bench:
         self._folder, self._kind, self._port, self._process = folder, kind, port, process
 
     def run(self, seconds: float, callers: int, **plan: Any) -> dict[str, Any]:
-        """What the generator saw, and the service's resident memory meanwhile."""
+        """Run the generator; return its summary, and the service's resident memory meanwhile."""
         body = str(self._folder / "body")
         path = Plan(self._port, body, seconds, callers, media_type=self._kind, **plan).save(self._folder / "plan.json")
         resident = []
@@ -80,16 +80,16 @@ class Bench:
                 resident.append(self._process.memory_info().rss / 1e6)
                 time.sleep(0.2)
             assert generator.stdout is not None
-            seen: dict[str, Any] = json.loads(generator.stdout.read())
+            summary: dict[str, Any] = json.loads(generator.stdout.read())
         settled = resident[len(resident) // 10 :]  # the first tenth fills the queue
         memory = {"first": settled[0], "last": settled[-1], "most": max(settled)}
-        seen["resident_mb"] = {name: round(value, 1) for name, value in memory.items()}
-        print(f"{callers} callers {plan or ''}: {seen['answers']}, {seen['accepted_per_second']}/s", flush=True)
-        return seen
+        summary["resident_mb"] = {name: round(value, 1) for name, value in memory.items()}
+        print(f"{callers} callers {plan or ''}: {summary['answers']}, {summary['accepted_per_second']}/s", flush=True)
+        return summary
 
 
 def measure(bench: Bench, seconds: float, settings: Settings) -> dict[str, Any]:
-    """All parts, and which of the promises held."""
+    """Measure all parts, and which of the promises held."""
     part = seconds / 6
     bench.run(part / 3, 4)  # warm
     alone = bench.run(part, 1)

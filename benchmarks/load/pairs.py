@@ -53,33 +53,33 @@ class Pair:
         self.folder, self.ports, self._request_ids = folder, ports, request_ids or {}
 
     def ask(self, name: str, body: Path, media_type: str, seconds: float, rate: float = 0.0) -> Outcome:
-        """What comes of asking one of them; without a rate, in a closed loop.
+        """Load one of the services and return the outcome; without a rate, in a closed loop.
 
         Raises:
             SystemExit: if answers are not 200, but for a share of :data:`MOST_REFUSED`.
         """
         callers = CALLERS if rate == 0.0 else MOST_CALLERS
         plan = Plan(self.ports[name], str(body), seconds, callers, rate=rate, media_type=media_type)
-        outcome = self._asked(replace(plan, request_ids=self._ids([name])))
+        outcome = self._run_generator(replace(plan, request_ids=self._ids([name])))
         _check(name, outcome)
         return outcome
 
     def answers(self, name: str, body: Path, media_type: str, seconds: float, rate: float) -> Float[np.ndarray, "N 2"]:
-        """Of one of them at a rate: when each was due, by the machine's clock, and its seconds.
+        """Load one service at a rate; return when each request was due, by the machine's clock, and its seconds.
 
         Raises:
             SystemExit: see :meth:`ask`.
         """
         path = self.folder / "answers.npy"
         plan = Plan(self.ports[name], str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
-        _check(name, self._asked(replace(plan, answers=str(path), request_ids=self._ids([name]))))
-        found: Float[np.ndarray, "N 2"] = np.load(path, allow_pickle=False)
-        return found
+        _check(name, self._run_generator(replace(plan, answers=str(path), request_ids=self._ids([name]))))
+        times: Float[np.ndarray, "N 2"] = np.load(path, allow_pickle=False)
+        return times
 
     def _ids(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(self._request_ids[name] for name in names if name in self._request_ids)
 
-    def _asked(self, plan: Plan) -> Outcome:
+    def _run_generator(self, plan: Plan) -> Outcome:
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(self.folder / "plan.json"))]
         outcome: Outcome = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
         return outcome
@@ -87,15 +87,18 @@ class Pair:
     def in_turns(
         self, pairs: int, body: Path, media_type: str, seconds: float, rate: float = 0.0
     ) -> list[dict[str, Outcome]]:
-        """Pairs of outcomes; which service is first changes from pair to pair."""
-        names, found = list(self.ports), []
+        """Return pairs of outcomes; which service is first changes from pair to pair."""
+        names, outcomes = list(self.ports), []
         for number in range(pairs):
             turns = names if number % 2 == 0 else names[::-1]
-            found.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
-        return found
+            outcomes.append({name: self.ask(name, body, media_type, seconds, rate) for name in turns})
+        return outcomes
 
     def later(self, pairs: int, body: Path, media_type: str, seconds: float, rate: float) -> dict[str, Any]:
-        """How much later the 99th percentile is with it than without, as a share: medians over pairs of open loops."""
+        """Measure by which share the 99th percentile is later with it than without.
+
+        It is the median over pairs of open loops.
+        """
         loads = self.in_turns(pairs, body, media_type, seconds, rate)
         p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in self.ports}
         later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
@@ -117,7 +120,7 @@ class Pair:
         settle_s: float = SETTLE_S,
         stall_ms: float = STALL_MS,
     ) -> dict[str, Any]:
-        """The 99th percentiles of both at a rate, where one generator asks them in turns.
+        """Measure the 99th percentiles of both at a rate, where one generator takes them in turns.
 
         The intervals are of 95 %: pairs of turns are drawn again, in blocks of :data:`BLOCK_S` (moving block bootstrap,
         Künsch 1989).
@@ -138,12 +141,12 @@ class Pair:
         plan = Plan(without, str(body), seconds, MOST_CALLERS, rate=rate, media_type=media_type)
         turns = self.folder / "turns.json"
         plan = replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns))
-        outcome = self._asked(replace(plan, request_ids=self._ids(self.ports)))
+        outcome = self._run_generator(replace(plan, request_ids=self._ids(self.ports)))
         for name, one in zip(self.ports, outcome["services"], strict=True):
             _check(name, one)
         every = [(np.array(one), np.array(other)) for one, other in json.loads(turns.read_bytes())]
         stalled = np.array([[turn.max() > stall_ms for turn in pair] for pair in every])
-        pairs = [pair for pair, found in zip(every, stalled, strict=True) if not found.any()]
+        pairs = [pair for pair, stalls in zip(every, stalled, strict=True) if not stalls.any()]
         if not pairs:
             raise SystemExit(f"each of {len(every)} pairs of turns has an answer above {stall_ms:g} ms: lower the load")
         block = max(1, min(len(pairs), round(BLOCK_S / (2.0 * turn_s))))
@@ -167,7 +170,7 @@ class Pair:
         }
 
     def metrics(self) -> str:
-        """What ``GET /metrics`` of the service with it says."""
+        """Return ``GET /metrics`` of the service with it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ports["with"], timeout=30)
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
@@ -183,12 +186,12 @@ def _check(name: str, outcome: Outcome) -> None:
 
 
 def _p99(pairs: Turns) -> np.ndarray:
-    """``(2,)`` of all turns of each service together."""
+    """Return ``(2,)`` percentiles of all turns of each service together."""
     return np.array([np.percentile(np.concatenate(turns), 99) for turns in zip(*pairs, strict=True)])
 
 
 def _drawn(pairs: Turns, block: int, rng: np.random.Generator) -> Turns:
-    """About as many pairs of turns, in blocks that followed each other, with replacement."""
+    """Draw about as many pairs of turns, in blocks that followed each other, with replacement."""
     starts = rng.integers(len(pairs) - block + 1, size=-(-len(pairs) // block))
     return [pairs[start + place] for start in starts for place in range(block)][: len(pairs)]
 
@@ -199,7 +202,7 @@ def _interval(values: np.ndarray, digits: int) -> list[float]:
 
 @contextmanager
 def pair(folder: Path, served: Path, common: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[Pair]:
-    """Two services of one bundle, of which the second has more settings.
+    """Start two services of one bundle, of which the second has more settings.
 
     Args:
         folder: for plans.

@@ -60,7 +60,7 @@ def count(requests: int) -> tuple[float, Telemetry]:
 
 
 def median_ms(scrape: Callable[[], bytes]) -> float:
-    """Of some scrapes in a row."""
+    """Return the median milliseconds of some scrapes in a row."""
     times = []
     for _ in range(SCRAPES):
         began = time.perf_counter()
@@ -70,7 +70,7 @@ def median_ms(scrape: Callable[[], bytes]) -> float:
 
 
 def by_files() -> Figures:
-    """prometheus_client's way: this process, and others that end, count into files; this one is scraped."""
+    """Measure prometheus_client's way: this process, and others that end, count into files; this one is scraped."""
     folder = Path(os.environ[FOLDER])
 
     def scrape() -> bytes:
@@ -96,7 +96,7 @@ def by_files() -> Figures:
 
 
 def by_messages() -> Figures:
-    """Our way: two snapshots as they travel, and what replaced workers counted; without the way through the pipes."""
+    """Measure our way: two snapshots as they travel, and what replaced workers counted; without the pipes."""
     each_us, one = count(REQUESTS)
     past = drop_gauges(snapshot(one.registry))
 
@@ -119,7 +119,7 @@ WAYS = {"ours": by_messages, "prometheus_client": by_files}
 
 
 def turn(way: str) -> Figures:
-    """One way, in a process of its own."""
+    """Measure one way, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {name: value for name, value in os.environ.items() if name != FOLDER}
         environment |= {FOLDER: folder} if way == "prometheus_client" else {}
@@ -130,7 +130,7 @@ def turn(way: str) -> Figures:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/scrapes.json``."""
+    """Run the command line; write ``benchmarks/results/scrapes.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.scrapes", description=__doc__)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()

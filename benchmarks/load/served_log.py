@@ -55,27 +55,30 @@ COUNTED = ("records", "bytes", "dropped")
 
 @contextmanager
 def prepared() -> Iterator[tuple[Path, Path]]:
-    """A folder with a body of each format, and a bundle."""
+    """Yield a folder with a body of each format, and a bundle."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         served = build(folder / "wide" / "1")
         every = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))
         for form, media_type in FORMATS.items():
-            body, said = every[form]
-            assert said == media_type
+            body, announced = every[form]
+            assert announced == media_type
             (folder / form).write_bytes(body)
         yield folder, served
 
 
-def warmed(asked: Pair) -> Pair:
-    """The same, once each was asked for a second."""
-    for name in asked.ports:
-        asked.ask(name, asked.folder / "npy", FORMATS["npy"], 1.0)
-    return asked
+def warmed(services: Pair) -> Pair:
+    """Send requests to each service for a second; return the services."""
+    for name in services.ports:
+        services.ask(name, services.folder / "npy", FORMATS["npy"], 1.0)
+    return services
 
 
 def query_ids() -> dict[str, str]:
-    """A query that is not logged at a share of a half, and one that is; the id of a request names its query."""
+    """Return a query that is not logged at a share of a half, and one that is.
+
+    The id of a request names its query.
+    """
     names = [f"query-{number}" for number in range(10)]
     inside = [name for name in names if in_share(name, 2**63)]
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
@@ -84,24 +87,24 @@ def query_ids() -> dict[str, str]:
 def peaks(
     folder: Path, served: Path, workers: int, starts: int, pairs: int, seconds: float
 ) -> dict[str, dict[str, Any]]:
-    """Of each format, and what the log has written."""
+    """Measure each format's peak, and what the log has written."""
     log = {"served_log": folder / "log", "served_max_bytes": MOST_BYTES}
-    found: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMATS}
+    by_format: dict[str, list[dict[str, Any]]] = {form: [] for form in FORMATS}
     written = dict.fromkeys(COUNTED, 0.0)
     for _ in range(starts):
         with pair(folder, served, {"workers": workers, "queue_ms": QUEUE_MS}, log) as services:
             warmed(services)
             for form, media_type in FORMATS.items():
-                found[form] += services.in_turns(pairs, folder / form, media_type, seconds)
+                by_format[form] += services.in_turns(pairs, folder / form, media_type, seconds)
             written = {name: written[name] + more for name, more in counts(services.metrics()).items()}
-    return {**{form: _lost(rounds) for form, rounds in found.items()}, "written": written}
+    return {**{form: _lost(rounds) for form, rounds in by_format.items()}, "written": written}
 
 
 def _lost(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     rates = {name: [one[name]["accepted_per_second"] for one in rounds] for name in ("without", "with")}
     lost = [1.0 - with_log / without for without, with_log in zip(rates["without"], rates["with"], strict=True)]
     return {
-        "per_second": {name: round(float(np.median(found)), 1) for name, found in rates.items()},
+        "per_second": {name: round(float(np.median(values)), 1) for name, values in rates.items()},
         "lost": round(float(np.median(lost)), 4),
         "lost_quartiles": [round(float(value), 4) for value in np.percentile(lost, (25, 75))],
     }
@@ -110,20 +113,20 @@ def _lost(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 def latencies(
     folder: Path, served: Path, workers: int, seconds: float, rates: Mapping[str, float]
 ) -> dict[str, dict[str, Any]]:
-    """Of each format at its rate, and what the log has written."""
+    """Measure each format at its rate, and what the log has written."""
     log: dict[str, Any] = {"served_log": folder / "half", "served_max_bytes": MOST_BYTES, "served_share": 0.5}
     with service(served, workers=workers, queue_ms=QUEUE_MS, **log) as (_, connection, _):
         connection.close()
         halves = warmed(Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids()))
-        found = {
+        by_format = {
             form: halves.alternating(folder / form, media_type, seconds, rates[form])
             for form, media_type in FORMATS.items()
         }
-        return {**found, "written": counts(halves.metrics())}
+        return {**by_format, "written": counts(halves.metrics())}
 
 
 def counts(metrics: str) -> dict[str, float]:
-    """What the service with a log has written and dropped."""
+    """Parse how many records the service with a log has written and dropped."""
     lines = metrics.splitlines()
     return {
         name: sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"listwright_served_{name}_total"))
@@ -132,7 +135,7 @@ def counts(metrics: str) -> dict[str, float]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/served_log.json``."""
+    """Run the command line; write ``benchmarks/results/served_log.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.served_log", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of each service")

@@ -43,7 +43,7 @@ Row = dict[str, float | str]
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/service.json``."""
+    """Run the command line; write ``benchmarks/results/service.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.service", description=__doc__)
     parser.add_argument("--bundle", type=Path, help="numeric bundle to ask; default: one of 136 features, made here")
     parser.add_argument("--demo", type=Path, default=Path("models/demo/1"), help="bundle whose start-up is measured")
@@ -80,7 +80,7 @@ def main() -> int:
 def service(
     folder: Path, *, module: str = "service", log: int | None = None, cwd: Path | None = None, **more: object
 ) -> Iterator[tuple[psutil.Process, http.client.HTTPConnection, float]]:
-    """The process of a module, a connection to it, and the seconds until it was ready; under more settings by name.
+    """Start a module; yield its process, a connection, and the seconds until it was ready.
 
     Its log goes to the open file ``log``; by default, where that of this process goes. It runs in the folder ``cwd``;
     by default, in that of this process.
@@ -116,7 +116,7 @@ def _is_ready(connection: http.client.HTTPConnection) -> bool:
 
 
 def start_up(folder: Path, *, runs: int = 5) -> dict[str, float]:
-    """Seconds until ready, and resident memory, of a worker with this bundle; medians over fresh processes."""
+    """Measure the seconds until ready, and the resident memory, of a worker; medians over fresh processes."""
     seconds, idle, used = [], [], []
     rng = np.random.default_rng(1)
     reranker = bundle.load(folder).reranker
@@ -138,7 +138,7 @@ def start_up(folder: Path, *, runs: int = 5) -> dict[str, float]:
 
 
 def latency(folder: Path, reranker: Reranker, rounds: float) -> list[dict[str, object]]:
-    """One row per list length and way of asking."""
+    """Measure each list length and way of sending; return a row for each."""
     rng = np.random.default_rng(2)
     table: list[dict[str, object]] = []
     with service(folder) as (_, connection, _):
@@ -161,8 +161,9 @@ def latency(folder: Path, reranker: Reranker, rounds: float) -> list[dict[str, o
 def _take_turns(
     connection: http.client.HTTPConnection, reranker: Reranker, features: Float[np.ndarray, "L D"], *, first: int
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Milliseconds of the in-process call and of each form on one list, beginning with another one each time, as the
-    first one after a pause is slower; and what the service says it took.
+    """Time the in-process call and each form on one list, in milliseconds; and what the service says it took.
+
+    Each round begins with another one, as the first after a pause is slower.
     """
     ways: list[tuple[str, Callable[[], Any]]] = [("in_process", lambda: reranker.rerank(CandidateList(features)))]
     ways += [(name, partial(_post, connection, body)) for name, body in bodies(reranker, features).items()]
@@ -181,7 +182,7 @@ def _take_turns(
 
 
 def bodies(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, bytes]:
-    """One list in every form of a request."""
+    """Build one list in every form of a request."""
     values = _spelled(reranker, features)
     names = reranker.schema.names
     ids = [f"sku-{n}" for n in range(len(values))]
@@ -198,7 +199,7 @@ def bodies(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, 
 
 
 def _spelled(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> list[list[float | str | None]]:
-    """Rows as JSON values, numbers with the digits that float32 has; categories are left out."""
+    """Return rows as JSON values, with the digits of float32; categories are left out."""
     categorical = set(reranker.schema.categorical)
     return [
         [None if column in categorical else float(str(value)) for column, value in enumerate(row)]

@@ -75,7 +75,7 @@ MEDIA_TYPE = "application/x-npy"
 
 
 def models_of(folder: Path) -> Path:
-    """Two bundles of the same size, and the file ``body`` with a list for them beside."""
+    """Build two bundles of the same size, with the file ``body`` of a list for them beside."""
     models = folder / "models"
     for name in ("wide", "rival"):
         build(models / name / "1")
@@ -90,7 +90,7 @@ def models_of(folder: Path) -> Path:
 
 @contextmanager
 def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pair, psutil.Process]]:
-    """A warm service, asked ``without`` a shadow or ``with`` it, and its process."""
+    """Start a service; yield it warm, as a pair ``without`` a shadow and ``with`` it, and its process."""
     file = folder / "experiments.toml"
     file.write_text(FILE.format(core_share), encoding="utf-8")
     served = models / "wide" / "1"
@@ -102,26 +102,29 @@ def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pa
 
 
 def challenger(process: psutil.Process) -> int:
-    """The process that a service has started to rank in the background."""
-    (found,) = [child.pid for child in process.children() if any("spawn_main" in word for word in child.cmdline())]
-    return found
+    """Return the process that a service has started to rank in the background."""
+    (pid,) = [child.pid for child in process.children() if any("spawn_main" in word for word in child.cmdline())]
+    return pid
 
 
 def query_ids() -> dict[str, str]:
-    """A query that is not shadowed at a share of a half, and one that is; the id of a request names its query."""
+    """Return a query that is not shadowed at a share of a half, and one that is.
+
+    The id of a request names its query.
+    """
     names = [f"query-{number}" for number in range(20)]
     inside = [name for name in names if fraction(name, "", "traffic") < 0.5]
     return {"without": next(name for name in names if name not in inside), "with": inside[0]}
 
 
 def peaks_of(services: Pair, seconds: float) -> list[float]:
-    """Lists a second of a query that is not shadowed, in closed loops."""
-    asked = ("without", services.folder / "body", MEDIA_TYPE, seconds)
-    return [services.ask(*asked)["accepted_per_second"] for _ in range(PEAKS)]
+    """Measure lists a second of a query that is not shadowed, in closed loops."""
+    request = ("without", services.folder / "body", MEDIA_TYPE, seconds)
+    return [services.ask(*request)["accepted_per_second"] for _ in range(PEAKS)]
 
 
 def core_time(services: Pair, process: psutil.Process, turns: int) -> dict[str, Any]:
-    """Of a core, what a request takes that is shadowed, and one that is not."""
+    """Measure the share of a core that a shadowed request takes, and one that is not shadowed."""
     connection = http.client.HTTPConnection("127.0.0.1", services.ports["with"], timeout=30)
     body, ids = (services.folder / "body").read_bytes(), query_ids()
 
@@ -140,7 +143,7 @@ def core_time(services: Pair, process: psutil.Process, turns: int) -> dict[str, 
 
 
 def taking_part(services: Pair, work: dict[str, Any], seconds: float, rate: float) -> dict[str, Any]:
-    """What it costs a request to be shadowed, at one load: as it is computed, and as it is measured."""
+    """Measure the cost of being shadowed for a request, at one load: as computed, and as measured."""
     body = services.folder / "body"
     answers = services.answers("without", body, MEDIA_TYPE, seconds / 2, rate)
     return {
@@ -151,23 +154,23 @@ def taking_part(services: Pair, work: dict[str, Any], seconds: float, rate: floa
 
 
 def ranking_beside(services: Pair, process: int, seconds: float, rate: float) -> dict[str, Any]:
-    """What it costs that the challenger's process ranks meanwhile, at one load."""
+    """Measure the cost of the challenger's process ranking meanwhile, at one load."""
     with spans_of_work(process) as spans:
-        found = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
+        answers = services.answers("with", services.folder / "body", MEDIA_TYPE, seconds, rate)
     if not spans:
         raise SystemExit("the challenger's process did not work: nothing is measured")
-    late = lateness(found, beside(found, spans), stall_ms=STALL_MS)
+    late = lateness(answers, beside(answers, spans), stall_ms=STALL_MS)
     return {"rate": round(rate, 1), "times_at_work": len(spans), **late}
 
 
 def outcomes(metrics: str) -> dict[str, float]:
-    """How many lists were shadowed, and how many were dropped."""
+    """Parse how many lists were shadowed, and how many were dropped."""
     pattern = r'^listwright_experiment_requests_total\{.*outcome="(\w+)".*\} (\S+)$'
     return {name: float(count) for name, count in re.findall(pattern, metrics, flags=re.MULTILINE)}
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/shadow.json``; 1 if the target is missed."""
+    """Run the command line; write ``benchmarks/results/shadow.json``; return 1 if the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.shadow", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a minute that shows that it runs; writes no result")
     quick = parser.parse_args().quick

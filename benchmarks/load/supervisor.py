@@ -74,7 +74,7 @@ class Supervised:
         self._failing.touch()
 
     def listening(self) -> list[psutil.Process]:
-        """Workers that run."""
+        """Return the workers that run."""
         children = self.process.children() if self.process.is_running() else []
         return [child for child in children if _is_worker(child)]
 
@@ -96,14 +96,14 @@ def _is_worker(process: psutil.Process) -> bool:
 
 @cache
 def gunicorns_packages() -> str:
-    """The folder where gunicorn and uvicorn's worker class for it are installed, apart from the project's packages."""
+    """Install gunicorn and uvicorn's worker class for it, apart from the project's packages; return the folder."""
     (packages,) = prepare("gunicorn").parent.glob("lib/python*/site-packages")
     return str(packages)
 
 
 @contextmanager
 def supervised(supervisor: str, bundle: Path) -> Iterator[tuple[Supervised, psutil.Process]]:
-    """A service, and one of its workers."""
+    """Start a service; yield it, and one of its workers."""
     with tempfile.TemporaryDirectory() as folder:
         service = Supervised(supervisor, Path(folder), bundle)
         workers = service.listening()
@@ -114,7 +114,7 @@ def supervised(supervisor: str, bundle: Path) -> Iterator[tuple[Supervised, psut
 
 
 def after(happened: Callable[[], bool], within_s: float = WITHIN_S) -> float | None:
-    """Seconds until something has happened; None if it has not in time."""
+    """Wait until something has happened; return the seconds, None if it has not in time."""
     began = time.perf_counter()
     while time.perf_counter() - began < within_s:
         if happened():
@@ -124,21 +124,21 @@ def after(happened: Callable[[], bool], within_s: float = WITHIN_S) -> float | N
 
 
 def killed(service: Supervised, worker: psutil.Process) -> Figures:
-    """A worker is killed: seconds until another has started."""
+    """Kill a worker: seconds until another has started."""
     before = service.starts
     worker.kill()
     return {"another_starts_after_s": after(lambda: service.starts > before)}
 
 
 def stalled(service: Supervised, worker: psutil.Process) -> Figures:
-    """A worker's event loop stalls: seconds until another has started."""
+    """Stall a worker's event loop: seconds until another has started."""
     before = service.starts
     worker.send_signal(STALL)
     return {"another_starts_after_s": after(lambda: service.starts > before)}
 
 
 def failing(service: Supervised, worker: psutil.Process) -> Figures:
-    """Every new worker fails: how many are started, and the processor time that they take."""
+    """Let every new worker fail: how many are started, and the processor time that they take."""
     before = service.starts
     service.fail()
     worker.kill()
@@ -148,20 +148,20 @@ def failing(service: Supervised, worker: psutil.Process) -> Figures:
 
 
 def told_to_end(service: Supervised, worker: psutil.Process) -> Figures:
-    """A stalled worker and SIGTERM: seconds until the service has ended."""
+    """Stall a worker and send SIGTERM: seconds until the service has ended."""
     worker.send_signal(STALL)
     service.process.terminate()
     return {"ended_after_s": after(lambda: service.process.status() == psutil.STATUS_ZOMBIE)}
 
 
 def orphaned(service: Supervised, _: psutil.Process) -> Figures:
-    """The supervisor is killed: seconds until its port can be taken again."""
+    """Kill the supervisor: seconds until its port can be taken again."""
     service.process.kill()
     return {"port_is_free_after_s": after(lambda: is_free(service.port))}
 
 
 def is_free(port: int) -> bool:
-    """Whether another service could begin here."""
+    """Return whether another service could begin here."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -175,7 +175,7 @@ FAULTS = (killed, stalled, failing, told_to_end, orphaned)
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/supervisor.json``."""
+    """Run the command line; write ``benchmarks/results/supervisor.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.supervisor", description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("models/demo/1"))
     options = parser.parse_args()

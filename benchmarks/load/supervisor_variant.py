@@ -28,7 +28,7 @@ def _stall(*_: object) -> None:
 
 
 def begin(server: object = None, worker: object = None) -> None:  # noqa: ARG001 - gunicorn counts them
-    """A worker process begins: count it, and fail if told to."""
+    """Count a worker process that begins, and kill it if the variant says so."""
     signal.signal(STALL, _stall)
     with Path(os.environ[STARTS]).open("a") as file:
         file.write(f"{os.getpid()}\n")
@@ -53,7 +53,7 @@ from listwright.service.transport.server import FINISH_WITHIN_S, options
 
 
 def app() -> FastAPI:
-    """The application, for uvicorn's supervisor; it gives up where the bundle is what is wrong."""
+    """Build the application for uvicorn's supervisor; exit if the bundle is at fault."""
     settings = Settings()
     try:
         return create_app(settings, loaded=loading.start(settings))
@@ -62,14 +62,14 @@ def app() -> FastAPI:
 
 
 def uvicorns(settings: Settings) -> int:
-    """uvicorn's supervisor, with the options that the service gives to uvicorn."""
+    """Run uvicorn's supervisor, with the options that the service gives to uvicorn."""
     config = uvicorn.Config(f"{__package__}.supervisor_variant:app", factory=True, workers=2, **options(settings))
     Multiprocess(config, sockets=[config.bind_socket()]).run()
     return 0
 
 
 def gunicorns(settings: Settings) -> int:
-    """gunicorn's supervisor and uvicorn's worker class for it, with the times of the service."""
+    """Run gunicorn's supervisor and uvicorn's worker class for it, with the times of the service."""
     base = import_module("gunicorn.app.base")
 
     class Application(base.BaseApplication):  # type: ignore[misc, name-defined]

@@ -45,7 +45,7 @@ def fill(root: Path, source: Path) -> str:
 
 
 def swap(port: int) -> None:
-    """Have the service look at its folder; returns when it has swapped."""
+    """Let the service look at its folder, and wait until it has swapped."""
     url = f"http://127.0.0.1:{port}/admin/reload"
     request = urllib.request.Request(url, method="POST", headers={"Authorization": f"Bearer {KEY}"})
     with urllib.request.urlopen(request, timeout=60) as response:

@@ -53,7 +53,7 @@ SENT = {
 
 
 class Bench:
-    """Where things lie.
+    """Folders and files of a run.
 
     Args:
         folder: for bodies and plans.
@@ -65,7 +65,7 @@ class Bench:
 
     @contextmanager
     def variant(self, name: str, **settings: object) -> Iterator[tuple[psutil.Process, int]]:
-        """The service with a part replaced: its process and port."""
+        """Start the service with a part replaced; yield its process and port."""
         os.environ["TRANSPORT"] = name
         with service(self.served, module="benchmarks.load.transport_variant", log=None, cwd=None, **settings) as (
             process,
@@ -77,7 +77,7 @@ class Bench:
             yield process, port
 
     def rate(self, port: int, callers: int, seconds: float, candidates: int, *, patient: bool = True) -> dict[str, Any]:
-        """What callers in a closed loop get."""
+        """Load it by callers in a closed loop and return the outcome."""
         body = str(self.folder / f"body-{candidates}")
         plan = Plan(port, body, seconds, callers, patient=patient).save(self.folder / "plan.json")
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan)]
@@ -85,21 +85,21 @@ class Bench:
         return outcome
 
     def in_turns(self, names: tuple[str, ...], ask: dict[str, Any], **settings: object) -> dict[str, Any]:
-        """Accepted requests a second of each variant, and its ratio to the first."""
+        """Measure the accepted requests a second of each variant, and the ratio to the first."""
         rates: dict[str, list[float]] = {name: [] for name in names}
         with ExitStack() as stack:
             ports = {name: stack.enter_context(self.variant(name, **settings))[1] for name in names}
             for turn in range(TURNS + 1):
                 for name in names:
-                    found = self.rate(ports[name], **ask)["accepted_per_second"]
+                    rate = self.rate(ports[name], **ask)["accepted_per_second"]
                     if turn:  # the first is for warming up
-                        rates[name].append(found)
-        medians = {name: float(np.median(found)) for name, found in rates.items()}
+                        rates[name].append(rate)
+        medians = {name: float(np.median(values)) for name, values in rates.items()}
         return {n: {"per_second": round(m, 1), "of_ours": round(m / medians[names[0]], 3)} for n, m in medians.items()}
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/transport.json``."""
+    """Run the command line; write ``benchmarks/results/transport.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load.transport", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a turn")
     seconds = parser.parse_args().seconds
@@ -123,20 +123,20 @@ def main() -> int:
 
 
 def answers(bench: Bench, name: str) -> dict[str, object]:
-    """What a connection makes of requests that are wrong, without end, or never complete: statuses, seconds, MB."""
+    """Send requests that are wrong, without end, or never complete; return statuses, seconds and MB."""
     with bench.variant(name, timeout_ms=1000) as (process, port):
-        found: dict[str, object] = {what: exchange(port, sent)[0] for what, sent in SENT.items()}
-        found["body cut off"] = exchange(port, b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n5\r\n{", ends=True)[0]
-        found["half a head, seconds until it is closed"] = exchange(port, b"GET /livez HTTP/1.1\r\nHost: x\r\n")[1]
+        outcomes: dict[str, object] = {what: exchange(port, sent)[0] for what, sent in SENT.items()}
+        outcomes["body cut off"] = exchange(port, b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n5\r\n{", ends=True)[0]
+        outcomes["half a head, seconds until it is closed"] = exchange(port, b"GET /livez HTTP/1.1\r\nHost: x\r\n")[1]
         head = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
-        found["head without end, MB held"] = flooded(process, port, head)
+        outcomes["head without end, MB held"] = flooded(process, port, head)
         head = b"POST /rerank HTTP/1.1\r\n" + CHUNKED + b"\r\n2\r\n{}\r\n0\r\n"
-        found["trailers without end, MB held"] = flooded(process, port, head)
-        return found
+        outcomes["trailers without end, MB held"] = flooded(process, port, head)
+        return outcomes
 
 
 def exchange(port: int, sent: bytes, *, ends: bool = False) -> tuple[int | None, float | None]:
-    """The status of the first answer; the seconds until the connection was closed, None if it never was."""
+    """Return the status of the first answer, and the seconds until the connection was closed, None if never."""
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller:
         caller.sendall(sent)
@@ -154,7 +154,10 @@ def exchange(port: int, sent: bytes, *, ends: bool = False) -> tuple[int | None,
 
 
 def flooded(process: psutil.Process, port: int, head: bytes) -> float:
-    """Megabytes by which the process grows while fields are sent without end, until it ends that or has all."""
+    """Return the megabytes that the process grows by while fields are sent without end.
+
+    It ends when the service ends it or has all of them.
+    """
     before, line = process.memory_info().rss, b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(64))
     most = before
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller, suppress(OSError):
@@ -166,7 +169,7 @@ def flooded(process: psutil.Process, port: int, head: bytes) -> float:
 
 
 def at_the_limit(bench: Bench, name: str) -> dict[str, object]:
-    """Answers to one who is there already, and to newcomers, while others hold more connections than are served."""
+    """Count answers to a present caller and to newcomers, while others hold more connections than are served."""
     with bench.variant(name, max_connections=MOST, log_level="critical") as (process, port), ExitStack() as stack:
         files = process.num_fds() + FILES
         process.rlimit(psutil.RLIMIT_NOFILE, (files, files))
@@ -177,16 +180,16 @@ def at_the_limit(bench: Bench, name: str) -> dict[str, object]:
         for _ in range(HELD):
             idle = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
             idle.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
-            old[asked(present)] += 1
+            old[status_of(present)] += 1
         time.sleep(1.5)
         for _ in range(TRIES):
-            old[asked(present)] += 1
-            new[asked(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S))] += 1
+            old[status_of(present)] += 1
+            new[status_of(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S))] += 1
         return {"who is there": dict(old), "newcomers": dict(new)}
 
 
-def asked(connection: http.client.HTTPConnection) -> str:
-    """The status of an answer over a connection; why there is none."""
+def status_of(connection: http.client.HTTPConnection) -> str:
+    """Return the status of an answer over a connection, or why there is none."""
     try:
         connection.request("GET", "/v2")
         answer = connection.getresponse()
@@ -197,7 +200,7 @@ def asked(connection: http.client.HTTPConnection) -> str:
 
 
 def shared(bench: Bench, name: str, seconds: float) -> dict[str, object]:
-    """Two workers and four callers who keep their connections: how evenly the work is shared, over fresh services."""
+    """Measure how evenly two workers share four callers who hold their connections, over fresh services."""
     rates, shares = [], []
     for _ in range(TURNS):
         with bench.variant(name, workers=2) as (process, port):

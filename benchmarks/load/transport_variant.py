@@ -23,7 +23,7 @@ _options = server.options
 
 
 def plain(protocol: Any) -> None:
-    """uvicorn's own connection in the place of ours."""
+    """Use uvicorn's own connection in the place of ours."""
 
     class Plain(protocol):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:
@@ -35,17 +35,17 @@ def plain(protocol: Any) -> None:
 
 
 def httptools() -> None:
-    """uvicorn's connection over the parser that ours has."""
+    """Use uvicorn's connection over the parser that ours has."""
     plain(HttpToolsProtocol)
 
 
 def h11() -> None:
-    """uvicorn's connection over a parser in Python."""
+    """Use uvicorn's connection over a parser in Python."""
     plain(H11Protocol)
 
 
 def limit_concurrency() -> None:
-    """uvicorn's limit in the place of ours."""
+    """Use uvicorn's limit in the place of ours."""
     plain(HttpToolsProtocol)
     server.options = lambda settings: _options(settings) | {"limit_concurrency": settings.max_connections}
 
@@ -62,7 +62,7 @@ def plain_accept() -> None:
 
 
 def no_shedding() -> None:
-    """A refusal for lack of room goes all the way that an answer goes."""
+    """Send a refusal for lack of room all the way that an answer goes."""
     EarlyRefusal.refuses = lambda *_: False  # type: ignore[method-assign]
 
 

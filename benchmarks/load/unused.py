@@ -29,7 +29,7 @@ COUNT = "import sys, listwright.service.app; print(len(sys.modules))"
 
 @contextmanager
 def tree_of(commit: str) -> Iterator[Path]:
-    """The files of a commit, with compiled modules of this tree where their sources are the same."""
+    """Yield the files of a commit, with compiled modules of this tree where their sources are the same."""
     with tempfile.TemporaryDirectory() as name:
         tree = Path(name) / "before"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, commit], cwd=ROOT, check=True)
@@ -44,19 +44,19 @@ def tree_of(commit: str) -> Iterator[Path]:
 
 
 def started(tree: Path, bundle: Path) -> tuple[float, float]:
-    """Seconds until a fresh service is ready, and its MB."""
+    """Start a fresh service; return the seconds until it is ready, and its MB."""
     with service(bundle, cwd=tree) as (process, _, ready_s):
         return ready_s, process.memory_info().rss / 1e6
 
 
 def modules(tree: Path) -> int:
-    """How many modules the service's app loads."""
+    """Count the modules that the service's app loads."""
     done = subprocess.run([sys.executable, "-c", COUNT], cwd=tree, check=True, capture_output=True, text=True)
     return int(done.stdout)
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/unused.json``."""
+    """Run the command line; write ``benchmarks/results/unused.json``."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.load.unused",
         description=__doc__,
@@ -69,14 +69,14 @@ def main() -> int:
     bundle = options.bundle.resolve()
     with tree_of(options.before) as before:
         trees = {"before": before, "now": ROOT}
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in trees}
+        start_ups: dict[str, list[tuple[float, float]]] = {name: [] for name in trees}
         for tree in trees.values():
             started(tree, bundle)  # once, so that all files are in memory
         for pair in range(options.pairs):
             for name in sorted(trees, reverse=pair % 2 == 1):
-                found[name].append(started(trees[name], bundle))
+                start_ups[name].append(started(trees[name], bundle))
         loaded = {name: modules(tree) for name, tree in trees.items()}
-    pairs = {name: np.array(values) for name, values in found.items()}
+    pairs = {name: np.array(values) for name, values in start_ups.items()}
     more = pairs["now"] - pairs["before"]
     low, high = np.percentile(more, (25, 75), axis=0)
     result: dict[str, object] = {

@@ -28,7 +28,7 @@ from listwright.ranking.errors import ListwrightError
 
 
 def main() -> int:
-    """Command line; writes ``rivals.json`` and ``.svg`` to ``benchmarks/results``, or to ``build/rivals`` if quick."""
+    """Run the command line; write ``rivals.json`` and ``.svg`` to the results, or to ``build/rivals`` if quick."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivals", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="five minutes: does everything run?")
     parser.add_argument("--limit-ms", type=float, default=50.0, help="99th percentile that counts as served")
@@ -67,7 +67,7 @@ def _bench(options: argparse.Namespace) -> Bench:
 
 
 def _bundle() -> Path:
-    """The bundle of 136 features; fitted once, as it takes a minute."""
+    """Return the bundle of 136 features; fitted once, as it takes a minute."""
     folder = BUILD / "wide" / "1"
     try:
         bundle.load(folder)
@@ -78,7 +78,7 @@ def _bundle() -> Path:
 
 
 def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
-    """Rivals first: ours is also asked what it sustains within the best rival's own percentile."""
+    """Measure rivals first: ours is also measured within the best rival's own percentile."""
     rivals: list[Result] = []
     for contender in (*RIVALS, OURS):
         for request_format in contender.formats:
@@ -100,7 +100,7 @@ def _measure_all(bench: Bench, skipped: dict[str, str]) -> Iterator[Result]:
 
 
 def _in_turns(bench: Bench, results: list[Result]) -> dict[str, object] | None:
-    """Against whoever sustained most; None where nobody sustained anything, or we are not there."""
+    """Measure in turns with the rival that sustained most; None if none sustained anything, or ours is absent."""
     best = report.best_rival(results, bench.limit_ms)
     if best is None or not any(result.ours for result in results):
         return None
@@ -117,14 +117,14 @@ def _publish(
     *,
     complete: bool,
 ) -> None:
-    """What is quick or was interrupted does not stand in for a whole run."""
+    """Write the results; a quick or interrupted run does not replace a whole one."""
     quick = bench.plan is QUICK
     folder = machine.RESULTS if complete and not quick else BUILD
     name = "rivals" if bench.cores.apart else "rivals_shared"
-    found = report.headline(results, bench.limit_ms)
+    headline = report.headline(results, bench.limit_ms)
     lines = [
         *report.table(results, bench.limit_ms),
-        *report.sentences(found, bench.limit_ms),
+        *report.sentences(headline, bench.limit_ms),
         *([] if in_turns is None else turns.sentences(in_turns)),
         *report.disturbed(results),
     ]
@@ -140,7 +140,7 @@ def _publish(
         "clients_at_peak": CLIENTS,
         "seconds_per_step": bench.plan.step_s,
         "load_average_after": round(os.getloadavg()[0], 2),
-        "headline": found,
+        "headline": headline,
         "in_turns": in_turns,
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,

@@ -20,5 +20,5 @@ class Reranker:
 
     @bentoml.api
     def rerank(self, features: NDArray[np.float32]) -> list[float]:
-        """Scores in input order."""
+        """Return scores in input order."""
         return self._pipeline.scores(features)

@@ -24,7 +24,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way of asking: how a list becomes a body, and how the answer becomes ranks in input order."""
+    """A request format: how a list becomes a body, and how the answer becomes ranks in input order."""
 
     name: str
     path: str
@@ -35,7 +35,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is to run: its programs, port and workers, the bundle, a folder for whatever it writes."""
+    """A server's surroundings: its programs, port and workers, the bundle, a folder for its files."""
 
     programs: Path
     port: int
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server. ``environment`` names its environment and its requirements; None is this one: ours."""
+    """A server. ``environment`` names its environment and requirements; None is this one: ours."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ class Contender:
 
 
 def _digits(features: Float[np.ndarray, "L D"]) -> list[list[float]]:
-    """Rows with the digits that float32 has."""
+    """Return rows with the digits that float32 has."""
     return [[float(str(value)) for value in row] for row in features.astype(np.float32)]
 
 
@@ -86,7 +86,7 @@ def _ranks(answer: bytes) -> Int[np.ndarray, " L"]:
 
 
 def _ranks_by(find: Callable[[Any], list[float]]) -> Callable[[bytes], Int[np.ndarray, " L"]]:
-    """Ranks of the scores that ``find`` picks out of a JSON answer."""
+    """Return a function that ranks by the scores that ``find`` picks out of a JSON answer."""
 
     def read(answer: bytes) -> Int[np.ndarray, " L"]:
         order = np.argsort(-np.asarray(find(json.loads(answer))), kind="stable")

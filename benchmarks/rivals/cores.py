@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class IndivisibleError(Exception):
-    """The cores cannot be divided; says why."""
+    """The cores cannot be divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Cores:
 
     @property
     def workers(self) -> int:
-        """Processes that compute."""
+        """Number of server processes."""
         return len(self.servers)
 
     @property
@@ -31,7 +31,7 @@ class Cores:
 
 
 def divided() -> Cores:
-    """The last core for the generator, all others for the server: what the load costs nobody pays for.
+    """Give the last core to the generator and all others to the server, so that the load costs the server nothing.
 
     Raises:
         IndivisibleError: if there is only one, or the system does not say which processes run where.
@@ -45,13 +45,13 @@ def divided() -> Cores:
 
 
 def shared() -> Cores:
-    """All of them for both."""
+    """Give all cores to both."""
     return Cores(_own(), _own())
 
 
 @contextmanager
 def on(cores: frozenset[int]) -> Iterator[None]:
-    """Processes that are started meanwhile, and theirs, stay on these cores."""
+    """Pin processes that start meanwhile, and their children, to these cores."""
     own = _own()
     if cores == own:
         yield

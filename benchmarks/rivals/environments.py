@@ -18,11 +18,11 @@ INSTALL_WITHIN_S = 600
 
 
 class NotInstallableError(Exception):
-    """uv could not make an environment; says why."""
+    """uv could not build an environment."""
 
 
 def prepare(name: str) -> Path:
-    """The ``bin`` folder of the environment, made if it is not there or its requirements have changed.
+    """Return the environment's ``bin`` folder; build it if it is missing or its requirements have changed.
 
     Raises:
         NotInstallableError: with the last line that uv wrote.
@@ -41,7 +41,7 @@ def prepare(name: str) -> Path:
 
 
 def versions(name: str, *packages: str) -> dict[str, str]:
-    """What the requirements say of these packages."""
+    """Return the versions of these packages in the requirements."""
     lines = (REQUIREMENTS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
     return {package: pinned[package] for package in packages}

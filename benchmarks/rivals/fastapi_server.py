@@ -26,5 +26,5 @@ pipeline = Pipeline()
 
 @app.post("/rerank")
 def rerank(request: Request) -> Answer:
-    """Scores in input order."""
+    """Return scores in input order."""
     return Answer(scores=pipeline.scores(request.features))

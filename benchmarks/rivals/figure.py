@@ -19,7 +19,10 @@ TICKS = [digit * 10.0**power for power in range(-1, 5) for digit in (1, 2, 5)]
 
 
 def draw(results: Sequence[Result], limit_ms: float, path: Path) -> Path:
-    """Loads at which more than next to nothing was lost are hollow: their percentile is of the answered ones only."""
+    """Draw percentiles against load.
+
+    Loads at which more than next to nothing was lost are hollow: their percentile is of the answered ones only.
+    """
     with page(path, 8.0, 4.8, salt="rivals") as figure:
         axes = figure.subplots()
         for dashes, result in zip(DASHES, (one for one in results if one.ours), strict=False):

@@ -16,20 +16,20 @@ class Reranker(litserve.LitAPI):
     """Scores candidate lists."""
 
     def setup(self, device: str) -> None:  # noqa: ARG002 - LitServe's signature
-        """Called once in every worker."""
+        """Load the pipeline, once in every worker."""
         self._pipeline = Pipeline()
 
     def decode_request(self, request: dict[str, Any]) -> list[list[float]]:
-        """The rows."""
+        """Return the rows."""
         rows: list[list[float]] = request["features"]
         return rows
 
     def predict(self, x: list[list[float]]) -> list[float]:
-        """Scores in input order."""
+        """Return scores in input order."""
         return self._pipeline.scores(x)
 
     def encode_response(self, output: list[float]) -> dict[str, list[float]]:
-        """The body."""
+        """Return the body."""
         return {"scores": output}
 
 

@@ -33,7 +33,7 @@ LISTS, CLIENTS = 4, 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how closely everything is looked at."""
+    """Duration and resolution of the measurements."""
 
     warm_up_s: int
     peak_s: int
@@ -53,7 +53,7 @@ class DisagreementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all servers are measured with."""
+    """Settings that all servers are measured with."""
 
     k6: Path
     bundle: Path
@@ -63,7 +63,7 @@ class Bench:
 
 
 def measure(bench: Bench, contender: Contender, request_format: Format, limits: Sequence[float]) -> Result:
-    """What it carries within each of the limits.
+    """Measure the load that a contender carries within each of the limits.
 
     Raises:
         NotInstallableError: if its environment cannot be made.
@@ -90,7 +90,7 @@ def measure(bench: Bench, contender: Contender, request_format: Format, limits: 
 
 @contextmanager
 def started(bench: Bench, contender: Contender) -> Iterator[tuple[Server, Place]]:
-    """A server in its environment, its output in a log."""
+    """Start a server in its environment, with its output in a log."""
     programs = Path(sys.executable).parent if contender.environment is None else prepare(contender.environment)
     with TemporaryDirectory(prefix="rivals-") as scratch:  # a short path: Ray Serve puts sockets there
         place = Place(programs, free_port(), bench.cores.workers, bench.bundle, Path(scratch))
@@ -102,7 +102,7 @@ def started(bench: Bench, contender: Contender) -> Iterator[tuple[Server, Place]
 
 
 def ready(bench: Bench, server: Server, place: Place, request_format: Format) -> Target:
-    """What to ask, once the server ranks a list in this format as we do.
+    """Return what to send, once the server ranks a list in this format as we do.
 
     Bodies are written once, so that sending them costs little.
     """
@@ -147,7 +147,7 @@ def _under_load(
 def observed_at(
     bench: Bench, server: Server, target: Target, rate: float, *, as_at_speed: float | None = None
 ) -> Observed:
-    """One step at a constant arrival rate.
+    """Measure one step at a constant arrival rate.
 
     Args:
         bench, server, target: what is asked.
@@ -164,7 +164,7 @@ def observed_at(
 
 
 def _observe(bench: Bench, server: Server, speed: float, run: Callable[[], Step]) -> Observed:
-    """A step, with the machine's speed before it and the CPU time that others than its generator used meanwhile."""
+    """Measure a step, the machine's speed before it, and the CPU time of others than its generator meanwhile."""
     began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
     with on(bench.cores.generator):
         step = run()
@@ -174,6 +174,6 @@ def _observe(bench: Bench, server: Server, speed: float, run: Callable[[], Step]
 
 
 def _busy_s() -> float:
-    """CPU seconds that this machine has worked."""
+    """Return the CPU seconds that this machine has worked."""
     times = psutil.cpu_times()
     return float(times.user + times.system + times.nice + times.irq + times.softirq + times.steal)

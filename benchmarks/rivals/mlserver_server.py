@@ -13,12 +13,12 @@ class Reranker(MLModel):
     """Scores candidate lists."""
 
     async def load(self) -> bool:
-        """Called once in every worker."""
+        """Load the pipeline, once in every worker."""
         self._pipeline = Pipeline()
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """Scores in input order."""
+        """Return scores in input order."""
         scores = self._pipeline.scores(NumpyCodec.decode_input(payload.inputs[0]))
         output = ResponseOutput(name="scores", shape=[len(scores)], datatype="FP64", data=scores)
         return InferenceResponse(model_name=self.name, outputs=[output])

@@ -36,14 +36,14 @@ class Pipeline:
         )
 
     def scores(self, rows: Sequence[Sequence[float]] | np.ndarray[Any, Any]) -> list[float]:
-        """One score per row, higher is better; what is below the cutoff keeps its order under all that is above."""
+        """Return one score per row, higher is better; rows below the cutoff stay in order under all above it."""
         features = np.asarray(rows, dtype=np.float32)
         first = np.asarray(self._trees.predict(features, raw_score=True, num_threads=1))
         order = np.argsort(-first, kind="stable")
-        kept = np.sort(order[:CUTOFF])
-        inputs = np.column_stack([features[kept], first[kept].astype(np.float32)])
+        top = np.sort(order[:CUTOFF])
+        inputs = np.column_stack([features[top], first[top].astype(np.float32)])
         (second,) = self._qilcm.run(["scores"], {"features": inputs})
         scores = np.empty(len(features))
         scores[order] = float(second.min()) - np.arange(len(order))
-        scores[kept] = second
+        scores[top] = second
         return scores.tolist()

@@ -34,11 +34,11 @@ IDLE_CORES = 0.3
 
 
 class NotServingError(Exception):
-    """The server did not start, or stopped; says why."""
+    """The server did not start, or stopped."""
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """Return a port of the loopback interface that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -46,26 +46,26 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One that runs."""
+    """A running server."""
 
     process: subprocess.Popen[bytes]
     mark: str
     log: Path
 
     def family(self) -> list[psutil.Process]:
-        """Its processes that live: its descendants and whoever else bears its mark."""
-        found: dict[int, psutil.Process] = {}
+        """Return its living processes: its descendants and whoever else bears its mark."""
+        members: dict[int, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             first = psutil.Process(self.process.pid)
-            found = {member.pid: member for member in (first, *first.children(recursive=True))}
+            members = {member.pid: member for member in (first, *first.children(recursive=True))}
         for other in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if other.environ().get(MARK) == self.mark:
-                    found.setdefault(other.pid, other)
-        return list(found.values())
+                    members.setdefault(other.pid, other)
+        return list(members.values())
 
     def cpu_s(self) -> float:
-        """CPU seconds that its living processes have used."""
+        """Return the CPU seconds that its living processes have used."""
         total = 0.0
         for member in self.family():
             with suppress(psutil.Error):
@@ -91,8 +91,8 @@ class Server:
         """Raise what it said last if it has stopped."""
         if self.process.poll() is not None:
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last line: {said[:200]}")
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            raise NotServingError(f"it stopped with exit code {self.process.returncode}, its last line: {last[:200]}")
 
     def stop(self) -> None:
         """Ask the first process to stop, then end whatever is left."""
@@ -124,12 +124,12 @@ def _lives(member: psutil.Process) -> bool:
 def running(
     command: Sequence[str], environment: Mapping[str, str], log: Path, cores: frozenset[int]
 ) -> Iterator[Server]:
-    """The server, on these cores, from the moment when its process exists until none of them does."""
+    """Start the server on these cores; yield it once its process exists, and end all its processes."""
     mark = uuid4().hex
-    told = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment, MARK: mark}
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment, MARK: mark}
     with log.open("wb") as written, on(cores):
         process = subprocess.Popen(
-            command, env=told, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
+            command, env=variables, cwd=ROOT, stdout=written, stderr=subprocess.STDOUT, start_new_session=True
         )
     server = Server(process, mark, log)
     try:
@@ -143,7 +143,7 @@ def running(
 
 
 def first_answer(server: Server, port: int, path: str, content_type: str, body: bytes) -> bytes:
-    """The answer to one request, asked again until there is a good one.
+    """Send one request until there is a good answer, and return it.
 
     Raises:
         NotServingError: if the server stops or gives none in time.

@@ -24,7 +24,7 @@ class Reranker:
         self._pipeline = Pipeline()
 
     async def __call__(self, request: Request) -> dict[str, list[float]]:
-        """Scores in input order."""
+        """Return scores in input order."""
         return {"scores": self._pipeline.scores((await request.json())["features"])}
 
 

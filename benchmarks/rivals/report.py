@@ -12,7 +12,7 @@ QUIET_CORES = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One server asked in one format."""
+    """The steps of one server in one format."""
 
     title: str
     request_format: str
@@ -25,11 +25,11 @@ class Result:
 
     @property
     def label(self) -> str:
-        """For a line of the table or of the figure."""
+        """Name in a line of the table or of the figure."""
         return f"{self.title}, {self.request_format}" if self.ours else self.title
 
     def report(self, limit_ms: float) -> dict[str, object]:
-        """For the results."""
+        """Return the row for the results."""
         reached = knee(self.steps, limit_ms)
         return {
             "server": self.title,
@@ -44,14 +44,14 @@ class Result:
 
 
 def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Observed] | None:
-    """The rival that sustains most within the limit, and where; None if none sustains anything."""
+    """Return the rival that sustains most within the limit, and its step; None if none sustains anything."""
     reached = [(result, knee(result.steps, limit_ms)) for result in results if not result.ours]
     sustained = [(result, step) for result, step in reached if step is not None]
     return max(sustained, key=lambda pair: pair[1].offered, default=None)
 
 
 def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | None:
-    """Each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
+    """Return each of our formats over the best rival: within the limit, and within the rival's own p99 at its knee."""
     best = best_rival(results, limit_ms)
     if best is None:
         return None
@@ -81,40 +81,40 @@ def _over(ours: Observed | None, theirs: Observed) -> dict[str, float] | None:
 
 
 def table(results: Sequence[Result], limit_ms: float) -> list[str]:
-    """One line per result, those that sustain most first; a dash where nothing was sustained."""
+    """Return one line per result, those that sustain most first; a dash where nothing was sustained."""
     head = f"p99 <= {limit_ms:g} ms: req/s"
     lines = [f"{'server':<32} {'peak':>7} {head:>24} {'p50':>8} {'p99':>8} {'p99.9':>8} {'CPU ms':>7} {'others':>7}"]
     rows = []
     for result in results:
         reached = knee(result.steps, limit_ms)
-        shown = result.peak.report()
-        rows.append((0.0 if reached is None else reached.offered, result, reached, shown))
-    for _, result, reached, shown in sorted(rows, key=lambda row: -row[0]):
+        figures = result.peak.report()
+        rows.append((0.0 if reached is None else reached.offered, result, reached, figures))
+    for _, result, reached, figures in sorted(rows, key=lambda row: -row[0]):
         at = ["-"] * 4
         if reached is not None:
             step = reached.step
             at = [f"{reached.offered:.1f}", *(f"{value:.1f}" for value in (step.p50_ms, step.p99_ms, step.p999_ms))]
         lines.append(
             f"{result.label:<32} {result.peak.offered:>7.1f} {at[0]:>24} {at[1]:>8} {at[2]:>8} {at[3]:>8} "
-            f"{shown['server_cpu_ms_per_answer'] or '-':>7} {shown['others_cores']:>7}"
+            f"{figures['server_cpu_ms_per_answer'] or '-':>7} {figures['others_cores']:>7}"
         )
     return lines
 
 
 def disturbed(results: Sequence[Result]) -> list[str]:
-    """A warning if others used so much of the machine that the figures are as much theirs as the servers'."""
+    """Return a warning if others used so much of the machine that the figures are as much theirs as the servers'."""
     most = max((step.others_cores for result in results for step in (result.peak, *result.steps)), default=0.0)
     if most <= QUIET_CORES:
         return []
     return [f"others used up to {most:.2f} cores meanwhile: figures to look at, not to quote"]
 
 
-def sentences(found: dict[str, object] | None, limit_ms: float) -> list[str]:
-    """The headline in words."""
-    if found is None:
+def sentences(figures: dict[str, object] | None, limit_ms: float) -> list[str]:
+    """Return the headline in words."""
+    if figures is None:
         return [f"no rival sustained anything within {limit_ms:g} ms"]
-    lines = [f"best rival: {found['best_rival']}, {found['sustained_rps']} req/s at p99 {found['p99_ms']} ms"]
-    formats = found["ours"]
+    lines = [f"best rival: {figures['best_rival']}, {figures['sustained_rps']} req/s at p99 {figures['p99_ms']} ms"]
+    formats = figures["ours"]
     assert isinstance(formats, dict)
     for request_format, ratios in formats.items():
         within, equal = (ratios[name] for name in ("within_the_limit", "at_the_rivals_p99"))

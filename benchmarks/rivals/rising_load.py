@@ -36,12 +36,12 @@ class Observed:
         return self.step.answered_rps if self.step.offered_rps is None else self.step.offered_rps
 
     def sustained(self, limit_ms: float) -> bool:
-        """Whether the 99th percentile kept to the limit and next to nothing was lost."""
+        """Return whether the 99th percentile was within the limit and next to nothing was lost."""
         p99 = self.step.p99_ms
         return p99 is not None and p99 <= limit_ms and self.step.lost <= LOST
 
     def report(self) -> dict[str, object]:
-        """For the results."""
+        """Return the row for the results."""
         answered = self.step.answered
         return {
             **asdict(self.step),
@@ -55,7 +55,7 @@ class Observed:
 def rising_steps(
     measure: Callable[[float], Observed], peak: float, limit_ms: float, *, shares: Sequence[float], halvings: int
 ) -> list[Observed]:
-    """Steps at these shares of the peak, upwards, until one is not sustained; then ``halvings`` in between."""
+    """Measure at these shares of the peak, upwards, until one is not sustained; then ``halvings`` in between."""
     steps: list[Observed] = []
     for share in (*shares, *(shares[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
         step = tried(measure, peak * share, limit_ms)
@@ -66,7 +66,7 @@ def rising_steps(
 
 
 def tried(measure: Callable[[float], Observed], rate: float, limit_ms: float) -> Observed:
-    """A step; where it is not sustained it is tried once more, and the second try counts: machines pause."""
+    """Measure a step; if it is not sustained, measure it again, and the second counts: machines pause."""
     step = measure(rate)
     return step if step.sustained(limit_ms) else measure(rate)
 
@@ -74,20 +74,23 @@ def tried(measure: Callable[[float], Observed], rate: float, limit_ms: float) ->
 def bisected(
     measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, halvings: int
 ) -> list[Observed]:
-    """The steps, sorted by load, and ``halvings`` more: each halfway from the most sustained to the next above it."""
-    found = sorted(steps, key=lambda step: step.offered)
+    """Return the steps, sorted by load, and ``halvings`` more.
+
+    Each of these is halfway from the most sustained to the next above it.
+    """
+    observed = sorted(steps, key=lambda step: step.offered)
     for _ in range(halvings):
-        reached = knee(found, limit_ms)
+        reached = knee(observed, limit_ms)
         low = 0.0 if reached is None else reached.offered
-        above = [step.offered for step in found if step.offered > low]
+        above = [step.offered for step in observed if step.offered > low]
         if not above:
             break
-        found = sorted([*found, tried(measure, (low + min(above)) / 2, limit_ms)], key=lambda step: step.offered)
-    return found
+        observed = sorted([*observed, tried(measure, (low + min(above)) / 2, limit_ms)], key=lambda step: step.offered)
+    return observed
 
 
 def knee(steps: Iterable[Observed], limit_ms: float) -> Observed | None:
-    """The highest load that was sustained, with every lower one; None if not even the lowest was."""
+    """Return the highest load that was sustained, with every lower one; None if not even the lowest was."""
     last = None
     for step in sorted(steps, key=lambda step: step.offered):
         if not step.sustained(limit_ms):

@@ -39,7 +39,7 @@ class Turns:
         return median(step.lost for step in self.steps)
 
     def report(self) -> dict[str, object]:
-        """For the results."""
+        """Return the row for the results."""
         return {
             "offered_rps_by_round": [step.offered_rps for step in self.steps],
             "p99_ms": self.p99_ms,
@@ -50,7 +50,7 @@ class Turns:
 
 
 def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
-    """All rounds.
+    """Measure all rounds.
 
     Args:
         bench: what all servers are measured with.
@@ -81,27 +81,27 @@ def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, o
 def summary(
     title: str, rounds: int, theirs: Sequence[Step], ours: Mapping[tuple[str, float], Sequence[Step]], limit_ms: float
 ) -> dict[str, object]:
-    """The rounds as the results have them, and the most that each format carried."""
+    """Return the rounds as the results have them, and the most that each format carried."""
     rival = Turns(tuple(theirs))
     within_ms = min(limit_ms, rival.p99_ms)
     formats: dict[str, dict[str, object]] = {}
     for (name, multiple), steps in ours.items():
         turns = Turns(tuple(steps))
         of_format = formats.setdefault(name, {"carried": None, "multiples": {}})
-        shown = of_format["multiples"]
-        assert isinstance(shown, dict)
+        multiples = of_format["multiples"]
+        assert isinstance(multiples, dict)
         below = multiple == MULTIPLES[0] or of_format["carried"] == MULTIPLES[MULTIPLES.index(multiple) - 1]
         if below and turns.p99_ms <= within_ms and turns.lost <= LOST:
             of_format["carried"] = multiple
-        shown[f"{multiple:g}"] = turns.report()
+        multiples[f"{multiple:g}"] = turns.report()
     return {"rival": title, "rounds": rounds, "rivals": rival.report(), "within_ms": within_ms, "ours": formats}
 
 
-def sentences(found: Mapping[str, object]) -> list[str]:
-    """What each format carried, in words."""
-    formats, lines = found["ours"], list[str]()
+def sentences(result: Mapping[str, object]) -> list[str]:
+    """Return in words what each format carried."""
+    formats, lines = result["ours"], list[str]()
     assert isinstance(formats, dict)
     for name, of_format in formats.items():
         most = f"{of_format['carried']:g} times" if of_format["carried"] else f"less than {MULTIPLES[0]:g} times"
-        lines.append(f"in turns with {found['rival']}, {name}: {most} its load within its p99")
+        lines.append(f"in turns with {result['rival']}, {name}: {most} its load within its p99")
     return lines

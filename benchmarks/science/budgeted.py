@@ -61,7 +61,7 @@ class Part:
 
 
 def parts_of(name: str, path: str) -> Iterator[Part]:
-    """All of a set."""
+    """Yield all parts of a set."""
     for number in range(1, FOLDS[name] + 1):
         sources: tuple[str, ...] = (path,) if path else ()
         if name == "flat":
@@ -79,7 +79,7 @@ def parts_of(name: str, path: str) -> Iterator[Part]:
 
 
 def twenty_lines(splits: Splits, *, relative: bool) -> Values:
-    """``(N,)`` test NDCG of LightGBM as most people would fit it."""
+    """Return ``(N,)`` test NDCG of LightGBM as most people would fit it."""
     names = splits.train.schema.names
     numbers = [name for n, name in enumerate(names) if n not in splits.train.schema.categorical]
     others = [name for name in names if name not in numbers]
@@ -109,7 +109,7 @@ def twenty_lines(splits: Splits, *, relative: bool) -> Values:
 
 
 def fit(part: Part, minutes: float | None, test: Dataset) -> tuple[Values, str]:
-    """``(N,)`` test NDCG of the bundle's default, and its name."""
+    """Return ``(N,)`` test NDCG of the bundle's default, and its name."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / part.name / "1"
         run(part.recipe, part.sources, out, budget=Budget(minutes), console=Console(quiet=True))
@@ -122,7 +122,7 @@ def fit(part: Part, minutes: float | None, test: Dataset) -> tuple[Values, str]:
 
 
 def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
-    """What is missing of a part."""
+    """Measure whatever of a part has no results yet."""
     splits = load(part.recipe, part.sources)
     ways: dict[str, Callable[[], tuple[Values, str]]] = {
         "lightgbm": lambda: (twenty_lines(splits, relative=False), ""),
@@ -145,23 +145,23 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
 
 
 def report(folder: Path) -> list[dict[str, object]]:
-    """One row for each set of which something is there."""
+    """Return one row for each set that has results."""
     rows: list[dict[str, object]] = []
     for name, count in FOLDS.items():
         row: dict[str, object] = {"set": name}
         by_way: dict[str, Values] = {}
         for way in WAYS:
             files = [folder / f"{name}-{number}-{way}.npz" for number in range(1, count + 1)]
-            found = [dict(np.load(file)) for file in files if file.exists()]
-            if len(found) < count:
+            parts = [dict(np.load(file)) for file in files if file.exists()]
+            if len(parts) < count:
                 continue
-            values = np.concatenate([part["values"] for part in found])
+            values = np.concatenate([part["values"] for part in parts])
             figures: dict[str, object] = {
                 f"ndcg@{CUTOFF}": round(float(values.mean()), 4),
-                "seconds": round(float(np.mean([part["seconds"] for part in found])), 1),
+                "seconds": round(float(np.mean([part["seconds"] for part in parts])), 1),
             }
             if "fit" in way:
-                figures["defaults"] = [str(part["default"]) for part in found]
+                figures["defaults"] = [str(part["default"]) for part in parts]
             for rival in ("lightgbm + relative", "fit without a bound"):
                 if "fit" in way and rival != way and rival in by_way:
                     gained = values - by_way[rival]
@@ -175,7 +175,7 @@ def report(folder: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.budgeted",
         description=__doc__,

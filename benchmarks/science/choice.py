@@ -28,7 +28,7 @@ SHIFTS = {"without a shift": 0.0, "with planted shifts": 0.5}
 
 
 def recipe(queries: int, shift: float, seed: int) -> Recipe:
-    """Planted data of one group, whose features a query shifts and scales by this much."""
+    """Return a recipe of planted data of one group, whose features a query shifts and scales by this much."""
     data = SyntheticData(
         queries=queries, min_length=LENGTH, max_length=LENGTH, numeric=10, categorical=1, groups=1, shift=shift
     )
@@ -43,7 +43,7 @@ def recipe(queries: int, shift: float, seed: int) -> Recipe:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; writes ``benchmarks/results/choice.json``."""
+    """Run the command line; write ``benchmarks/results/choice.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.choice", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds 0 to N - 1")
     parser.add_argument("--queries", type=int, default=2000, metavar="N", help="lists in a data set (default: 2000)")
@@ -65,10 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _chosen(asked: Recipe) -> dict[str, object]:
+def _chosen(spec: Recipe) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "choice" / "1"
-        run(asked, [], out, console=Console(quiet=True))
+        run(spec, [], out, console=Console(quiet=True))
         manifest = bundle.load(out).manifest
     compared = {
         f"{one.ranker} over {one.over}": [round(value, 4) for value in (one.mean, one.low, one.high)]

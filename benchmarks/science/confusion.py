@@ -31,7 +31,7 @@ Confusion = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def naive(normalised: Tensor, mask: Tensor, _gain: Tensor) -> Tensor:
-    """Eqs. (13) and (14) as printed, with autograd through every distance."""
+    """Compute eqs. (13) and (14) as printed, with autograd through every distance."""
     total = normalised.new_zeros(())
     for first in range(len(normalised)):
         for second in range(first + 1, len(normalised)):
@@ -41,7 +41,7 @@ def naive(normalised: Tensor, mask: Tensor, _gain: Tensor) -> Tensor:
 
 
 def routes() -> dict[str, Confusion | None]:
-    """The ways to treat eq. (13) in a step; None leaves it out."""
+    """Return the ways to treat eq. (13) in a step; None leaves it out."""
     pairs = LISTS * (LISTS - 1) // 2
     rng = np.random.default_rng(0)
     return {
@@ -52,7 +52,7 @@ def routes() -> dict[str, Confusion | None]:
 
 
 def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, float], float]:
-    """Seconds of the fastest step of each route, and GiB of the process, libraries included, before the naive one."""
+    """Measure the seconds of each route's fastest step, and the process's GiB before the naive one, with libraries."""
     torch.manual_seed(0)
     network = QilcmNetwork(INPUTS, QilcmSpec()).to(device)
     optimizer = torch.optim.Adam(network.parameters())
@@ -63,10 +63,10 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, fl
     def step(confusion: Confusion | None) -> float:
         started = time.perf_counter()
         optimizer.zero_grad()
-        found = network(x, mask, None)
-        loss = att_rank(found.logits, labels, mask)
+        output = network(x, mask, None)
+        loss = att_rank(output.logits, labels, mask)
         if confusion is not None:
-            loss = loss + CONFUSION_WEIGHT * confusion(found.representation, mask, found.gain)
+            loss = loss + CONFUSION_WEIGHT * confusion(output.representation, mask, output.gain)
         torch.autograd.backward(loss)
         optimizer.step()
         loss.item()  # waits for a GPU
@@ -80,7 +80,7 @@ def measure(rounds: int, *, with_naive: bool, device: str) -> tuple[dict[str, fl
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/confusion.json``."""
+    """Run the command line; write ``benchmarks/results/confusion.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.confusion", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="timed rounds; the fastest counts")
     parser.add_argument(

@@ -40,7 +40,7 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def write(path: Path, numeric: int) -> None:
-    """A table of :data:`LISTS` lists, each of which shifts and scales its features."""
+    """Write a table of :data:`LISTS` lists, each of which shifts and scales its features."""
     spec = SyntheticData(
         queries=LISTS, min_length=LENGTH, max_length=LENGTH, numeric=numeric, categorical=2, groups=1, shift=0.5
     )
@@ -59,7 +59,7 @@ def write(path: Path, numeric: int) -> None:
 
 
 def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
-    """The numbers of one command, and what it took."""
+    """Run one command; return its numbers and its cost."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -67,37 +67,37 @@ def diagnosed(arguments: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         cost = {"cpu_seconds": round(spent, 1), "seconds": round(time.perf_counter() - started, 1)}
-        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        del found["fit"]  # it has this machine's paths
-        return found, cost
+        diagnosis: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        del diagnosis["fit"]  # it has this machine's paths
+        return diagnosis, cost
 
 
 def costs() -> list[dict[str, Any]]:
-    """Of every width."""
+    """Measure the costs at every width."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for width in WIDTHS:
             path = Path(folder) / f"{width}.csv"
             write(path, width)
-            found, cost = diagnosed(["--data", str(path), "--qid", "search", "--label", "clicked"])
-            compared = {"queries": found["queries"], "compared_rows": found["rows"]}
+            diagnosis, cost = diagnosed(["--data", str(path), "--qid", "search", "--label", "clicked"])
+            compared = {"queries": diagnosis["queries"], "compared_rows": diagnosis["rows"]}
             rows.append({"rows": LISTS * LENGTH, "numeric": width, "categorical": 2, **compared, **cost})
     return rows
 
 
 def figures(sets: dict[str, Any]) -> str:
-    """The table of the page."""
+    """Return the table of the page."""
     lines = [
         "| data | training queries | features ≥ 0.5 between lists | LightGBM | relative columns gain | verdict "
         "| a second stage adds | verdict |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, found in sets.items():
-        shares = [spread["between"] for spread in found["features"] if spread["between"] is not None]
+    for name, diagnosis in sets.items():
+        shares = [spread["between"] for spread in diagnosis["features"] if spread["between"] is not None]
         mostly = f"{sum(share >= 0.5 for share in shares)} of {len(shares)}"
-        columns, network = found["relative_columns"], found["second_stage"]
+        columns, network = diagnosis["relative_columns"], diagnosis["second_stage"]
         gains = " | ".join(f"{_interval(gain)} | {gain['verdict']}" for gain in (columns, network))
-        lines.append(f"| `{name}` | {found['queries']} | {mostly} | {columns['before']:.3f} | {gains} |")
+        lines.append(f"| `{name}` | {diagnosis['queries']} | {mostly} | {columns['before']:.3f} | {gains} |")
     return "\n".join(lines)
 
 
@@ -106,14 +106,14 @@ def _interval(gain: dict[str, Any]) -> str:
 
 
 def written(page: str, block: str) -> str:
-    """The page with another block between its last marks."""
+    """Return the page with another block between its last marks."""
     head, _, rest = page.rpartition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{block}\n{END}{tail}"
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with those of airline, ohsumed and mq2008")
     options = parser.parse_args()

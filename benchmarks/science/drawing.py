@@ -17,7 +17,7 @@ GREY = "#7d8590"
 
 @contextmanager
 def page(path: Path, width: float, height: float, *, salt: str) -> Iterator[Figure]:
-    """A figure to draw on, in inches; it is written to ``path`` at the end. ``salt`` makes the SVG's ids its own."""
+    """Yield a figure to draw on, in inches; write it to ``path``; ``salt`` makes the SVG's ids its own."""
     style: dict[Any, Any] = {"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 10}
     for name in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"):
         style[name] = GREY
@@ -31,7 +31,7 @@ def page(path: Path, width: float, height: float, *, salt: str) -> Iterator[Figu
 
 
 def plain(axes: Any) -> None:
-    """Nothing but two spines and a faint grid."""
+    """Remove all but two spines and a faint grid."""
     axes.patch.set_alpha(0.0)
     axes.minorticks_off()
     axes.grid(color=GREY, alpha=0.25, linewidth=0.6)

@@ -35,15 +35,15 @@ METRICS = ("hit", "mrr", "ndcg@10")
 
 
 def one_run(shop: Shop, noises: tuple[float, float], queries: int, seed: int, folder: Path) -> dict[str, float]:
-    """z of interleaving, and of a split by every metric."""
+    """Return z of interleaving, and of a split by every metric."""
     rng = np.random.default_rng(seed)
-    found = visits(shop, queries, rng)
-    orders = [ranked(found, noise, rng) for noise in noises]
+    visit_log = visits(shop, queries, rng)
+    orders = [ranked(visit_log, noise, rng) for noise in noises]
     z = NormalDist().inv_cdf(0.975)
     result = {}
     for name, rows_of in (("interleaving", interleaved_rows), ("split", split_rows)):
         path = folder / f"{name}.parquet"
-        rows_of(shop, found, orders, rng).write_parquet(path)
+        rows_of(shop, visit_log, orders, rng).write_parquet(path)
         for effect in compare(path).effects:
             key = "interleaving" if name == "interleaving" else effect.metric
             result[key] = z * effect.look.estimate / effect.look.fixed
@@ -51,11 +51,11 @@ def one_run(shop: Shop, noises: tuple[float, float], queries: int, seed: int, fo
 
 
 def measure(shop: Shop, noises: tuple[float, float], *, queries: int, runs: int) -> dict[str, Any]:
-    """Queries needed, and how many times as many a split needs."""
+    """Return the number of queries needed, and how many times as many a split needs."""
     with tempfile.TemporaryDirectory() as folder:
-        found = [one_run(shop, noises, queries, seed, Path(folder)) for seed in range(runs)]
-    z = {name: mean(run[name] for run in found) for name in ("interleaving", *METRICS)}
-    error = {name: stdev(run[name] for run in found) / runs**0.5 if runs > 1 else 1.0 for name in z}
+        results = [one_run(shop, noises, queries, seed, Path(folder)) for seed in range(runs)]
+    z = {name: mean(run[name] for run in results) for name in ("interleaving", *METRICS)}
+    error = {name: stdev(run[name] for run in results) / runs**0.5 if runs > 1 else 1.0 for name in z}
     needed = {name: queries * (POWER / value) ** 2 for name, value in z.items() if value > 0.0}
     return {
         "noise": noises,
@@ -67,7 +67,7 @@ def measure(shop: Shop, noises: tuple[float, float], *, queries: int, runs: int)
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/interleaving.json``."""
+    """Run the command line; write ``benchmarks/results/interleaving.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.interleaving", description=__doc__)
     parser.add_argument("--runs", type=int, default=20, help="of each difference (default: 20)")
     parser.add_argument("--queries", type=int, default=10_000, help="of each run (default: 10000)")
@@ -75,8 +75,8 @@ def main() -> None:
     rows = []
     for name, shop in SHOPS.items():
         for noises in NOISES:
-            found = measure(shop, noises, queries=options.queries, runs=options.runs)
-            rows.append({"shop": name, **asdict(shop), **found})
+            figures = measure(shop, noises, queries=options.queries, runs=options.runs)
+            rows.append({"shop": name, **asdict(shop), **figures})
             print(rows[-1], flush=True)
     command = f"python -m benchmarks.science.interleaving --runs {options.runs} --queries {options.queries}"
     result: dict[str, object] = {"runs": options.runs, "queries": options.queries, "rows": rows}

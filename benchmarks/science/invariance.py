@@ -49,7 +49,7 @@ CONSTANT = 1e-6
 
 
 def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> float:
-    """Share of the variance that lies between lists, over dimensions of variance 1; NaN if there are none."""
+    """Return the share of variance between lists, over dimensions of variance 1; NaN if there are none."""
     real = _standardised(rows, mask).masked_fill(~mask[..., None], 0.0)
     lengths = mask.sum(dim=1)
     means = real.sum(dim=1) / lengths[:, None]
@@ -58,7 +58,7 @@ def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> floa
 
 
 def distance_to_others(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], rng: np.random.Generator) -> float:
-    """Chamfer distance between lists over that between lists of the same lengths, dealt from all candidates."""
+    """Return the Chamfer distance between lists over that between random lists of the same lengths."""
     own = _standardised(rows, mask)
     dealt = own.clone()
     dealt[mask] = own[mask][torch.from_numpy(rng.permutation(int(mask.sum())))]
@@ -68,7 +68,7 @@ def distance_to_others(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], 
 
 
 def attention_spread(attention: Float[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> float:
-    """Mean of exp(entropy) / length."""
+    """Return the mean of exp(entropy) / length."""
     entropy = torch.special.entr(attention.double()).masked_fill(~mask, 0.0).sum(dim=1)
     return float((entropy.exp() / mask.sum(dim=1)).mean())
 
@@ -81,7 +81,7 @@ def _standardised(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> Fl
 
 @torch.inference_mode()
 def representation(model: Ranker, lists: Lists) -> tuple[Representation, Tensor]:
-    """Of the first :data:`LISTS` lists, and their mask."""
+    """Return the representations of the first :data:`LISTS` lists, and their mask."""
     batch = lists.batch(np.arange(min(LISTS, len(lists))))
     network = model.network
     assert isinstance(network, QilcmNetwork)
@@ -89,32 +89,32 @@ def representation(model: Ranker, lists: Lists) -> tuple[Representation, Tensor]
 
 
 def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, dict[str, float]]:
-    """All variants on the data of a recipe, over one first stage."""
+    """Measure all variants on the data of a recipe, over one first stage."""
     splits = load(recipe, [])
     with TemporaryDirectory() as folder:
         first = first_stage.fit(recipe.first_stage, splits, seed=seed, state=Path(folder))
     assert isinstance(first.model, str)
     scores = lambdamart.scores_of(first.model, splits.test)
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for name in VARIANTS:
         fitted = second_stage.fit(recipe.model_named(name), splits, first, seed=seed)
         assert fitted is not None
         spec = fitted.spec
         lists = Lists(splits.test, scores, cutoff=spec.cutoff, append_score=spec.first_stage_score)
         ndcg = query_ndcg(predict(fitted.module, lists), lists, splits.test, scores, spec.ndcg_at)
-        seen, mask = representation(fitted.module, lists)
-        found[name] = {
+        inner, mask = representation(fitted.module, lists)
+        figures[name] = {
             f"ndcg@{spec.ndcg_at}": round(float(ndcg.mean()), 4),
-            "query_share": round(query_share(seen.normalised, mask), 4),
-            "distance_to_others": round(distance_to_others(seen.normalised, mask, np.random.default_rng(0)), 4),
-            "attention_spread": round(attention_spread(seen.attention, mask), 4),
+            "query_share": round(query_share(inner.normalised, mask), 4),
+            "distance_to_others": round(distance_to_others(inner.normalised, mask, np.random.default_rng(0)), 4),
+            "attention_spread": round(attention_spread(inner.attention, mask), 4),
         }
-        console.print(f"  {plans.title(name):<8} {found[name]}", soft_wrap=True)
-    return found
+        console.print(f"  {plans.title(name):<8} {figures[name]}", soft_wrap=True)
+    return figures
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/invariance.json``."""
+    """Run the command line; write ``benchmarks/results/invariance.json``."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.invariance",
         description=__doc__,

@@ -42,27 +42,30 @@ MIDPOINTS = 1000
 
 
 def efron(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> float:
-    """Efron's approximation, times the ``S!`` orders of the group."""
+    """Return Efron's approximation, times the ``S!`` orders of the group."""
     size = len(members)
     left = logsumexp(members) + np.log(1 - np.arange(size) / size)
     return float(members.sum() - np.logaddexp(left, logsumexp(below)).sum()) + math.lgamma(size + 1)
 
 
 def breslow(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> float:
-    """Breslow's approximation, times the ``S!`` orders of the group."""
+    """Return Breslow's approximation, times the ``S!`` orders of the group."""
     size = len(members)
     total = np.logaddexp(logsumexp(members), logsumexp(below))
     return float(members.sum() - size * total) + math.lgamma(size + 1)
 
 
 def exact(scores: Float[np.ndarray, " L"], labels: Float[np.ndarray, " L"], nodes: int) -> float:
-    """The integral, value and gradient."""
-    found = evaluate(torch.from_numpy(scores)[None], LabelGroups.of(torch.from_numpy(labels)[None]), nodes=nodes)
-    return found.value.item()
+    """Return the integral, after computing value and gradient."""
+    result = evaluate(torch.from_numpy(scores)[None], LabelGroups.of(torch.from_numpy(labels)[None]), nodes=nodes)
+    return result.value.item()
 
 
 def methods() -> list[dict[str, object]]:
-    """Error and seconds of every way for groups of growing size, with as many candidates below as in the group."""
+    """Measure error and seconds of every way for groups of growing size.
+
+    There are as many candidates below as in the group.
+    """
     rows: list[dict[str, object]] = []
     for size in SIZES:
         errors: dict[str, list[float]] = {}
@@ -84,9 +87,9 @@ def methods() -> list[dict[str, object]]:
             {
                 "group": size,
                 "log_p": [round(value, 3) for value in log_p],
-                "largest_error": {way: _digits(float(np.abs(found).max())) for way, found in errors.items()},
-                "mean_error": {way: _digits(float(np.mean(found))) for way, found in errors.items()},
-                "seconds": {way: _digits(min(found)) for way, found in seconds.items()},
+                "largest_error": {way: _digits(float(np.abs(values).max())) for way, values in errors.items()},
+                "mean_error": {way: _digits(float(np.mean(values))) for way, values in errors.items()},
+                "seconds": {way: _digits(min(values)) for way, values in seconds.items()},
             }
         )
         print(size, rows[-1]["largest_error"], rows[-1]["seconds"], flush=True)
@@ -117,7 +120,7 @@ def _seconds(way: Callable[[], object]) -> float:
 
 
 def accuracy() -> dict[str, object]:
-    """Largest errors of one group's log A and of its gradient over the hard cases, by nodes and precision."""
+    """Measure the largest errors of a group's log A and gradient over the hard cases, by nodes and precision."""
     cases = hard_cases()
     truths = [plackett_luce_truth.group(case.members, case.below) for case in cases]
     rows = []
@@ -133,15 +136,15 @@ def accuracy() -> dict[str, object]:
 def _errors(
     cases: list[Case], truths: list[plackett_luce_truth.Truth], nodes: int, dtype: torch.dtype
 ) -> dict[str, object]:
-    """Absolute errors, and errors relative to the truth where that is above 1: rounding grows with it."""
+    """Return absolute errors, and errors relative to a truth above 1: rounding grows with it."""
     scores, labels, mask = padded(cases)
-    found = evaluate(scores.to(dtype), LabelGroups.of(labels, mask), nodes=nodes)
+    result = evaluate(scores.to(dtype), LabelGroups.of(labels, mask), nodes=nodes)
     expected = torch.zeros(scores.shape, dtype=torch.float64)
     for n, truth in enumerate(truths):
         expected[n, : len(truth.gradient)] = torch.from_numpy(truth.gradient)
     log_mass = torch.tensor([truth.log_mass for truth in truths], dtype=torch.float64)
-    value = (found.value - log_mass).abs()
-    gradient = (found.gradient - expected).abs().amax(dim=1)
+    value = (result.value - log_mass).abs()
+    gradient = (result.gradient - expected).abs().amax(dim=1)
     return {
         "log_a": _digits(value.max().item()),
         "log_a_relative": _digits((value / log_mass.abs().clamp_min(1.0)).max().item()),
@@ -153,7 +156,7 @@ def _errors(
 
 
 def speed(rounds: int) -> dict[str, object]:
-    """Value and gradient of all components, as one evaluation of EM's M-step needs them; what doubling costs."""
+    """Time value and gradient of all components, as an evaluation of EM's M-step needs them, and doubling."""
     shapes = {
         "base": (QUERIES, CANDIDATES, COMPONENTS),
         "queries": (2 * QUERIES, CANDIDATES, COMPONENTS),
@@ -168,7 +171,7 @@ def speed(rounds: int) -> dict[str, object]:
         for name, step in steps.items():
             step()  # EM repeats one shape: the memory allocator has settled on it
             times[name].append(_seconds(step))
-    best = {name: min(found) for name, found in times.items()}
+    best = {name: min(values) for name, values in times.items()}
     return {
         "queries": QUERIES,
         "candidates": CANDIDATES,
@@ -195,15 +198,15 @@ def _all_components(queries: int, candidates: int, components: int) -> Callable[
         scores = x @ w
         by_row = torch.empty_like(scores)
         for k in range(components):
-            found = evaluate(scores[:, k].reshape(queries, candidates), groups)
-            by_row[:, k] = found.gradient.flatten()
+            result = evaluate(scores[:, k].reshape(queries, candidates), groups)
+            by_row[:, k] = result.gradient.flatten()
         return x.T @ by_row
 
     return step
 
 
 def _windows_and_evaluate() -> tuple[Callable[[], object], Callable[[], object]]:
-    """The search for the windows alone, and the whole of which it is a part."""
+    """Return the search for the windows alone, and the whole of which it is a part."""
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(QUERIES, CANDIDATES, dtype=torch.float64, generator=generator)
     groups = LabelGroups.of(torch.randint(0, 5, scores.shape, generator=generator))
@@ -225,7 +228,7 @@ def _autograd() -> Callable[[], object]:
 
 
 def concavity() -> dict[str, object]:
-    """How many midpoints of two score vectors lie below their chord, which no concave function allows."""
+    """Count the midpoints of two score vectors that lie below their chord, which no concave function allows."""
     generator = torch.Generator().manual_seed(3)
     first, second = (2 * torch.randn(MIDPOINTS, 8, dtype=torch.float64, generator=generator) for _ in range(2))
     labels = torch.randint(0, 3, first.shape, generator=generator)
@@ -244,12 +247,12 @@ def concavity() -> dict[str, object]:
 
 
 def _digits(value: float) -> float:
-    """Three significant digits: more of a measured figure says nothing."""
+    """Round to three significant digits: more of a measured figure says nothing."""
     return float(f"{value:.2e}")
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.plackett_luce", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds of the section speed; the fastest counts")
     parser.add_argument("--figure", action="store_true", help="only draw the figure again, from the committed results")

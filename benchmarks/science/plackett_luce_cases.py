@@ -21,7 +21,7 @@ OFFSETS = range(-8, 13)
 
 
 class Case(NamedTuple):
-    """One group and what stands below it.
+    """A label group and the candidates below it.
 
     Args:
         name: what is hard about it.
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 def hard_cases() -> list[Case]:
-    """The same cases at every call."""
+    """Return the same cases at every call."""
     rng = np.random.default_rng(0)
     cases = []
     for size in SIZES:
@@ -58,7 +58,7 @@ def hard_cases() -> list[Case]:
 
 
 def padded(cases: list[Case]) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
-    """Scores, labels and mask of all cases as one batch, the group first in each list."""
+    """Return scores, labels and mask of all cases as one batch, the group first in each list."""
     lengths = [len(case.members) + len(case.below) for case in cases]
     scores = torch.zeros(len(cases), max(lengths), dtype=torch.float64)
     labels, mask = torch.zeros(scores.shape, dtype=torch.int64), torch.zeros(scores.shape, dtype=torch.bool)
@@ -70,5 +70,5 @@ def padded(cases: list[Case]) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"],
 
 
 def _rounded(name: str, members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> Case:
-    """With scores that both precisions hold exactly, so that only the rule is judged."""
+    """Round scores to what both precisions hold exactly, so that only the rule is judged."""
     return Case(name, *(scores.astype(np.float32).astype(np.float64) for scores in (members, below)))

@@ -24,7 +24,7 @@ TIMED = ("sampling_1000", "sampling_10000", "subsets", "exact_32", "exact_64")
 
 
 def draw() -> Path:
-    """Error and time of every way against the size of the label group."""
+    """Draw error and time of every way against the size of the label group."""
     rows = json.loads((RESULTS / "plackett_luce.json").read_text(encoding="utf-8"))["methods"]
     with page(PATH, 9.0, 4.4, salt="plackett_luce") as figure:
         error, seconds = figure.subplots(1, 2)

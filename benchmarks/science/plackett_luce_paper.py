@@ -16,7 +16,7 @@ MAX_GROUP = 24
 
 
 def by_subsets(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
-    """Exact log-probability by a dynamic program over the subsets of each label group that are drawn already.
+    """Compute the exact log-probability by a dynamic program over the drawn subsets of each label group.
 
     The paper runs over the subsets of the whole list, O(2^L); what remains after a group does not depend on its order,
     so each group has its own program, O(2^|G|).
@@ -53,7 +53,7 @@ def by_sampling(
 
 
 def _above(labels: Int[np.ndarray, " L"]) -> Int[np.ndarray, " G"]:
-    """The labels that have others below, highest first."""
+    """Return the labels that have others below, highest first."""
     return np.unique(labels)[:0:-1]
 
 
@@ -62,7 +62,7 @@ def _log_below(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], l
 
 
 def _group_by_subsets(group: Float[np.ndarray, " S"], log_below: float) -> float:
-    """``log P(all of the group is drawn before anything below)``.
+    """Return ``log P(all of the group is drawn before anything below)``.
 
     ``reached[subset]``: log-probability that the first draws are exactly this subset, in any order.
     """

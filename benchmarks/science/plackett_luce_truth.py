@@ -25,7 +25,7 @@ NEGLIGIBLE = 1e-25
 
 
 class Truth(NamedTuple):
-    """What :func:`group` finds.
+    """The result of :func:`group`.
 
     Args:
         log_mass: log A.
@@ -37,7 +37,7 @@ class Truth(NamedTuple):
 
 
 def group(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> Truth:
-    """``log P(all members are drawn before any candidate below)`` and its gradient.
+    """Return ``log P(all members are drawn before any candidate below)`` and its gradient.
 
     Args:
         members: ``(S,)`` scores of the group; equal ones are computed once.
@@ -68,7 +68,7 @@ def _converged(weights: list[mpf], counts: list[int]) -> tuple[mpf, list[mpf]]:
 
 
 def _sum(weights: list[mpf], counts: list[int], step: mpf, start: mpf) -> tuple[mpf, list[mpf]]:
-    """The trapezoidal rule on ``start + n step``: upwards, then downwards from 0, the left end of the mode's bracket.
+    """Sum by the trapezoidal rule on ``start + n step``: upwards, then downwards from 0, the mode bracket's left end.
 
     The integrand is log-concave: once it has fallen to next to nothing it does not come back.
     """
@@ -87,7 +87,7 @@ def _sum(weights: list[mpf], counts: list[int], step: mpf, start: mpf) -> tuple[
 
 
 def _integrand(weights: list[mpf], counts: list[int], time: mpf) -> tuple[mpf, list[mpf]]:
-    """``t e^-t prod(1 - e^-(w_i t))``, and ``phi`` of each distinct member."""
+    """Return ``t e^-t prod(1 - e^-(w_i t))``, and ``phi`` of each distinct member."""
     term = time * mp.exp(-time)
     phi = []
     for weight, count in zip(weights, counts, strict=True):

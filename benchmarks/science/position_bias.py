@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from benchmarks import machine
 from benchmarks.science import drawing
-from benchmarks.science.position_bias_clicks import SHOWN, SPEC, Served, harvested, propensities, serve
+from benchmarks.science.position_bias_clicks import PLACES, SPEC, Served, harvested, propensities, serve
 from listwright.training.data.dataset import Splits
 from listwright.training.data.synthetic.traffic import examination
 from listwright.training.data.tables.table import inverse_propensities
@@ -44,15 +44,18 @@ FIGURE = Path(__file__).parents[2] / "docs" / "position-bias.svg"
 
 
 def fitted(
-    served: tuple[Served, Served], sessions: int, strength: float, seed: int, found: PositionBias | None
+    served: tuple[Served, Served], sessions: int, strength: float, seed: int, bias: PositionBias | None
 ) -> lambdamart.TunedLambdaMart:
-    """LambdaMART on clicks; weighed where propensities are given. Validation queries are clicked a third as often."""
+    """Fit LambdaMART on clicks, weighted where propensities are given.
+
+    Validation queries are clicked a third as often.
+    """
     rng = np.random.default_rng([seed, 2, sessions])
     parts = []
     for one, count in zip(served, (sessions, max(100, sessions // 3)), strict=True):
         data, places = one.sessions(count, strength, rng)
-        if found is not None:
-            spec = Propensity(values=tuple(found.values.tolist()), clip=0.01)
+        if bias is not None:
+            spec = Propensity(values=tuple(bias.values.tolist()), clip=0.01)
             data = replace(data, weights=inverse_propensities(data.labels, places, data.offsets, spec))
         parts.append(data)
     splits = Splits(parts[0], parts[1], parts[1], "clicks").weighed()
@@ -67,8 +70,10 @@ def measure(
     sessions: tuple[int, ...],
     requests: int = REQUESTS,
 ) -> dict[str, Any]:
-    """Of one set, whose folds take turns: how well propensities are found, and NDCG of every fit by number of
-    sessions."""
+    """Measure one set, whose folds take turns.
+
+    The figures are the error of propensities, and NDCG of every fit by number of sessions.
+    """
     estimated, curves = [], []
     for strength in strengths:
         values: dict[tuple[str, int], list[Float[np.ndarray, " N"]]] = {}
@@ -76,13 +81,13 @@ def measure(
         for seed in range(seeds):
             splits = folds[seed % len(folds)]
             served = serve(splits, seed)
-            found = propensities(served[0], strength, seed, requests)
-            for bias in (found, harvested(served[0], strength, seed, requests)):
+            from_swaps = propensities(served[0], strength, seed, requests)
+            for bias in (from_swaps, harvested(served[0], strength, seed, requests)):
                 estimated.append({"strength": strength, "seed": seed, **_against_truth(bias, strength)})
             full = lambdamart.tune(splits.train, splits.valid, SPEC, seed=seed)
             for count in sessions:
                 models = {"naive": fitted(served, count, strength, seed, None), "full information": full}
-                models["debiased"] = fitted(served, count, strength, seed, found)
+                models["debiased"] = fitted(served, count, strength, seed, from_swaps)
                 for way, model in models.items():
                     scores = lambdamart.scores_of(model.model, splits.test)
                     values.setdefault((way, count), []).append(lambdamart.query_ndcg(splits.test, scores, NDCG_AT))
@@ -93,11 +98,11 @@ def measure(
     return {"propensities": estimated, "curves": curves}
 
 
-def _against_truth(found: PositionBias, strength: float) -> dict[str, Any]:
-    truth = examination(SHOWN, strength)
-    inside = ((found.low <= truth) & (truth <= found.high))[1:]
-    error = float(np.abs(found.values - truth).max())
-    return {"method": found.way, "covered": int(inside.sum()), "places": len(inside), "largest_error": round(error, 4)}
+def _against_truth(bias: PositionBias, strength: float) -> dict[str, Any]:
+    truth = examination(PLACES, strength)
+    inside = ((bias.low <= truth) & (truth <= bias.high))[1:]
+    error = float(np.abs(bias.values - truth).max())
+    return {"method": bias.way, "covered": int(inside.sum()), "places": len(inside), "largest_error": round(error, 4)}
 
 
 def _point(
@@ -107,18 +112,18 @@ def _point(
     count: int,
     clicks: float,
 ) -> dict[str, Any]:
-    """Means over seeds and queries, and the gain of debiasing with its interval over both."""
+    """Return means over seeds and queries, and the gain of debiasing with its interval over both."""
     of = {way: values[way, count] for way in WAYS}
     gain = [debiased - naive for debiased, naive in zip(of["debiased"], of["naive"], strict=True)]
     low, high = interval(resampled(gain, folds))
     means = {way: round(float(np.concatenate(each).mean()), 4) for way, each in of.items()}
     mean = float(np.concatenate(gain).mean())
-    said = {"mean": round(mean, 4), "low": round(float(low), 4), "high": round(float(high), 4)}
-    return {"strength": strength, "sessions": count, "clicks": round(clicks), **means, "debiased_over_naive": said}
+    rounded = {"mean": round(mean, 4), "low": round(float(low), 4), "high": round(float(high), 4)}
+    return {"strength": strength, "sessions": count, "clicks": round(clicks), **means, "debiased_over_naive": rounded}
 
 
 def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.ndarray, " R"]:
-    """Means over :data:`~.bootstrap.RESAMPLES` samples of the queries and, independently, of the seeds.
+    """Return means over :data:`~.bootstrap.RESAMPLES` samples of the queries and, independently, of the seeds.
 
     Args:
         gains: of each seed, the gain of each test query of its fold.
@@ -140,13 +145,13 @@ def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.
 
 
 def draw(sets: dict[str, Any], path: Path = FIGURE) -> Path:
-    """NDCG against number of clicks: a column for each strength, a row for each set."""
-    strengths = sorted({point["strength"] for found in sets.values() for point in found["curves"]})
+    """Draw NDCG against number of clicks: a column for each strength, a row for each set."""
+    strengths = sorted({point["strength"] for result in sets.values() for point in result["curves"]})
     with drawing.page(path, 3.0 * len(strengths), 2.6 * len(sets), salt="position-bias") as figure:
         plots = figure.subplots(len(sets), len(strengths), sharex="col", sharey="row", squeeze=False)
-        for row, (name, found) in zip(plots, sets.items(), strict=True):
+        for row, (name, result) in zip(plots, sets.items(), strict=True):
             for axes, strength in zip(row, strengths, strict=True):
-                points = [point for point in found["curves"] if point["strength"] == strength]
+                points = [point for point in result["curves"] if point["strength"] == strength]
                 for way, colour in zip(WAYS, ("#c4540a", "#0b6bb0", drawing.GREY), strict=True):
                     clicks = [point["clicks"] for point in points]
                     axes.plot(clicks, [point[way] for point in points], color=colour, label=way, marker=".")
@@ -161,7 +166,7 @@ def draw(sets: dict[str, Any], path: Path = FIGURE) -> Path:
 
 
 def sets_of(data: Path | None, *, queries: int = 1000) -> dict[str, list[Splits]]:
-    """A planted set, and the folds of MQ2008 where it is there."""
+    """Return a planted set, and the folds of MQ2008 where it is there."""
     recipe = config.load("demo")
     changes = {"queries": queries, "min_length": 10, "max_length": 30, "shift": 0.0, "categorical": 0}
     planted = recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)})
@@ -174,7 +179,7 @@ def sets_of(data: Path | None, *, queries: int = 1000) -> dict[str, list[Splits]
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/position_bias.json`` and ``docs/position-bias.svg``."""
+    """Run the command line; write ``benchmarks/results/position_bias.json`` and ``docs/position-bias.svg``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.position_bias", description=__doc__)
     parser.add_argument("--data", type=Path, metavar="PATH", help="folder of MQ2008; without it, planted data alone")
     parser.add_argument("--seeds", type=int, default=10, help="(default: 10)")
@@ -188,38 +193,38 @@ def main() -> None:
         options.data = None
     counts = tuple(count for count in SESSIONS if count <= options.most)
     strengths = tuple(options.strengths)
-    asked = sets_of(options.data)
+    folds_by_set = sets_of(options.data)
     if options.only is not None:
-        if options.only not in asked:
-            parser.error(f"--only {options.only}: there is {' and '.join(asked)}")
-        asked = {options.only: asked[options.only]}
+        if options.only not in folds_by_set:
+            parser.error(f"--only {options.only}: there is {' and '.join(folds_by_set)}")
+        folds_by_set = {options.only: folds_by_set[options.only]}
     rest = f"--seeds {options.seeds} --most {options.most} --strengths {' '.join(map(str, strengths))}"
     rest += f" --requests {options.requests}" if options.requests != REQUESTS else ""
     path = machine.RESULTS / "position_bias.json"
     sets = json.loads(path.read_text(encoding="utf-8"))["sets"] if path.exists() else {}
-    told = {"seeds": options.seeds, "strengths": list(strengths)}
-    for name, folds in asked.items():
-        found = measure(folds, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
+    settings = {"seeds": options.seeds, "strengths": list(strengths)}
+    for name, folds in folds_by_set.items():
+        figures = measure(folds, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
         given = "" if name == "planted" else "--data PATH "
         command = f"python -m benchmarks.science.position_bias {given}--only {name} {rest}"
-        sets[name] = beside(sets.get(name), {"runs": [{"command": command, **told}], **found})
-    print(machine.save("position_bias", "see the runs of each set", {"shown": SHOWN, "sets": sets}))
+        sets[name] = beside(sets.get(name), {"runs": [{"command": command, **settings}], **figures})
+    print(machine.save("position_bias", "see the runs of each set", {"shown": PLACES, "sets": sets}))
     print(draw(sets))
 
 
-def beside(before: dict[str, Any] | None, found: dict[str, Any]) -> dict[str, Any]:
-    """What was measured, with the strengths of earlier runs that were not measured now."""
+def beside(before: dict[str, Any] | None, figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the new figures, with the strengths of earlier runs that were not measured now."""
     if before is None:
-        return found
-    strengths = {point["strength"] for point in found["curves"]}
-    kept = {
+        return figures
+    strengths = {point["strength"] for point in figures["curves"]}
+    earlier = {
         name: [one for one in before[name] if one["strength"] not in strengths] for name in ("propensities", "curves")
     }
     left = [[one for one in run["strengths"] if one not in strengths] for run in before["runs"]]
     runs = [{**run, "strengths": some} for run, some in zip(before["runs"], left, strict=True) if some]
     return {
-        "runs": [*runs, *found["runs"]],
-        **{name: sorted([*kept[name], *found[name]], key=lambda one: one["strength"]) for name in kept},
+        "runs": [*runs, *figures["runs"]],
+        **{name: sorted([*earlier[name], *figures[name]], key=lambda one: one["strength"]) for name in earlier},
     }
 
 

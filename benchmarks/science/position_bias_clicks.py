@@ -23,7 +23,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.position_bias import PositionBias, estimate
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 
-SHOWN = 10
+PLACES = 10
 
 _SETTINGS = LambdaMartSettings(num_leaves=15, min_data_in_leaf=50)
 SPEC = LambdaMart(trials=1, max_trees=300, patience=30, relative="none", settings=_SETTINGS)
@@ -45,12 +45,12 @@ class Served:
     highest: int
 
     def sessions(self, count: int, strength: float, rng: np.random.Generator) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-        """Clicked lists as a dataset, and the place of each row."""
-        asked = rng.integers(0, len(self.data), count)
-        rows = np.concatenate([self.data.offsets[n] + self.orders[n] for n in asked])
-        lengths = np.array([len(self.orders[n]) for n in asked])
+        """Return clicked lists as a dataset, and the place of each row."""
+        queries = rng.integers(0, len(self.data), count)
+        rows = np.concatenate([self.data.offsets[n] + self.orders[n] for n in queries])
+        lengths = np.array([len(self.orders[n]) for n in queries])
         places = np.concatenate([np.arange(1, length + 1) for length in lengths])
-        looks = examination(SHOWN, strength)[places - 1]
+        looks = examination(PLACES, strength)[places - 1]
         hits = clicked(attractiveness(self.data.labels[rows], highest=self.highest), looks, rng)
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         qids = tuple(f"s{n}" for n in range(count))
@@ -59,7 +59,7 @@ class Served:
 
 
 def serve(splits: Splits, seed: int) -> tuple[Served, Served]:
-    """Training and validation queries as the weak ranker shows them."""
+    """Return training and validation queries as the weak ranker shows them."""
     rng = np.random.default_rng(seed)
     tenth = rng.permutation(len(splits.train))[: max(10, len(splits.train) // 10)]
     weak = lambdamart.tune(splits.train.select(np.sort(tenth)), splits.valid, replace_trees(10), seed=seed)
@@ -69,46 +69,46 @@ def serve(splits: Splits, seed: int) -> tuple[Served, Served]:
 
 
 def replace_trees(most: int) -> LambdaMart:
-    """The settings with fewer trees."""
+    """Return the settings with fewer trees."""
     return SPEC.model_copy(update={"max_trees": most})
 
 
 def _orders(data: Dataset, model: str) -> list[Int[np.ndarray, " M"]]:
     scores = lambdamart.scores_of(model, data)
-    return [np.argsort(-scores[data.slice(n)], kind="stable")[:SHOWN] for n in range(len(data))]
+    return [np.argsort(-scores[data.slice(n)], kind="stable")[:PLACES] for n in range(len(data))]
 
 
 def propensities(served: Served, strength: float, seed: int, count: int) -> PositionBias:
-    """Estimated from a log of which half of the lists have two neighbours swapped."""
+    """Estimate propensities from a log in which half of the lists have two neighbours swapped."""
     rng = np.random.default_rng([seed, 1])
-    whole = [n for n, order in enumerate(served.orders) if len(order) == SHOWN]
-    asked = rng.choice(whole, count)
-    rows = np.array([served.data.offsets[n] + served.orders[n] for n in asked])
+    whole = [n for n, order in enumerate(served.orders) if len(order) == PLACES]
+    queries = rng.choice(whole, count)
+    rows = np.array([served.data.offsets[n] + served.orders[n] for n in queries])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
-    shop = Shop(length=SHOWN, shown=SHOWN, strength=strength)
-    log = swapped_rows(shop, _visits(attraction), np.tile(np.arange(SHOWN), (count, 1)), rng)
+    shop = Shop(length=PLACES, shown=PLACES, strength=strength)
+    log = swapped_rows(shop, _visits(attraction), np.tile(np.arange(PLACES), (count, 1)), rng)
     with tempfile.TemporaryDirectory() as folder:
         log.write_parquet(Path(folder) / "rows.parquet")
-        return estimate(Path(folder) / "rows.parquet", way="swaps", places=SHOWN, same=None, seed=seed)
+        return estimate(Path(folder) / "rows.parquet", way="swaps", places=PLACES, same=None, seed=seed)
 
 
 def harvested(served: Served, strength: float, seed: int, count: int) -> PositionBias:
-    """Estimated from what two bundles showed: the weak ranker, and another that differs by noise."""
+    """Estimate propensities from two bundles' lists: the weak ranker's, and those of one that differs by noise."""
     rng = np.random.default_rng([seed, 3])
-    whole = [n for n, order in enumerate(served.orders) if len(order) == SHOWN]
-    other = {n: np.argsort(np.arange(SHOWN) + rng.normal(scale=3.0, size=SHOWN)) for n in whole}
-    asked, second = rng.choice(whole, count), rng.random(count) < 0.5
-    rows = np.array([served.data.offsets[n] + served.orders[n] for n in asked])
+    whole = [n for n, order in enumerate(served.orders) if len(order) == PLACES]
+    other = {n: np.argsort(np.arange(PLACES) + rng.normal(scale=3.0, size=PLACES)) for n in whole}
+    queries, second = rng.choice(whole, count), rng.random(count) < 0.5
+    rows = np.array([served.data.offsets[n] + served.orders[n] for n in queries])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
-    shown = np.array([other[n] if two else np.arange(SHOWN) for n, two in zip(asked.tolist(), second, strict=True)])
-    shop = Shop(length=SHOWN, shown=SHOWN, strength=strength)
-    log = judged_rows(shop, _visits(attraction), shown, rng)
+    orders = np.array([other[n] if two else np.arange(PLACES) for n, two in zip(queries.tolist(), second, strict=True)])
+    shop = Shop(length=PLACES, shown=PLACES, strength=strength)
+    log = judged_rows(shop, _visits(attraction), orders, rng)
     log = log.with_columns(
-        bundle=np.repeat(np.where(second, "shop/2", "shop/1"), SHOWN), asked=np.repeat(asked.astype(str), SHOWN)
+        bundle=np.repeat(np.where(second, "shop/2", "shop/1"), PLACES), asked=np.repeat(queries.astype(str), PLACES)
     )
     with tempfile.TemporaryDirectory() as folder:
         log.write_parquet(Path(folder) / "rows.parquet")
-        return estimate(Path(folder) / "rows.parquet", way="harvest", places=SHOWN, same="asked", seed=seed)
+        return estimate(Path(folder) / "rows.parquet", way="harvest", places=PLACES, same="asked", seed=seed)
 
 
 def _visits(attraction: Float[np.ndarray, "N K"]) -> Visits:

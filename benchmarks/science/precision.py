@@ -35,7 +35,7 @@ PRECISIONS = ("float32", "bfloat16")
 def measured(
     spec: NetworkSpec, splits: Splits, first: FittedFirstStage, seed: int, device: str
 ) -> tuple[float, float, int]:
-    """NDCG@10 of the test queries, seconds of an epoch, and epochs."""
+    """Return NDCG@10 of the test queries, seconds of an epoch, and epochs."""
     fitted = second_stage.fit(spec, splits, first, seed=seed, device=device)
     assert fitted is not None
     scores = first.scores_of(splits.test)
@@ -45,7 +45,7 @@ def measured(
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/precision.json``, or ``precision_cuda.json`` of a GPU."""
+    """Run the command line; write ``benchmarks/results/precision.json``, or ``precision_cuda.json`` of a GPU."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.precision", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to N - 1, 2 or more (default: 5)")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
@@ -57,7 +57,7 @@ def main() -> int:
     plain = recipe.first_stage.model_copy(update={"relative": "none"})
     with tempfile.TemporaryDirectory() as state:
         first = first_stage.fit(plain, splits, seed=0, state=Path(state))
-    found: dict[str, dict[str, object]] = {}
+    results: dict[str, dict[str, object]] = {}
     for name in MODELS:
         spec = named(name, recipe.model)
         assert not isinstance(spec, FirstStageAlone)
@@ -70,7 +70,7 @@ def main() -> int:
         }
         means = {precision: [round(float(x), 5) for x in np.mean(rows, axis=0)] for precision, rows in runs.items()}
         differences = np.subtract([row[0] for row in runs["bfloat16"]], [row[0] for row in runs["float32"]])
-        found[name] = {
+        results[name] = {
             "ndcg@10": {precision: mean[0] for precision, mean in means.items()},
             "seconds_per_epoch": {precision: mean[1] for precision, mean in means.items()},
             "difference": round(float(differences.mean()), 5),
@@ -85,7 +85,7 @@ def main() -> int:
         "seeds": options.seeds,
         "device": device,
         "gpu": torch.cuda.get_device_name() if on_gpu else None,
-        "models": found,
+        "models": results,
     }
     command = f"python -m benchmarks.science.precision --seeds {options.seeds} --device {options.device}"
     print(machine.save("precision_cuda" if on_gpu else "precision", command, result))

@@ -36,7 +36,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/routing.json``."""
+    """Run the command line; write ``benchmarks/results/routing.json``."""
     table = []
     with tempfile.TemporaryDirectory() as folder:
         reranker = bundle.load(build(Path(folder) / "wide" / "1", specialists=SPECIALISTS)).reranker
@@ -47,12 +47,12 @@ def main() -> int:
             routing = []
             for number in range(requests + WARM_UP):
                 candidates = CandidateList(rows(rng, length))
-                for kind, asked in KINDS.items():
+                for kind, options in KINDS.items():
                     started = time.perf_counter()
-                    ranking = rerankers.get(kind, reranker).rerank(candidates, **asked)  # type: ignore[arg-type]
-                    taken = time.perf_counter() - started
+                    ranking = rerankers.get(kind, reranker).rerank(candidates, **options)  # type: ignore[arg-type]
+                    elapsed = time.perf_counter() - started
                     if number >= WARM_UP:
-                        seconds[kind].append(taken)
+                        seconds[kind].append(elapsed)
                         if "routing" in ranking.timings_ms:
                             routing.append(ranking.timings_ms["routing"])
             medians = {kind: float(np.median(values)) * 1000 for kind, values in seconds.items()}
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _bold(reranker: Reranker) -> Reranker:
-    """The same rankers under a router that never abstains."""
+    """Return the same rankers under a router that never abstains."""
     twin = copy.copy(reranker)
     twin.router = copy.copy(reranker.router)
     assert twin.router is not None

@@ -25,7 +25,7 @@ WAYS = ("valid", "folds")
 
 
 def measure(recipe: config.Recipe, sources: list[str], folds: int) -> dict[str, object]:
-    """One seed: both ways on every fold."""
+    """Measure one seed: both ways on every fold."""
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         raise SystemExit(f"recipe {recipe.name!r} fits no LambdaMART")
@@ -53,7 +53,7 @@ def _by_query(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarra
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/selection_RECIPE.json``."""
+    """Run the command line; write ``benchmarks/results/selection_RECIPE.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.selection", description=__doc__)
     parser.add_argument("recipe")
     parser.add_argument("--data", nargs="+", required=True, metavar="PATH")

@@ -52,7 +52,7 @@ CASES = (
 
 
 def month(case: Case, *, runs: int, seed: int, effect: float = 0.0) -> dict[str, float]:
-    """Share of runs in which a look called a winner, by both intervals.
+    """Return the share of runs in which a look called a winner, by both intervals.
 
     Args:
         case: of the traffic.
@@ -67,7 +67,7 @@ def month(case: Case, *, runs: int, seed: int, effect: float = 0.0) -> dict[str,
 
 
 def _called(case: Case, effect: float, rng: np.random.Generator) -> tuple[bool, bool]:
-    """Whether any look of one month called a winner."""
+    """Return whether any look of one month called a winner, by both intervals."""
     queries = DAYS * case.daily
     unit = rng.integers(0, case.units, queries)
     challenger = rng.random(case.units) < 0.5
@@ -88,7 +88,7 @@ def _called(case: Case, effect: float, rng: np.random.Generator) -> tuple[bool, 
 def _values(
     case: Case, unit: Int[np.ndarray, " N"], effect: Float[np.ndarray, " N"], rng: np.random.Generator
 ) -> Float[np.ndarray, " N"]:
-    """Of each query."""
+    """Draw the value of each query."""
     own = case.liking * rng.normal(size=case.units)[unit]
     if case.kind == "preference":  # 1/2, 0 or -1/2; the unit's taste is its own, and 0 on average
         tied = rng.random(len(unit)) < case.rate
@@ -105,17 +105,17 @@ def _values(
 def _look(
     case: Case, totals: Float[np.ndarray, " N"], counts: Float[np.ndarray, " N"], challenger: Bool[np.ndarray, " N"]
 ) -> tuple[float, float, float, bool]:
-    """Estimate, variance, the difference that is worth to be shown, and whether there are enough units."""
+    """Return estimate, variance, the smallest difference of interest, and whether there are enough units."""
     if case.kind == "preference":
-        found = ratio_of(totals, counts)
-        return found.value, found.variance, 0.02, enough(found)
+        ratio = ratio_of(totals, counts)
+        return ratio.value, ratio.variance, 0.02, enough(ratio)
     arms: list[Ratio] = [ratio_of(totals[arm], counts[arm]) for arm in (~challenger, challenger)]
     worth = 0.05 * arms[0].value if arms[0].value > 0.0 else 0.05
     return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, enough(*arms)
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/sequences.json``."""
+    """Run the command line; write ``benchmarks/results/sequences.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.sequences", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS, help="simulated months of each case (default: 2000)")
     options = parser.parse_args()

@@ -38,15 +38,15 @@ def measure(recipe: Recipe, splits: Splits, seed: int) -> dict[float, Values]:
     """Fit LightGBM with each value, and return its NDCG of the queries that did not stop it."""
     order = np.random.default_rng(seed).permutation(len(splits.valid))
     stop_half, other_half = (splits.valid.select(np.sort(half)) for half in np.array_split(order, 2))
-    found = {}
+    results = {}
     for value in (OWN, *OTHERS):
         spec = recipe.first_stage
         assert isinstance(spec, LambdaMart)
         settings = spec.settings.model_copy(update={"cat_smooth": value})
         spec = spec.model_copy(update={"trials": 1, "relative": "none", "settings": settings})
         model = lambdamart.tune(splits.train, stop_half, spec, seed=seed).model
-        found[value] = query_ndcg(other_half, lambdamart.scores_of(model, other_half), CUTOFF)
-    return found
+        results[value] = query_ndcg(other_half, lambdamart.scores_of(model, other_half), CUTOFF)
+    return results
 
 
 def compare(name: str, source: str, seeds: int) -> list[dict[str, object]]:
@@ -78,7 +78,7 @@ def compare(name: str, source: str, seeds: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/smoothing.json``."""
+    """Run the command line; write ``benchmarks/results/smoothing.json``."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.smoothing",
         description=__doc__,

@@ -47,7 +47,7 @@ REACHED = 1e-3
 
 
 def lists(queries: int, candidates: int, *, seed: int = 0) -> PaddedLists:
-    """Queries of :data:`SPECIALISTS` planted groups, labels 0 to 4 by rank, about as many of each as in MSLR."""
+    """Return queries of :data:`SPECIALISTS` planted groups, labels 0 to 4 by rank, about as many of each as in MSLR."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(queries, candidates, FEATURES))
     w = rng.normal(size=(SPECIALISTS, FEATURES)) / FEATURES**0.5
@@ -59,7 +59,7 @@ def lists(queries: int, candidates: int, *, seed: int = 0) -> PaddedLists:
 
 
 def soft(data: PaddedLists, count: int) -> Mixture:
-    """A mixture that knows nothing: random weights, responsibilities of about 1 / K."""
+    """Return an untrained mixture: random weights, responsibilities of about 1 / K."""
     rng = np.random.default_rng(1)
     rankers = [LinearRanker(FEATURES, SIGMA) for _ in range(count)]
     for ranker in rankers:
@@ -69,21 +69,21 @@ def soft(data: PaddedLists, count: int) -> Mixture:
 
 
 def values_and_gradients(data: PaddedLists, weights: list[Float[Tensor, " P"]]) -> None:
-    """Log-likelihood of every list and its gradient in w, for every specialist."""
+    """Compute the log-likelihood of every list and its gradient in w, for every specialist."""
     for w in weights:
-        found = data.likelihood(data.x @ w)
-        _ = found.value.sum(), data.x.T @ found.gradient[data.mask]
+        likelihood = data.likelihood(data.x @ w)
+        _ = likelihood.value.sum(), data.x.T @ likelihood.gradient[data.mask]
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of one call."""
+    """Return the seconds of one call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def costs(threads: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Wall and CPU seconds of the fastest round."""
+    """Return wall and CPU seconds of the fastest round."""
     torch.set_num_threads(threads)
     data = lists(QUERIES, CANDIDATES)
     weights = [ranker.state()["w"] for ranker in soft(data, SPECIALISTS).rankers]
@@ -108,21 +108,21 @@ def costs(threads: int, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def growth(rounds: int) -> dict[str, float]:
-    """Seconds with twice as much, over seconds without, of value and gradient of all specialists."""
+    """Return the seconds with twice as much over those without, of value and gradient of all specialists."""
     sizes = {
         "half": (GROWTH_QUERIES, CANDIDATES, SPECIALISTS),
         "queries": (2 * GROWTH_QUERIES, CANDIDATES, SPECIALISTS),
         "candidates": (GROWTH_QUERIES, 2 * CANDIDATES, SPECIALISTS),
         "specialists": (GROWTH_QUERIES, CANDIDATES, 2 * SPECIALISTS),
     }
-    made = {what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()}
-    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in made.values()] for _ in range(rounds)]  # type: ignore[misc]
-    fastest = dict(zip(made, np.min(times, axis=0).tolist(), strict=True))
+    tasks = {what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()}
+    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in tasks.values()] for _ in range(rounds)]  # type: ignore[misc]
+    fastest = dict(zip(tasks, np.min(times, axis=0).tolist(), strict=True))
     return {what: round(fastest[what] / fastest["half"], 2) for what in sizes if what != "half"}
 
 
 def starts(sets: int) -> dict[str, object]:
-    """Share of starts of each kind that reach the best objective of their data set, and of sets where any does."""
+    """Return the share of starts, and of sets, that reach the best objective of the data set, by kind of start."""
     reached: dict[str, list[list[bool]]] = {"random_weights": [], "clusters": []}
     spec = SrmSpec(specialists=4, sigma=1.0, restarts=2 * STARTS, short_run=10, max_iterations=10)
     for seed in range(sets):
@@ -132,8 +132,8 @@ def starts(sets: int) -> dict[str, object]:
             ),
             np.random.default_rng(seed),
         )
-        found = np.array(fit_srm(spec, data, seed=seed).starts)
-        near = found >= found.max() - REACHED * abs(found.max())
+        objectives = np.array(fit_srm(spec, data, seed=seed).starts)
+        near = objectives >= objectives.max() - REACHED * abs(objectives.max())
         reached["random_weights"].append(near[::2].tolist())
         reached["clusters"].append(near[1::2].tolist())
     return {
@@ -146,7 +146,7 @@ def starts(sets: int) -> dict[str, object]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/srm.json``."""
+    """Run the command line; write ``benchmarks/results/srm.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.srm", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the fastest counts")
     parser.add_argument("--sets", type=int, default=12, help="planted data sets for the comparison of starts")

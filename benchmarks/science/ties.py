@@ -29,7 +29,7 @@ Values = Float[np.ndarray, " N"]
 
 
 def measure(recipe: config.Recipe, sources: list[str], *, sort: bool) -> dict[str, object]:
-    """All folds, pooled over test queries."""
+    """Measure all folds, pooled over test queries."""
     spec = recipe.first_stage
     assert isinstance(spec, LambdaMart)
     pooled: dict[str, list[Values]] = {}
@@ -86,7 +86,7 @@ def _fit(splits: Splits, spec: LambdaMart, stopped: str, seed: int) -> tuple[str
 
 
 def _in_row_order(data: Dataset, scores: Float[np.ndarray, " R"]) -> Values:
-    """Equal scores ranked by row, as before bundle format 6."""
+    """Return NDCG with equal scores ranked by row, as before bundle format 6."""
     values = []
     for n in range(len(data)):
         order = np.argsort(-scores[data.slice(n)], kind="stable")
@@ -97,7 +97,7 @@ def _in_row_order(data: Dataset, scores: Float[np.ndarray, " R"]) -> Values:
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/ties.json``."""
+    """Run the command line; write ``benchmarks/results/ties.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.ties", description=__doc__)
     parser.add_argument("sets", nargs="+", metavar="RECIPE=PATH")
     rows = []

@@ -4,7 +4,7 @@ from starlette.types import Receive, Scope, Send
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """ASGI."""
+    """Answer as an ASGI application."""
     if scope["type"] == "lifespan":
         while (message := await receive())["type"] != "lifespan.shutdown":
             await send({"type": message["type"] + ".complete"})

@@ -47,7 +47,7 @@ Score = Callable[[Float[np.ndarray, "L D"]], np.ndarray]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/compute.json``."""
+    """Run the command line; write ``benchmarks/results/compute.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.compute", description=__doc__)
     parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -74,9 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _with_relative_columns() -> dict[str, Score]:
-    """The compiled first stage on the features alone, and with list-relative columns that it computes and sees."""
+    """Return the compiled first stage on features alone, and with list-relative columns that it computes too."""
     data = noise(np.random.default_rng(0))
-    found: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
+    scorers: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
     every = candidates(data.schema, KINDS)
     for name, columns in {
         f"{RELATIVE} columns of {RELATIVE // 2} features": every[:RELATIVE],
@@ -85,8 +85,8 @@ def _with_relative_columns() -> dict[str, Score]:
         wide = widened_part(data, columns)
         relative = RelativeColumns(columns, data.schema)
         forest = CompiledFirstStage(read_forest(boost(wide)), None, wide.schema)
-        found[name] = _widening(relative, forest)
-    return found
+        scorers[name] = _widening(relative, forest)
+    return scorers
 
 
 def _widening(relative: RelativeColumns, forest: CompiledFirstStage) -> Score:
@@ -102,8 +102,8 @@ def _engines(model: str, reference: LightGbmFirstStage, compiled: CompiledFirstS
     except ImportError:
         print("oneDAL: skipped, daal4py is not installed (pip install scikit-learn-intelex)")
         return engines
-    for said in ("objective=", "[objective: "):  # it converts no ranker, and a regression adds up the same trees
-        model = model.replace(f"{said}lambdarank", f"{said}regression")
+    for key in ("objective=", "[objective: "):  # it converts no ranker, and a regression adds up the same trees
+        model = model.replace(f"{key}lambdarank", f"{key}regression")
     converted = daal4py.mb.convert_model(lightgbm.Booster(model_str=model))
     engines["oneDAL"] = lambda x: np.ravel(converted.predict(x))
     return engines
@@ -116,7 +116,7 @@ def _session(graph: bytes) -> onnxruntime.InferenceSession:
 
 
 def _tree_ensemble(forest: Forest) -> bytes:
-    """The forest as ONNX's own operator; thresholds are rounded down to float32 already."""
+    """Convert the forest to ONNX's own operator; thresholds are rounded down to float32 already."""
     sizes = np.diff(forest.trees["root"], append=len(forest.nodes))
     tree = np.repeat(np.arange(len(sizes)), sizes)
     node = np.arange(len(forest.nodes)) - np.repeat(forest.trees["root"], sizes)
@@ -148,22 +148,22 @@ def _tree_ensemble(forest: Forest) -> bytes:
 
 
 def _table(candidates: Mapping[str, Score], baseline: str) -> list[dict[str, object]]:
-    """Median milliseconds, and how many times as fast as the baseline: the median of ratios within a round."""
+    """Return median milliseconds, and how many times as fast as the baseline: the median ratio within a round."""
     rng = np.random.default_rng(1)
     table = []
     for length, rounds in LENGTHS.items():
-        taken: dict[str, list[float]] = {name: [] for name in candidates}
+        times: dict[str, list[float]] = {name: [] for name in candidates}
         for number in range(rounds + 5):
             x = rows(rng, length)
             for name, score in candidates.items():
                 started = time.perf_counter()
                 score(x)
                 if number >= 5:
-                    taken[name].append(time.perf_counter() - started)
+                    times[name].append(time.perf_counter() - started)
         row: dict[str, object] = {"candidates": length}
-        for name, seconds in taken.items():
+        for name, seconds in times.items():
             row[f"{name} ms"] = round(float(np.median(seconds)) * 1000, 4)
-            row[f"{name} times"] = round(float(np.median(np.array(taken[baseline]) / np.array(seconds))), 2)
+            row[f"{name} times"] = round(float(np.median(np.array(times[baseline]) / np.array(seconds))), 2)
         table.append(row)
         print(row)
     return table

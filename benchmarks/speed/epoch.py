@@ -36,7 +36,7 @@ MODELS: dict[str, NetworkSpec] = {
 
 
 def planted(rng: np.random.Generator) -> Dataset:
-    """Numbers that mean nothing; only the clock looks at them."""
+    """Return random numbers as data; only the time is measured."""
     lengths = np.exp(rng.uniform(np.log(SHORTEST), np.log(LONGEST + 1), QUERIES)).astype(int)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Dataset(
@@ -49,15 +49,15 @@ def planted(rng: np.random.Generator) -> Dataset:
 
 
 def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-    """Seconds of one epoch: in drawing and padding batches, and in all."""
+    """Return the seconds of one epoch: in drawing and padding batches, and in all."""
     rng = np.random.default_rng(0)
     weight = 1e-8 if isinstance(spec, QilcmSpec) and spec.confusion > 0.0 else 0.0
     begun, drawing = time.perf_counter(), 0.0
     batches = lists.batches(spec.batch_size, rng)
     while True:
-        asked = time.perf_counter()
+        started = time.perf_counter()
         batch = next(batches, None)
-        drawing += time.perf_counter() - asked
+        drawing += time.perf_counter() - started
         if batch is None:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()  # steps are queued there
@@ -68,7 +68,7 @@ def epoch(model: Ranker, lists: Lists, spec: NetworkSpec, optimizer: torch.optim
 
 
 def measure(spec: NetworkSpec, data: Dataset, epochs: int, device: str) -> dict[str, float]:
-    """The fastest of some epochs of a model."""
+    """Return the fastest of some epochs of a model."""
     torch.manual_seed(0)
     scores = np.random.default_rng(1).normal(size=data.rows)
     lists = Lists(data, scores, cutoff=spec.cutoff, append_score=True, device=device)
@@ -80,7 +80,7 @@ def measure(spec: NetworkSpec, data: Dataset, epochs: int, device: str) -> dict[
 
 
 def padding(data: Dataset, size: int) -> dict[str, float]:
-    """Padded over real candidates: sorted by length within buckets, as trained, and without sorting."""
+    """Return padded over real candidates: sorted by length within buckets, as trained, and unsorted."""
     lists = Lists(data, np.zeros(data.rows), cutoff=LONGEST, append_score=False)
     rng = np.random.default_rng(0)
     sorted_by_length = sum(batch.mask.numel() for batch in lists.batches(size, rng))
@@ -94,15 +94,15 @@ def padding(data: Dataset, size: int) -> dict[str, float]:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/epoch.json``."""
+    """Run the command line; write ``benchmarks/results/epoch.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.epoch", description=__doc__)
     parser.add_argument("--epochs", type=int, default=2, help="timed epochs of each model; the fastest counts")
     parser.add_argument("--device", default="cpu", help="torch device")
     options = parser.parse_args()
     data = planted(np.random.default_rng(0))
     models = {name: measure(spec, data, options.epochs, options.device) for name, spec in MODELS.items()}
-    for name, found in models.items():
-        print(f"{name:>30}  epoch {found['seconds']:7.3f} s, batches {100 * found['share']:5.2f} %")
+    for name, figures in models.items():
+        print(f"{name:>30}  epoch {figures['seconds']:7.3f} s, batches {100 * figures['share']:5.2f} %")
     padded = padding(data, 80)
     print(f"padded over real candidates: {padded['buckets']}, without buckets {padded['without']}")
     result: dict[str, object] = {

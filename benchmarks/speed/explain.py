@@ -50,7 +50,7 @@ WAYS: Mapping[str, dict[str, object]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/explain.json``."""
+    """Run the command line; write ``benchmarks/results/explain.json``."""
     one_core()
     with tempfile.TemporaryDirectory() as name:
         wide = bundle.load(build(Path(name) / "wide" / "1", specialists=SPECIALISTS)).reranker
@@ -80,41 +80,41 @@ def main() -> int:
 
 
 def one_core() -> None:
-    """This process and its threads stay on one core, where the system can hold them there."""
+    """Pin this process and its threads to one core, where the system can do so."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def golden_lists(folder: Path) -> list[Float[np.ndarray, "L D"]]:
-    """Real rows of a bundle, the longest list first."""
+    """Return real rows of a bundle, the longest list first."""
     lines = (folder / "golden.jsonl").read_text(encoding="utf-8").splitlines()
     lists = [np.array(json.loads(line)["features"], dtype=np.float32) for line in lines]
     return sorted(lists, key=len, reverse=True)
 
 
 def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, object]:
-    """Seconds of whole explanations and of their parts, over the places."""
-    asked = WAYS[way]
-    order = reranker.rerank(listed, **asked).order  # type: ignore[arg-type]
-    reranker.explain(listed, int(order[0]), budget=1, **asked)  # reads the trees once
-    taken, parts = [], dict[str, list[float]]()
+    """Return the seconds of whole explanations and of their parts, over the places."""
+    options = WAYS[way]
+    order = reranker.rerank(listed, **options).order  # type: ignore[arg-type]
+    reranker.explain(listed, int(order[0]), budget=1, **options)  # reads the trees once
+    times, parts = [], dict[str, list[float]]()
     evaluations, tried, largest = [], [], []
     for place in PLACES:
         started = perf_counter()
-        found = reranker.explain(listed, int(order[place - 1]), **asked)
-        taken.append(perf_counter() - started)
-        for part, seconds in found.seconds.items():
+        explanation = reranker.explain(listed, int(order[place - 1]), **options)
+        times.append(perf_counter() - started)
+        for part, seconds in explanation.seconds.items():
             parts.setdefault(part, []).append(seconds)
-        second = found.second_stage
+        second = explanation.second_stage
         assert second is not None
-        assert found.passing is not None
+        assert explanation.passing is not None
         evaluations.append(second.evaluations)
-        tried.append(found.passing.tried)
+        tried.append(explanation.passing.tried)
         largest.append(claimed(second))
     row: dict[str, object] = {
         "ranker": way,
-        "median_s": round(float(np.median(taken)), 3),
-        "slowest_s": round(max(taken), 3),
+        "median_s": round(float(np.median(times)), 3),
+        "slowest_s": round(max(times), 3),
         "parts_s": {part: round(float(np.median(seconds)), 4) for part, seconds in parts.items()},
         "evaluations": int(np.median(evaluations)),
         "tried": int(np.median(tried)),
@@ -125,7 +125,7 @@ def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, obje
 
 
 def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustive: bool) -> Iterator[dict[str, object]]:
-    """Error at each budget, over candidates and seeds."""
+    """Yield the error at each budget, over candidates and seeds."""
     ranking = reranker.rerank(listed, strategy="qilcm")
     explained = [int(ranking.order[place]) for place in (1, len(listed) // 2)]
     budget = 2 ** len(reranker.schema) if exhaustive else LONG
@@ -138,9 +138,9 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
             for seed in range(SEEDS):
                 started = perf_counter()
                 with sampled(0):
-                    found, error = contributions(reranker, listed, ranking, one, budget, seed=seed)
+                    values, error = contributions(reranker, listed, ranking, one, budget, seed=seed)
                 seconds.append(perf_counter() - started)
-                apart = np.abs(found - truth[one])
+                apart = np.abs(values - truth[one])
                 errors.append(apart.max() / largest)
                 claims.append(error.max() / largest)
                 within.append((apart <= 3.0 * error + 1e-6 * largest).mean())
@@ -159,7 +159,7 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
 
 @contextmanager
 def sampled(exhaustive: int) -> Iterator[None]:
-    """Every budget is spent; coalitions are all tried where there are no more than so many."""
+    """Spend every budget meanwhile; try all coalitions where there are no more than so many."""
     with patch.object(stages, "TOLERANCE", -1.0), patch.object(stages, "EXHAUSTIVE", exhaustive):
         yield
 
@@ -167,7 +167,7 @@ def sampled(exhaustive: int) -> Iterator[None]:
 def contributions(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
-    """Of the second stage, in the order of the schema, and their standard errors."""
+    """Return the second stage's contributions in the order of the schema, and their standard errors."""
     (stage,) = explain_second_stage(
         reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until()
     ).explanations
@@ -178,7 +178,7 @@ def contributions(
 
 
 def claimed(stage: StageContributions) -> float:
-    """The largest standard error, in shares of the largest contribution."""
+    """Return the largest standard error, in shares of the largest contribution."""
     largest = max(one.standard_error or 0.0 for one in stage.contributions)
     return largest / max(abs(stage.contributions[0].contribution), 1e-12)
 

@@ -45,23 +45,23 @@ Step = Callable[[], object]
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/floor.json``."""
+    """Run the command line; write ``benchmarks/results/floor.json``."""
     with tempfile.TemporaryDirectory() as folder:
         served = build(Path(folder) / "wide" / "1")
         reranker = bundle.load(served).reranker
-        taken: dict[int, dict[str, list[float]]] = {length: {} for length in ROUNDS}
+        times: dict[int, dict[str, list[float]]] = {length: {} for length in ROUNDS}
         for _ in range(STARTS):
             with service(served) as (_, ours, _), bare_app() as bare:
                 for length, rounds in ROUNDS.items():
-                    ask(reranker, ours, bare, length, rounds // STARTS, taken[length])
-    table = [row for length in ROUNDS for row in summary(length, taken[length])]
+                    ask(reranker, ours, bare, length, rounds // STARTS, times[length])
+    table = [row for length in ROUNDS for row in summary(length, times[length])]
     print(machine.save("floor", "python -m benchmarks.speed.floor", {"features": len(reranker.schema), "table": table}))
     return 0
 
 
 @contextmanager
 def bare_app() -> Iterator[http.client.HTTPConnection]:
-    """A connection to the bare app, under uvicorn as the service has it."""
+    """Start the bare app under uvicorn as the service has it, and yield a connection to it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -87,7 +87,7 @@ def ask(
     bare: http.client.HTTPConnection,
     length: int,
     rounds: int,
-    taken: dict[str, list[float]],
+    times: dict[str, list[float]],
 ) -> None:
     """Add the milliseconds of so many rounds, by what was asked."""
     rng = np.random.default_rng(length)
@@ -96,9 +96,9 @@ def ask(
     for idle in (ours, bare):
         idle.close()  # writing the bodies may take longer than a server keeps a connection; the next request opens one
     for number in range(WARM_UP + rounds):
-        features, asked = lists[number % LISTS], sent[number % LISTS]
+        features, bodies = lists[number % LISTS], sent[number % LISTS]
         steps: list[tuple[str, Step]] = [("in process", partial(_rank, reranker, features))]
-        for request_format, (body, kind) in asked.items():
+        for request_format, (body, kind) in bodies.items():
             size = len(post(ours, body, kind, {}))
             steps += [
                 (request_format, partial(post, ours, body, kind, {})),
@@ -109,16 +109,16 @@ def ask(
             began = time.perf_counter()
             step()
             if number >= WARM_UP:
-                taken.setdefault(name, []).append((time.perf_counter() - began) * 1e3)
+                times.setdefault(name, []).append((time.perf_counter() - began) * 1e3)
 
 
-def summary(length: int, taken: dict[str, list[float]]) -> list[dict[str, object]]:
-    """A row for every format."""
-    return [_row(length, request_format, taken) for request_format in taken if f"{request_format}, bare" in taken]
+def summary(length: int, times: dict[str, list[float]]) -> list[dict[str, object]]:
+    """Return a row for every format."""
+    return [_row(length, request_format, times) for request_format in times if f"{request_format}, bare" in times]
 
 
 def formats(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str, tuple[bytes, str]]:
-    """One list for every format, and what each is announced as."""
+    """Return one list in every format, with its media type."""
     forms = bodies(reranker, features)
     file = io.BytesIO()
     np.save(file, features)
@@ -134,7 +134,7 @@ def _rank(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> object:
 
 
 def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: dict[str, str]) -> bytes:
-    """What is answered; the program ends if that is no ranking."""
+    """Send a request and return the answer; exit if it is no ranking."""
     connection.request("POST", "/rerank", body, {"Content-Type": kind, "Accept": kind, **more})
     response = connection.getresponse()
     answer = response.read()
@@ -143,15 +143,15 @@ def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: d
     return answer
 
 
-def _row(length: int, request_format: str, taken: dict[str, list[float]]) -> dict[str, object]:
+def _row(length: int, request_format: str, times: dict[str, list[float]]) -> dict[str, object]:
     ours, bare, inside = (
-        float(np.median(taken[name])) for name in (request_format, f"{request_format}, bare", "in process")
+        float(np.median(times[name])) for name in (request_format, f"{request_format}, bare", "in process")
     )
     row: dict[str, object] = {
         "candidates": length,
         "format": request_format,
         "p50_ms": round(ours, 3),
-        "p99_ms": round(float(np.percentile(taken[request_format], 99)), 3),
+        "p99_ms": round(float(np.percentile(times[request_format], 99)), 3),
         "in_process_ms": round(inside, 3),
         "bare_round_trip_ms": round(bare, 3),
         "over_floor": round(ours / (inside + bare), 3),

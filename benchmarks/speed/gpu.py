@@ -32,19 +32,19 @@ WEIGHT = 1e-8
 
 
 def alone(epochs: int, device: str) -> dict[str, dict[str, float]]:
-    """Seconds of each model's epoch: on the CPU, and on the device in both precisions."""
+    """Return the seconds of each model's epoch: on the CPU, and on the device in both precisions."""
     data = planted(np.random.default_rng(0))
-    found = {}
+    times = {}
     for name, spec in MODELS.items():
         half = spec.model_copy(update={"precision": "bfloat16"})
         ways = {"cpu": (spec, "cpu"), "float32": (spec, device), "bfloat16": (half, device)}
-        found[name] = {way: measure(asked, data, epochs, where)["seconds"] for way, (asked, where) in ways.items()}
-        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in found[name].items()))
-    return found
+        times[name] = {way: measure(one, data, epochs, where)["seconds"] for way, (one, where) in ways.items()}
+        print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in times[name].items()))
+    return times
 
 
 def work(rank: int, size: int, port: int, epochs: int, device: str, answer: str) -> None:
-    """One rank; rank 0 writes the seconds of each epoch, the first one left out."""
+    """Run one rank; rank 0 writes the seconds of each epoch, the first one left out."""
     torch.set_num_threads(1)  # as Ray's workers have
     if device.startswith("cuda"):
         torch.cuda.set_device(rank)
@@ -69,7 +69,7 @@ def work(rank: int, size: int, port: int, epochs: int, device: str, answer: str)
 
 
 def data_parallel(size: int, epochs: int, device: str) -> float:
-    """Seconds of the fastest epoch of QILCM on that many ranks."""
+    """Return the seconds of the fastest epoch of QILCM on that many ranks."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -80,7 +80,7 @@ def data_parallel(size: int, epochs: int, device: str) -> float:
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/gpu.json``, unless a CPU stands in for the GPU."""
+    """Run the command line; write ``benchmarks/results/gpu.json``, unless a CPU stands in for the GPU."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.gpu", description=__doc__)
     parser.add_argument("--epochs", type=int, default=5, help="timed epochs of each; the fastest counts (default: 5)")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try it and write nothing (default: cuda)")

@@ -45,7 +45,7 @@ JOIN_PROCESSES = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/join.json``."""
+    """Run the command line; write ``benchmarks/results/join.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.join", description="The join of a served log.")
     parser.add_argument("--records", type=int, default=RECORDS, metavar="N", help="of the larger log")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for the logs (default: a temporary one)")
@@ -75,11 +75,11 @@ def _measured(folder: Path, files: int) -> dict[str, object]:
     command = [sys.executable, "-m", "listwright", "join", *words]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    said = process.stdout.read()
+    output = process.stdout.read()
     peak_kib = _peak_kib(process)
     seconds = time.perf_counter() - began
     if process.returncode:
-        raise SystemExit(f"listwright join failed:\n{said}")
+        raise SystemExit(f"listwright join failed:\n{output}")
     rows = pl.scan_parquet(folder / "rows.parquet").select(pl.len(), (pl.col("label") > 0).sum()).collect().row(0)
     return {
         "records": files * FILE_RECORDS,
@@ -98,8 +98,8 @@ def _peak_kib(process: subprocess.Popen[str]) -> int:
     """Wait for the end of the process; its largest resident set, of itself alone."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    found: resource.struct_rusage = usage
-    return found.ru_maxrss
+    own_usage: resource.struct_rusage = usage
+    return own_usage.ru_maxrss
 
 
 def _write_file(folder: Path, number: int) -> int:

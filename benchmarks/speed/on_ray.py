@@ -32,7 +32,7 @@ MIB = 2**20
 
 
 def start() -> dict[str, float]:
-    """Of a local Ray with one core."""
+    """Time the start of a local Ray with one core."""
     begun = time.perf_counter()
     with connected("ray", 1):
         ready = time.perf_counter() - begun
@@ -43,7 +43,7 @@ def start() -> dict[str, float]:
 
 
 def seconds(executor: Executor, jobs: int, fits: int, epochs: int) -> float:
-    """All fits, at most ``jobs`` at a time; every worker has made one before."""
+    """Time all fits, at most ``jobs`` at once; every worker has made one before."""
     wait([executor.submit(fit, seed, epochs) for seed in range(jobs)])
     begun = time.perf_counter()
     for future in [executor.submit(fit, seed, epochs) for seed in range(fits)]:
@@ -53,7 +53,7 @@ def seconds(executor: Executor, jobs: int, fits: int, epochs: int) -> float:
 
 @contextmanager
 def nodes(count: int) -> Iterator[str]:
-    """A cluster of nodes with one core each, and its address."""
+    """Start a cluster of nodes with one core each, and yield its address."""
     os.environ.update(RAY_worker_niceness="0")  # as processes have
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
@@ -68,32 +68,32 @@ def nodes(count: int) -> Iterator[str]:
 
 
 def speed_up(rounds: int, fits: int, epochs: int) -> dict[str, Any]:
-    """Seconds by number of workers, on Ray and in processes."""
-    found: dict[str, list[float]] = {}
+    """Measure seconds by number of workers, on Ray and in processes."""
+    times: dict[str, list[float]] = {}
     for _ in range(rounds):
         for count in (1, 2):
             with nodes(count) as address, connected("auto", None, address=address) as (ray, _):
                 executor = RayExecutor(ray)
-                found.setdefault(f"ray {count}", []).append(seconds(executor, count, fits, epochs))
+                times.setdefault(f"ray {count}", []).append(seconds(executor, count, fits, epochs))
                 executor.shutdown()
             with side_by_side(None, count, local_jobs=count) as (processes, _):
-                found.setdefault(f"processes {count}", []).append(seconds(processes, count, fits, epochs))
-    medians = {name: round(float(np.median(values)), 2) for name, values in found.items()}
+                times.setdefault(f"processes {count}", []).append(seconds(processes, count, fits, epochs))
+    medians = {name: round(float(np.median(values)), 2) for name, values in times.items()}
     ratios = {kind: round(medians[f"{kind} 1"] / medians[f"{kind} 2"], 2) for kind in ("ray", "processes")}
     return {"fits": fits, "epochs": epochs, "seconds": medians, "speed_up": ratios}
 
 
 def by_tasks(ray: Any, names: list[tuple[str, str]]) -> int:
-    """The executor of ``--on``."""
+    """Score by the executor of ``--on``."""
     executor = RayExecutor(ray)
-    found = [executor.submit(score_part, *pair).result for pair in names]
-    rows = sum(int(result()) for result in found)
+    results = [executor.submit(score_part, *pair).result for pair in names]
+    rows = sum(int(result()) for result in results)
     executor.shutdown()
     return rows
 
 
 def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
-    """Ray Data: two actors, a part a batch."""
+    """Score by Ray Data: two actors, a part a batch."""
     from ray.data import DataContext, from_items  # noqa: PLC0415
 
     DataContext.get_current().enable_progress_bars = False
@@ -104,11 +104,11 @@ def by_data(_ray: Any, names: list[tuple[str, str]]) -> int:
 
 
 def scoring(rounds: int, lists: int) -> dict[str, Any]:
-    """Seconds by tasks and by Ray Data, on a local Ray with two cores."""
+    """Measure seconds by tasks and by Ray Data, on a local Ray with two cores."""
     rng = np.random.default_rng(0)
     schema = demo_bundle().manifest.feature_schema
     ways: dict[str, Callable[[Any, list[tuple[str, str]]], int]] = {"tasks": by_tasks, "ray_data": by_data}
-    found: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder, connected("ray", 2) as (ray, _):
         names = [(f"{folder}/{n}.parquet", f"{folder}/scored-{n}.parquet") for n in range(PARTS)]
         for n, (source, _target) in enumerate(names):
@@ -124,19 +124,19 @@ def scoring(rounds: int, lists: int) -> dict[str, Any]:
             for way, run in ways.items():
                 begun = time.perf_counter()
                 assert run(ray, names) == PARTS * lists * LENGTH
-                found[way].append(time.perf_counter() - begun)
-    medians = {way: round(float(np.median(values[1:])), 2) for way, values in found.items()}
+                times[way].append(time.perf_counter() - begun)
+    medians = {way: round(float(np.median(values[1:])), 2) for way, values in times.items()}
     return {
         "rows": PARTS * lists * LENGTH,
         "parts": PARTS,
         "seconds": medians,
-        "first_round_seconds": {way: round(values[0], 2) for way, values in found.items()},
+        "first_round_seconds": {way: round(values[0], 2) for way, values in times.items()},
         "data_over_tasks": round(medians["ray_data"] / medians["tasks"], 2),
     }
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/on_ray.json``."""
+    """Run the command line; write ``benchmarks/results/on_ray.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.on_ray", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of each; the median counts (default: 3)")
     parser.add_argument("--fits", type=int, default=8, help="as many equal fits (default: 8)")
@@ -150,8 +150,8 @@ def main() -> int:
         "scoring": scoring(options.rounds, options.lists),
     }
     print(result)
-    said = " ".join(f"--{name} {getattr(options, name)}" for name in ("rounds", "fits", "epochs", "lists"))
-    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray {said}", result))
+    arguments = " ".join(f"--{name} {getattr(options, name)}" for name in ("rounds", "fits", "epochs", "lists"))
+    print(machine.save("on_ray", f"python -m benchmarks.speed.on_ray {arguments}", result))
     return 0
 
 

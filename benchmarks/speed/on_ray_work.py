@@ -20,7 +20,7 @@ BUNDLE = Path("models/demo/1")
 
 
 def fit(seed: int, epochs: int) -> float:
-    """One fit, long enough to be worth a task."""
+    """Run one fit, long enough to be worth a task."""
     recipe = config.load("demo")
     splits = _splits()
     spec = config.changed(recipe, {"model": {"kind": "qilcm", "max_epochs": epochs, "patience": epochs}}).model
@@ -35,7 +35,7 @@ def _splits() -> Any:
 
 
 def score_part(source: str, target: str) -> int:
-    """One part, read and written by the worker."""
+    """Score one part, read and written by the worker."""
     rows = pl.read_parquet(source)
     ranked(rows, demo_bundle(), "qid")[0].write_parquet(target)
     return rows.height
@@ -43,7 +43,7 @@ def score_part(source: str, target: str) -> int:
 
 @cache
 def demo_bundle() -> bundle.Bundle:
-    """Once per process."""
+    """Load the demo bundle, once per process."""
     return bundle.load(BUNDLE)
 
 
@@ -54,5 +54,5 @@ class Scorer:
         demo_bundle()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Some parts."""
+        """Score some parts."""
         return {"rows": [score_part(*names) for names in zip(batch["source"], batch["target"], strict=True)]}

@@ -59,7 +59,7 @@ MEASURE = """async ([what, times]) => {
 
 
 def body(names: list[str]) -> str:
-    """A list of numbers and categories that differ."""
+    """Return a list of numbers and categories that differ."""
     rng = np.random.default_rng(0)
     rows = [
         [*np.round(rng.normal(size=len(names) - 2), 4).tolist(), *(f"v{n}" for n in rng.integers(1, 9, size=2))]
@@ -69,17 +69,17 @@ def body(names: list[str]) -> str:
 
 
 def measure(page: Page, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Milliseconds to the next picture, and to the new order; ``(TIMES,)`` each."""
-    found = np.array(page.evaluate(MEASURE, [what, TIMES + WARM_UP]))[WARM_UP:]
-    return found[:, 0], found[:, 1]
+    """Return the milliseconds to the next picture, and to the new order; ``(TIMES,)`` each."""
+    times = np.array(page.evaluate(MEASURE, [what, TIMES + WARM_UP]))[WARM_UP:]
+    return times[:, 0], times[:, 1]
 
 
-def _told(milliseconds: np.ndarray) -> str:
+def _format_times(milliseconds: np.ndarray) -> str:
     return f"median {np.median(milliseconds):5.1f} ms, p95 {np.quantile(milliseconds, 0.95):5.1f} ms"
 
 
 def main() -> int:
-    """Prints a line for each act."""
+    """Run the command line; print a line for each act."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -91,10 +91,10 @@ def main() -> int:
         _wait_until_ready(address)
         with _direct.open(address + "/info") as answer:
             names = [feature["name"] for feature in json.load(answer)["features"]]
-        found = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
+        executable = next((path for name in ("chromium", "google-chrome") if (path := shutil.which(name))), None)
         with (
             sync_playwright() as driver,
-            driver.chromium.launch(executable_path=found, args=["--no-sandbox"]) as browser,
+            driver.chromium.launch(executable_path=executable, args=["--no-sandbox"]) as browser,
         ):
             page = browser.new_page(viewport={"width": 1600, "height": 1000})
             page.goto(f"{address}/ui/")
@@ -104,10 +104,10 @@ def main() -> int:
             page.get_by_role("heading", name="Pasted list").wait_for()
             page.locator(".parts").wait_for()
             for what in ("slider", "keys", "parts"):
-                shown, settled = measure(page, what)
-                print(f"{what:<7} to the next picture: {_told(shown)}")
+                painted, settled = measure(page, what)
+                print(f"{what:<7} to the next picture: {_format_times(painted)}")
                 if what == "slider":
-                    print(f"{what:<7} to the new order:    {_told(settled)}")
+                    print(f"{what:<7} to the new order:    {_format_times(settled)}")
     finally:
         service.send_signal(signal.SIGTERM)
         service.wait(timeout=20)

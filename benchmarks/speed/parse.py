@@ -33,7 +33,7 @@ READERS = ("listwright", "listwright, not compiled", "polars, into strings", "sc
 
 
 def write(path: Path, rows: int, rng: np.random.Generator) -> None:
-    """An MSLR-shaped file."""
+    """Write an MSLR-shaped file."""
     whole = rng.random(FEATURES) < 2 / 3
     numbers = np.where(whole, rng.geometric(0.02, (DISTINCT, FEATURES)) - 1, rng.lognormal(0, 2, (DISTINCT, FEATURES)))
     numbers[rng.random(numbers.shape) < 0.4] = 0
@@ -53,7 +53,7 @@ def write(path: Path, rows: int, rng: np.random.Generator) -> None:
 
 
 def measure(reader: str, path: Path) -> dict[str, float]:
-    """Seconds, peak memory and a sum over what was read, to see that both read the same."""
+    """Return seconds, peak memory and a sum over the rows, to check that both readers agree."""
     if reader.startswith("polars"):
         import polars as pl  # noqa: PLC0415 - each process loads its own reader only
 
@@ -91,7 +91,7 @@ def measure(reader: str, path: Path) -> dict[str, float]:
 
 
 def run(reader: str, path: Path) -> dict[str, float]:
-    """What ``reader`` measured in a process of its own."""
+    """Run ``reader`` in a process of its own and return its measurements."""
     command = [sys.executable, "-m", "benchmarks.speed.parse", "--measure", reader, "--file", str(path)]
     alone = {**os.environ, "POLARS_MAX_THREADS": "1"}
     printed = subprocess.run(command, check=True, capture_output=True, text=True, env=alone).stdout
@@ -128,7 +128,7 @@ def compare(rows: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--measure", choices=READERS, help=argparse.SUPPRESS)

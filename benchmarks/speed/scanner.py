@@ -56,7 +56,7 @@ class SharedNames(msgspec.Struct):
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/scanner.json``."""
+    """Run the command line; write ``benchmarks/results/scanner.json``."""
     with tempfile.TemporaryDirectory() as folder:
         models = models_of(bundle.load(build(Path(folder) / "wide" / "1")))
         table = [row for length in ROUNDS for row in compare(models, length)]
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def compare(models: Models, length: int) -> list[dict[str, object]]:
-    """Milliseconds of each reader for one length, in both forms; the program ends if two readers disagree."""
+    """Return each reader's milliseconds for one length, in both forms; exit if two readers disagree."""
     usual = models.default_bundle
     assert usual is not None
     names = usual.reranker.schema.names

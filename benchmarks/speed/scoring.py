@@ -60,7 +60,7 @@ LOOK_S = 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes ``benchmarks/results/scoring.json``."""
+    """Run the command line; write ``benchmarks/results/scoring.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.scoring", description="Offline scoring.")
     parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the rows (default: 1)")
     share = parser.parse_args(arguments).share
@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
             (DEMO, _demo_rows, LONG_ROWS, [ALL]),
         ]
         table = []
-        for served, made, rows, written in plan:
-            data = _generated(folder / "data", int(rows * share), made)
+        for served, make_frame, rows, written in plan:
+            data = _generated(folder / "data", int(rows * share), make_frame)
             table += [_measured(folder, served, data, jobs, words, int(FLOOR_ROWS * share)) for words in written]
             shutil.rmtree(data)
         start = _start_seconds(folder, wide, jobs)
@@ -84,12 +84,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _generated(folder: Path, rows: int, made: Callable[[int], pl.DataFrame]) -> Path:
-    """A folder of Parquet files with at least so many rows."""
+def _generated(folder: Path, rows: int, make_frame: Callable[[int], pl.DataFrame]) -> Path:
+    """Write a folder of Parquet files with at least so many rows, and return it."""
     folder.mkdir()
     number, held = 0, 0
     while held < rows:
-        frame = made(number)
+        frame = make_frame(number)
         frame.write_parquet(folder / f"{number:05}.parquet")
         number, held = number + 1, held + frame.height
     os.sync()  # else the kernel writes it to the disk while it is scored
@@ -131,7 +131,7 @@ def scored(served: Path, data: Path, out: Path, jobs: int, written: Sequence[str
 
 
 def _start_seconds(folder: Path, served: Path, jobs: int) -> float:
-    """What a job of one list takes; the first one fills the caches."""
+    """Return the seconds of a job of one list; the first one fills the caches."""
     data = folder / "list.parquet"
     _wide_rows(0)[:WIDE_LENGTH].write_parquet(data)
     seconds = []
@@ -149,7 +149,7 @@ def _count(folder: Path) -> int:
 
 
 def floor(served: Path, data: Path, rows: int, jobs: int) -> float:
-    """Candidates a second and core, of processes that rank lists in memory at the same time."""
+    """Return the candidates a second and core of processes that rank lists in memory at the same time."""
     with pool(jobs) as workers:
         each = [workers.submit(_ranked, str(served), str(data), rows) for _ in range(jobs)]
         return sum(one.result() for one in each) / jobs
@@ -172,7 +172,7 @@ def _ranked(served: str, data: str, rows: int) -> float:
 
 
 def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], rows: int) -> dict[str, Any]:
-    """Jobs between floors of ``rows`` rows: their rates, and the most memory that all processes and each had."""
+    """Run jobs between floors of ``rows`` rows; return their rates, and the peak memory of all and of one process."""
     out, count = folder / "scored", _count(data)
     floors, seconds, memories = [floor(served, data, rows, jobs)], [], []
     for _ in range(ROUNDS):
@@ -181,7 +181,7 @@ def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence
         memories.append(most)
         shutil.rmtree(out)
         floors.append(floor(served, data, rows, jobs))
-    rates = [count / taken / jobs for taken in seconds]
+    rates = [count / elapsed / jobs for elapsed in seconds]
     ratios = [rate / mean(around) for rate, around in zip(rates, pairwise(floors), strict=True)]
     return {
         "bundle": served.parent.name,
@@ -200,15 +200,15 @@ def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence
 
 @contextmanager
 def memory() -> Iterator[dict[str, float]]:
-    """The most resident memory, in MiB, of the processes begun here: all together, and the largest one."""
+    """Yield the most resident memory, in MiB, of the processes begun here: all together, and the largest one."""
     most = {"peak_rss_mib_all": 0.0, "peak_rss_mib_one": 0.0}
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(LOOK_S):
-            found = [_resident(child) for child in psutil.Process().children(recursive=True)]
-            most["peak_rss_mib_all"] = max(most["peak_rss_mib_all"], round(sum(found), 1))
-            most["peak_rss_mib_one"] = max(most["peak_rss_mib_one"], round(max(found, default=0.0), 1))
+            sizes = [_resident(child) for child in psutil.Process().children(recursive=True)]
+            most["peak_rss_mib_all"] = max(most["peak_rss_mib_all"], round(sum(sizes), 1))
+            most["peak_rss_mib_one"] = max(most["peak_rss_mib_one"], round(max(sizes, default=0.0), 1))
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -45,33 +45,33 @@ BYTES_OF_BIN = 1
 
 
 def _timed(command: list[str], cache: Path) -> tuple[float, float]:
-    """Seconds and peak resident GiB of a process."""
+    """Run a process; return its seconds and peak resident GiB."""
     started = time.perf_counter()
     environment = {**os.environ, "LISTWRIGHT_CACHE": str(cache)}
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(command)} failed:\n{said.read().decode()[-2000:]}")
+            output.seek(0)
+            raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()[-2000:]}")
     return time.perf_counter() - started, usage.ru_maxrss / 2**20
 
 
 def _fit(folder: Path, data: Path, out: Path, shards: str, *, trees: int, model: str) -> dict[str, object]:
-    """One fit; the steps are those that its report tells."""
+    """Run one fit; the steps are those of its report."""
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(trees=trees, model=model))
     columns = ["--qid", "qid", "--label", "label"]
     command = [sys.executable, "-m", "listwright", "fit", str(recipe), "--data", str(data), *columns, "--quick"]
     seconds, peak = _timed([*command, "--out", str(out), "--shards", shards], folder / "cache")
     steps = json.loads((out / "report.json").read_text())["measured_here"]["seconds"]
-    found = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
-    return found | {"steps": {name: round(float(step), 1) for name, step in steps.items()}}
+    figures = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
+    return figures | {"steps": {name: round(float(step), 1) for name, step in steps.items()}}
 
 
 def _generate(queries: int, out: Path) -> tuple[int, float]:
-    """Rows of the table that was made, and the peak resident GiB of making it."""
+    """Write a table; return its rows, and the peak resident GiB of making it."""
     command = [sys.executable, "-m", "listwright", "generate", "--queries", str(queries), "--out", str(out)]
     _, peak = _timed([*command, "--features", str(FEATURES), "--length", str(LENGTH)], out.parent)
     import polars as pl  # noqa: PLC0415 - loaded after the fork, so that its memory is not the child's
@@ -80,37 +80,37 @@ def _generate(queries: int, out: Path) -> tuple[int, float]:
 
 
 def _files(bundle: Path) -> dict[str, bytes]:
-    """What serves; manifest and report say when they were made."""
+    """Return the files that serve; manifest and report are left out, as they hold the time of the fit."""
     skipped = ("manifest.json", "report.json", "report.html")
     return {path.name: path.read_bytes() for path in bundle.iterdir() if path.name not in skipped}
 
 
 def compare(folder: Path, queries: int, rounds: int) -> dict[str, object]:
-    """The same fit both ways, in turns; the first round fills the cache and is told apart."""
+    """Run the same fit both ways, in turns; the first round fills the cache and is reported apart."""
     data = folder / "rows.parquet"
     rows, _ = _generate(queries, data)
-    found: dict[str, list[dict[str, object]]] = {"never": [], "always": []}
+    by_mode: dict[str, list[dict[str, object]]] = {"never": [], "always": []}
     same = True
     for number in range(rounds + 1):
-        for shards, fits in found.items():
+        for shards, fits in by_mode.items():
             fits.append(_fit(folder, data, folder / shards / str(number), shards, trees=TREES, model=NETWORK))
             print(f"{shards}, round {number}: {fits[-1]}", flush=True)
         same = same and _files(folder / "never" / str(number)) == _files(folder / "always" / str(number))
-    seconds = {shards: [float(str(fit["seconds"])) for fit in fits] for shards, fits in found.items()}
+    seconds = {shards: [float(str(fit["seconds"])) for fit in fits] for shards, fits in by_mode.items()}
     pairs = zip(seconds["always"][1:], seconds["never"][1:], strict=True)
     return {
         "rows": rows,
         "features": FEATURES,
         "same_files": same,
-        "in_memory": found["never"],
-        "on_disk": found["always"],
+        "in_memory": by_mode["never"],
+        "on_disk": by_mode["always"],
         "ratio_of_seconds": round(statistics.median(disk / memory for disk, memory in pairs), 3),
         "ratio_of_the_first_reading": round(seconds["always"][0] / seconds["never"][0], 3),
     }
 
 
 def large(folder: Path, queries: int, trees: int, model: str) -> dict[str, object]:
-    """A fit from disk of a table that is much larger; what LightGBM's bins take of its memory is computed."""
+    """Fit a table from disk that is much larger than memory; LightGBM's bins in memory are computed."""
     data = folder / "large.parquet"
     rows, generate_peak = _generate(queries, data)
     fit = _fit(folder, data, folder / "large" / "1", "always", trees=trees, model=model)
@@ -129,7 +129,7 @@ def large(folder: Path, queries: int, trees: int, model: str) -> dict[str, objec
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=4000, help="of the table that is fitted both ways")
     parser.add_argument("--rounds", type=int, default=3, help="of both fits, after the first")
@@ -141,13 +141,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         if options.large is None:
             result = compare(Path(name), options.queries, options.rounds)
-            said, file = f"--queries {options.queries} --rounds {options.rounds}", "shards"
+            arguments, file = f"--queries {options.queries} --rounds {options.rounds}", "shards"
         else:
             model = NETWORK if options.network else ALONE
             result = large(Path(name), options.large, options.trees, model)
-            said, file = f"--large {options.large} --trees {options.trees}", "shards_large"
+            arguments, file = f"--large {options.large} --trees {options.trees}", "shards_large"
     network = " --network" if options.network else ""
-    print(f"written to {machine.save(file, f'python -m benchmarks.speed.shards {said}{network}', result)}")
+    print(f"written to {machine.save(file, f'python -m benchmarks.speed.shards {arguments}{network}', result)}")
 
 
 if __name__ == "__main__":

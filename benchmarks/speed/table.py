@@ -83,7 +83,7 @@ def read(reader: str, path: Path) -> int:
 
 
 def measure(reader: str, path: Path) -> dict[str, float]:
-    """CPU seconds after the imports, and peak memory."""
+    """Return CPU seconds after the imports, and peak memory."""
     read(reader, path.with_name("few.parquet"))
     before = _peak()
     began = time.process_time()
@@ -111,7 +111,7 @@ def run(reader: str, path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Command line; writes ``benchmarks/results/table.json``."""
+    """Run the command line; write ``benchmarks/results/table.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", choices=READERS, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
@@ -125,7 +125,7 @@ def main() -> None:
         pl.read_parquet(path).head(100_000).write_parquet(path.with_name("few.parquet"))
         results = {reader: run(reader, path) for reader in READERS}
     ours = results["listwright"]["cpu_seconds"]
-    times = {reader: round(ours / found["cpu_seconds"], 2) for reader, found in results.items()}
+    times = {reader: round(ours / result["cpu_seconds"], 2) for reader, result in results.items()}
     print(machine.save("table", "python -m benchmarks.speed.table", {"readers": results, "listwright_over": times}))
 
 

@@ -45,7 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    """Writes ``benchmarks/results/throughput.json``."""
+    """Run the command line; write ``benchmarks/results/throughput.json``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         served = build(folder / "wide" / "1")
@@ -64,39 +64,39 @@ def main() -> int:
 
 
 def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
-    """Milliseconds of each format; over several starts of both servers, for each depends on the cores it lands on."""
-    taken: dict[str, list[float]] = {}
+    """Return the milliseconds of each format, over several starts: each depends on the cores it lands on."""
+    times: dict[str, list[float]] = {}
     for _ in range(STARTS):
         with service(served) as (_, ours, _), bare_app() as bare:
-            ask(reranker, ours, bare, CANDIDATES, ROUNDS // STARTS, taken)
+            ask(reranker, ours, bare, CANDIDATES, ROUNDS // STARTS, times)
     return {
         str(row["format"]): float(str(row["in_process_ms"])) + float(str(row["bare_round_trip_ms"]))
-        for row in summary(CANDIDATES, taken)
+        for row in summary(CANDIDATES, times)
     }
 
 
 def _four_clients(
     folder: Path, served: Path, reranker: Reranker, request_format: str, name: str, floor_ms: float
 ) -> dict[str, object]:
-    """What they were answered, and its share of what could be."""
+    """Return the outcome of four clients, and its share of what could be."""
     body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[request_format]
     (folder / "body").write_bytes(body)
     with service(served, **SETTINGS[name]) as (_, connection, _):
         port = connection.port
         connection.close()
         _load(Plan(port, str(folder / "body"), SECONDS / 5, CLIENTS, media_type=kind), folder)  # warm
-        seen = _load(Plan(port, str(folder / "body"), SECONDS, CLIENTS, media_type=kind), folder)
+        outcome = _load(Plan(port, str(folder / "body"), SECONDS, CLIENTS, media_type=kind), folder)
     cores = os.cpu_count() or 1
-    best = (cores - seen["generator_cpu_share"]) / floor_ms * 1e3
+    best = (cores - outcome["generator_cpu_share"]) / floor_ms * 1e3
     row = {
         "settings": name,
         "format": request_format,
-        "answers": seen["answers"],
-        "per_second": seen["accepted_per_second"],
-        "p99_ms": seen["milliseconds"]["200"]["p99"],
-        "generator_cpu_share": seen["generator_cpu_share"],
+        "answers": outcome["answers"],
+        "per_second": outcome["accepted_per_second"],
+        "p99_ms": outcome["milliseconds"]["200"]["p99"],
+        "generator_cpu_share": outcome["generator_cpu_share"],
         "floor_ms": round(floor_ms, 3),
-        "of_cores_over_floor": round(seen["accepted_per_second"] / best, 3),
+        "of_cores_over_floor": round(outcome["accepted_per_second"] / best, 3),
     }
     print(json.dumps(row), flush=True)
     return row
@@ -104,36 +104,38 @@ def _four_clients(
 
 def _load(plan: Plan, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.load.generator", str(plan.save(folder / "plan.json"))]
-    seen: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    return seen
+    outcome: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return outcome
 
 
 def _cost(reranker: Reranker, ours: http.client.HTTPConnection) -> list[dict[str, object]]:
-    """Microseconds of each further candidate, in both halves of the range; lengths and formats take turns.
+    """Return the microseconds of each further candidate, in both halves of the range.
+
+    Lengths and formats take turns.
 
     A turn is some rounds, of which the first do not count: a list would be charged for what a longer one before it left
     to do after its answer, and for the caches that it took. Lengths are compared within each turn of all of them, a
     second or two: the machine's speed changes by the minute.
     """
     rng = np.random.default_rng(4)
-    asked = [
+    requests = [
         (request_format, length, *sent)
         for length in LENGTHS
         for request_format, sent in formats(reranker, rows(rng, length)).items()
     ]
-    p50_us: dict[str, list[list[float]]] = {request_format: [] for request_format, *_ in asked}
+    p50_us: dict[str, list[list[float]]] = {request_format: [] for request_format, *_ in requests}
     for turn in range(TURNS):
-        first = turn % len(asked)
-        seen: dict[tuple[str, int], float] = {}
-        for request_format, length, body, kind in asked[first:] + asked[:first]:
+        first = turn % len(requests)
+        medians: dict[tuple[str, int], float] = {}
+        for request_format, length, body, kind in requests[first:] + requests[:first]:
             seconds = []
             for _ in range(TURN):
                 began = time.perf_counter()
                 post(ours, body, kind, {})
                 seconds.append(time.perf_counter() - began)
-            seen[request_format, length] = float(np.median(seconds[WARM:])) * 1e6
+            medians[request_format, length] = float(np.median(seconds[WARM:])) * 1e6
         for request_format, turns in p50_us.items():
-            turns.append([seen[request_format, length] for length in LENGTHS])
+            turns.append([medians[request_format, length] for length in LENGTHS])
     table = []
     for request_format, turns in p50_us.items():
         lower, upper = (float(step) for step in np.median(np.diff(turns) / np.diff(LENGTHS), axis=0))

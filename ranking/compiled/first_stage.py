@@ -38,7 +38,7 @@ GROUP = np.dtype([("steps", "i4"), ("starts", "i4", ABREAST)])
 _INERT = (np.inf, 0, 0, 0)
 
 PROBES = 512
-"""Rows on which the compiled traversal is held against LightGBM before it may serve."""
+"""Rows on which the compiled traversal is compared with LightGBM before it serves."""
 
 SLOWER = "LightGBM scores the first stage, several times slower"
 
@@ -68,7 +68,7 @@ class CompiledFirstStage:
         self._schema = schema
 
     def score(self, features: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
-        """``(L,)`` raw LambdaMART scores."""
+        """Return ``(L,)`` raw LambdaMART scores."""
         matrix = np.ascontiguousarray(lightgbm_input(features, self._schema), dtype=np.float32)
         forest, turns, scores = self._forest, self._schedule, np.empty(len(features))
         tree_traversal.score(
@@ -88,7 +88,7 @@ class CompiledFirstStage:
 
 
 def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstStage:
-    """Return the first stage of a LightGBM text model, on the engine that the bundle asks for if that can be had.
+    """Open the first stage of a LightGBM text model, on the bundle's engine if that is available.
 
     Where the compiled traversal is not built, does not support the model, or differs from LightGBM in a single bit of
     a probe, LightGBM scores, and a warning says why.
@@ -123,8 +123,10 @@ def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstSta
 
 
 def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> Float[np.ndarray, "R D"]:
-    """Rows that are easy to send the wrong way: at, just above and just below thresholds, in and out of sets, missing,
-    zero and next to it, fractions about a category, very large.
+    """Return rows on which the two engines could differ.
+
+    At, just above and just below thresholds, in and out of sets, missing, zero and next to it, fractions about a
+    category, very large.
     """
     rng = np.random.default_rng(0)
     rows = np.zeros((PROBES, len(schema)), dtype=np.float32)
@@ -145,7 +147,7 @@ def probes(forest: Forest, columns: list[int] | None, schema: FeatureSchema) -> 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Who goes in step and who is walked through.
+    """The trees that are scored in step and those that are walked row by row.
 
     Args:
         groups: ``(G,)`` of :data:`GROUP`: how many splits, and the place of each tree's leftmost leaf.
@@ -162,7 +164,10 @@ class Schedule:
 
 
 def schedule(forest: Forest) -> Schedule:
-    """Trees of plain thresholds and at most :data:`MOST_LEAVES` leaves go in step, with others of about their size."""
+    """Split the trees into those scored in step and those walked row by row.
+
+    Trees of plain thresholds and at most :data:`MOST_LEAVES` leaves go in step, with others of about their size.
+    """
     ends = np.append(forest.trees["root"][1:], len(forest.nodes))
     small = (ends - forest.trees["root"] < 2 * MOST_LEAVES) & (forest.trees["categorical"] == 0)
     chosen = {

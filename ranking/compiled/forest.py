@@ -65,7 +65,7 @@ class PackedForest:
             raise ScoringError("the packed forest is damaged")
 
     def _trees_are_trees(self) -> bool:
-        """Every node is a leaf or leads to a later one of its own tree: no walk leaves the arrays or never ends."""
+        """Return whether every node is a leaf or leads to a later one of its own tree, so that walks end."""
         count = len(self.nodes)
         sizes = np.diff(self.roots, append=count)
         if count == 0 or len(self.leaves) != count or len(self.roots) == 0 or self.roots[0] != 0 or (sizes <= 0).any():
@@ -83,7 +83,7 @@ class PackedForest:
         return bool(np.isfinite(self.fills).all() and largest < LARGEST and len(self.power) <= 1 and self.power.all())
 
     def to_text(self) -> str:
-        """For the graph's metadata."""
+        """Return the arrays as text for the graph's metadata."""
         return packed.to_text(asdict(self))
 
     @classmethod
@@ -105,14 +105,14 @@ class ForestScorer:
         self._average = tree_traversal.Average(*parts, power)
 
     def score(self, features: Float[np.ndarray, "n E"]) -> Float[np.ndarray, "n K"]:
-        """``(n, K)`` means of finite numbers, or powers of 2 between the smallest and the largest of the leaves'."""
+        """Return ``(n, K)`` means of finite numbers, or powers of 2 between the smallest and the largest leaves'."""
         out: Float[np.ndarray, "n K"] = np.empty((len(features), self._outputs), dtype=np.float32)
         self._average.score(features, out)
         return out
 
 
 def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
-    """The scorer of a forest's ONNX graph: compiled where it can be, and equals ONNX Runtime on probes.
+    """Open a forest's ONNX graph: compiled where that is built and equals ONNX Runtime on probes.
 
     Args:
         model: the serialised graph.
@@ -135,7 +135,7 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
 
 
 def _probes(forest: PackedForest) -> Float[np.ndarray, "R E"]:
-    """Rows at, just above and just below thresholds, with holes."""
+    """Return rows at, just above and just below thresholds, with missing values."""
     rng = np.random.default_rng(0)
     rows = np.tile(forest.fills, (PROBES, 1))
     inner = forest.nodes[np.isfinite(forest.nodes["threshold"])]

@@ -35,7 +35,7 @@ _LARGEST_PLACE = 1 << 24  # up to which every whole number is a float32
 
 
 class UnsupportedForestError(ScoringError):
-    """LightGBM can score this model, the compiled traversal cannot."""
+    """The compiled traversal cannot score this model; LightGBM can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Tree:
         self.sets = [words[start:end] for start, end in pairwise(bounds)]
 
     def walk(self) -> Iterator[tuple[int, int, int]]:
-        """Breadth first: number of the node, its place, its level from 0. Siblings stand side by side.
+        """Yield each node's number, place and level from 0, breadth first; siblings stand side by side.
 
         Raises:
             ScoringError: if the tree leads back into itself.
@@ -145,7 +145,7 @@ class _Packer:
 
     @property
     def count(self) -> int:
-        """Trees so far."""
+        """Number of trees added."""
         return len(self._trees)
 
     def add(self, tree: _Tree) -> None:
@@ -165,7 +165,7 @@ class _Packer:
         self._trees.append((root, depth, any(column & CATEGORICAL for _, column, _ in self._nodes[root:])))
 
     def _split(self, tree: _Tree, node: int) -> tuple[float, int]:
-        """Threshold and column of a node."""
+        """Return the threshold and column of a node."""
         feature, decision, threshold = tree.feature[node], tree.decision[node], tree.threshold[node]
         splits = self._splits.setdefault(feature, set())
         if decision & 1:
@@ -186,7 +186,7 @@ class _Packer:
         return number
 
     def forest(self) -> Forest:
-        """All of them."""
+        """Return the forest of all trees added."""
         return Forest(
             columns=np.array(list(self._columns), dtype=COLUMN),
             nodes=np.array(self._nodes, dtype=NODE),

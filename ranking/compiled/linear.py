@@ -97,7 +97,7 @@ class PackedLinear:
         )
 
     def _scores_are_finite(self) -> bool:
-        """Whatever the input: clipping bounds every z-score."""
+        """Return whether every score is finite, whatever the input: clipping bounds every z-score."""
         floats = [getattr(self, name) for name, (kind, _) in _KINDS.items() if kind == np.float32]
         if not all(np.isfinite(array).all() for array in floats):
             return False
@@ -109,11 +109,11 @@ class PackedLinear:
 
     @property
     def width(self) -> int:
-        """The fewest columns that the input may have."""
+        """Fewest columns that the input may have."""
         return int(max([-1, *self.columns, *self.category_columns])) + 1
 
     def to_text(self) -> str:
-        """For the graph's metadata."""
+        """Return the arrays as text for the graph's metadata."""
         return packed.to_text(asdict(self))
 
     @classmethod
@@ -135,14 +135,14 @@ class LinearScorer:
         self._linear = linear_product.Linear(**asdict(rankers) | {"weights": np.pad(rankers.weights, padding)})
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, "C K"]:
-        """``(C, K)`` finite scores: :class:`PackedLinear` has seen to it."""
+        """Return ``(C, K)`` scores, finite by the checks of :class:`PackedLinear`."""
         out = np.empty((len(features), self._count), dtype=np.float32)
         self._linear.score(features, out)
         return out
 
 
 def open_specialists(model: bytes, width: int, columns: int, name: str) -> Scorer:
-    """The scorer of the specialists' ONNX graph: compiled if they are linear, and equal to ONNX Runtime on probes.
+    """Open the specialists' ONNX graph: compiled if they are linear, and equal to ONNX Runtime on probes.
 
     Args:
         model: the serialised graph.
@@ -165,7 +165,7 @@ def open_specialists(model: bytes, width: int, columns: int, name: str) -> Score
 
 
 def _probes(rankers: PackedLinear, width: int) -> Float[np.ndarray, "R E"]:
-    """Rows inside the bounds, at them and outside, with holes, and with categories known and unknown."""
+    """Return rows inside the bounds, at them and outside, with missing values, known and unknown categories."""
     rng = np.random.default_rng(0)
     rows = np.zeros((PROBES, width), dtype=np.float32)
     span = rankers.highs.astype(np.float64) - rankers.lows

@@ -1,5 +1,4 @@
-"""What :mod:`listwright.ranking.aggregates` asks of a list, in NumPy, where ``ranking.compiled.list_summary`` is not
-built."""
+"""Statistics of :mod:`listwright.ranking.aggregates` in NumPy, where ``ranking.compiled.list_summary`` is not built."""
 
 from __future__ import annotations
 
@@ -35,8 +34,9 @@ def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"], out
 
 
 def agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " S"]) -> None:
-    """Write the entropy of the softmax of every column into ``out``, in nats; then Kendall's tau-a of every two, over
-    the rows ``at``; 1 for a single row.
+    """Write the entropy of every column's softmax and Kendall's tau-a of every two columns into ``out``.
+
+    Entropies are in nats; tau is over the rows ``at``, and 1 for a single row.
     """
     shifted = scores.astype(np.float64) - scores.max(axis=0)
     weights = np.exp(shifted)
@@ -68,6 +68,6 @@ def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
     apart = np.where(missing, 0.0, values - mean)
     spread = np.sqrt((apart * apart).sum(axis=0) / count)
     low, high = (np.where(missing, end, values) for end in (np.inf, -np.inf))
-    found = np.stack([mean, spread, low.min(axis=0), high.max(axis=0)])
-    found[:, absent] = np.nan
-    return found
+    summary = np.stack([mean, spread, low.min(axis=0), high.max(axis=0)])
+    summary[:, absent] = np.nan
+    return summary

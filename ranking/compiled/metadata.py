@@ -14,14 +14,14 @@ from listwright.ranking.errors import ScoringError
 
 
 def to_text(arrays: Mapping[str, np.ndarray]) -> str:
-    """Arrays as one line of ASCII."""
+    """Encode arrays as one line of ASCII."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return base64.b64encode(buffer.getvalue()).decode()
 
 
 def from_text(text: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Read :func:`to_text`.
+    """Decode :func:`to_text`.
 
     Raises:
         ScoringError: if it is no such text, or an array is missing.

@@ -1,4 +1,4 @@
-"""Opens an ONNX graph whose metadata hold a packed form of itself, which compiled code scores faster."""
+"""ONNX graphs whose metadata hold a packed form of themselves, which compiled code scores faster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Compile = Callable[[str], tuple[Scorer, Float[np.ndarray, "R E"]]]
 def open_packed(
     model: bytes, width: int, columns: int, name: str, *, entry: str, compile_packed: Compile | None
 ) -> Scorer:
-    """The scorer of a graph: compiled where it can be, and equal to ONNX Runtime on probe rows.
+    """Open a graph's scorer: compiled where that is built and equals ONNX Runtime on probe rows.
 
     Args:
         model: the serialised graph.

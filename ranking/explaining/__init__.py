@@ -1,1 +1,1 @@
-"""Why a candidate stands where it stands: contributions, changes that would lift it, who moves without it."""
+"""Explanations of a ranking: contributions, changes that would lift a candidate, moves of the others without it."""

@@ -41,7 +41,7 @@ MOST_FEATURES = 5
 
 _MEDIAN = QUANTILE_LEVELS.index(0.5)
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 def explain(
@@ -62,7 +62,7 @@ def explain(
     """Explain why a candidate stands where it stands.
 
     Everything is computed by the served rankers through the serving path. What is sampled has a standard error. The
-    same call gives the same explanation, as long as no deadline cuts it short. A hook is asked once, for the answer;
+    same call gives the same explanation, as long as no deadline cuts it short. A hook is called once, for the answer;
     its choice then stays. Of a degraded answer, the first stage is explained: changed lists are ranked by it.
 
     Args:
@@ -75,8 +75,8 @@ def explain(
             named in ``incomplete``.
         budget: changed candidates that a stage scores at most, for the candidate and for ``against`` each.
         seed: of the sampling.
-        ranking: the answer, if there is one: what this reranker made of the same list, asked in the same words. Else
-            the list is ranked. No hook is asked beside it.
+        ranking: the answer, if there is one: this reranker's ranking of the same list, under the same options, and
+            then no hook is called. Else the list is ranked.
 
     Raises:
         CandidateError: if there is no such candidate, or the ranking is one of another number of candidates.
@@ -91,7 +91,7 @@ def explain(
     if ranking is None:
         ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **options))
     answer = _check_ranked(ranking, len(candidates))
-    rerank = as_answered(reranker, answer, deadline, **options)
+    rerank = bind_rerank(reranker, answer, deadline, **options)
     one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answer}
     sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
 
@@ -116,14 +116,14 @@ def explain(
         )
         if search is not None:
             passes = search.changes
-            parts.cut_short("passing", not search.to_the_end, search.fault)
-    beside = None
+            parts.cut_short("passing", not search.complete, search.fault)
+    comparison = None
     if against is not None:
-        beside = Comparison(
+        comparison = Comparison(
             against,
             id_of(candidates, against),
-            _less(first.explanations[0], first.explanations[1]),
-            _less(second[0], second[1]),
+            _subtract(first.explanations[0], first.explanations[1]),
+            _subtract(second[0], second[1]),
         )
     return CandidateExplanation(
         candidate=place_of(candidates, answer, candidate),
@@ -133,7 +133,7 @@ def explain(
         moves=moves or (),
         anomaly=anomaly,
         router=_estimate(reranker, answer.route),
-        against=beside,
+        against=comparison,
         incomplete=tuple(parts.incomplete),
         faults=parts.faults,
         ranking=answer,
@@ -141,7 +141,7 @@ def explain(
     )
 
 
-def as_answered(
+def bind_rerank(
     reranker: Reranker,
     ranking: Ranking,
     deadline: Deadline,
@@ -150,17 +150,17 @@ def as_answered(
     specialist: int | None,
     routing: bool,
 ) -> Rerank:
-    """Return what ranks a changed list so that its places compare with those of the answer.
+    """Return a function that ranks a changed list so that its places compare with those of the answer.
 
-    A degraded answer stands in first-stage order, so the first stage ranks its changed lists. Where there was no time
-    to ask for a route, nobody is asked now. Where the hook chose, its choice stays, and it is not asked again. A router
-    is asked for each changed list, as it would be in serving.
+    A degraded answer stands in first-stage order, so the first stage ranks its changed lists. Without time to choose a
+    route, the default stays. A hook's choice stays, and the hook is not called again. A router chooses for each changed
+    list, as it would in serving.
 
     Args:
-        reranker: serves the bundle. Its pace is left alone: many runs one after another say nothing of single ones.
+        reranker: serves the bundle. Its latency estimate is left alone: runs in a row say nothing of single ones.
         ranking: the answer.
-        deadline: of the explanation; only whether somebody waits is taken from it, as single runs are short.
-        strategy, specialist, routing: that the answer was asked for.
+        deadline: of the explanation; only its ``abandoned`` is used, as single runs are short.
+        strategy, specialist, routing: options of the answer's request.
     """
     own_pace = copy(reranker)
     own_pace.pace = LatencyEstimator()
@@ -170,14 +170,14 @@ def as_answered(
     route = ranking.route
     chosen = Choice(route.specialist, route.confidence)
 
-    def chosen_before(_query: Query) -> Choice:
+    def repeat_choice(_query: Query) -> Choice:
         return chosen
 
     return partial(
         rerank,
         strategy=strategy,
         specialist=specialist,
-        hook=chosen_before if route.decided_by == "hook" else None,
+        hook=repeat_choice if route.decided_by == "hook" else None,
         routing=routing and all(fault.kind != "routing_late" for fault in route.faults),
     )
 
@@ -185,12 +185,12 @@ def as_answered(
 def find_moves(
     rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking
 ) -> tuple[MovedCandidate, ...]:
-    """Return who stands elsewhere among the others once the candidate has left, best first.
+    """Return the other candidates whose places among themselves change without the candidate, best first.
 
     Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
 
     Args:
-        rerank: what ranked the answer, see :func:`as_answered`.
+        rerank: ranks as the answer was ranked, see :func:`bind_rerank`.
         candidates: all of the list.
         candidate: index of the one that leaves.
         ranking: the answer.
@@ -201,13 +201,13 @@ def find_moves(
     if len(candidates) == 1:
         return ()
     others = np.delete(np.arange(len(candidates)), candidate)
-    left = rerank(CandidateList(candidates.features[others], context=candidates.context))
-    if left.degraded:
-        raise ScoringError(f"without the candidate, {left.reason}")
-    ranks, without = ranking.ranks, left.ranks
+    reduced = rerank(CandidateList(candidates.features[others], context=candidates.context))
+    if reduced.degraded:
+        raise ScoringError(f"without the candidate, {reduced.reason}")
+    ranks, ranks_without = ranking.ranks, reduced.ranks
     changed = [
         MovedCandidate(other, id_of(candidates, other), int(ranks[other]), int(rank))
-        for other, rank in zip(others.tolist(), without, strict=True)
+        for other, rank in zip(others.tolist(), ranks_without, strict=True)
         if rank != ranks[other] - (ranks[other] > ranks[candidate])
     ]
     return tuple(sorted(changed, key=lambda move: move.rank))
@@ -239,11 +239,11 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
     for place, feature in enumerate(features):
         if feature.quantiles is not None:
             rows[place + 1, place] = feature.quantiles[_MEDIAN]
-    score, *without = reranker.anomaly.of_means(rows).tolist()
+    score, *scores_without = reranker.anomaly.of_means(rows).tolist()
     unusual = [
-        UnusualValue(feature.name, None if np.isnan(mean) else float(mean), left)
-        for feature, mean, left in zip(features, means, without, strict=True)
-        if left < score
+        UnusualValue(feature.name, None if np.isnan(mean) else float(mean), score_without)
+        for feature, mean, score_without in zip(features, means, scores_without, strict=True)
+        if score_without < score
     ]
     unusual.sort(key=lambda one: one.anomaly_without)
     quantiles = dict(zip(map(str, QUANTILE_LEVELS), stage.quantiles, strict=False))
@@ -251,14 +251,14 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
 
 
 class _Parts:
-    """Runs parts one after another as long as there is time, and remembers how each went."""
+    """Runs parts one after another while there is time, and records their times, faults and omissions."""
 
     def __init__(self, until: Clock) -> None:
         self.clock, self.seconds = until, dict[str, float]()
         self.incomplete, self.faults = list[Part](), dict[str, str]()
 
-    def run(self, part: Part, work: Callable[[], _Found]) -> _Found | None:
-        """Return what a part finds; None if the time is up, or if a stage fails on what the part shows it."""
+    def run(self, part: Part, work: Callable[[], _Result]) -> _Result | None:
+        """Run a part and return its result; None if the time is up or a stage fails on a list of the part's."""
         if self.clock.over():
             self.incomplete.append(part)
             return None
@@ -269,15 +269,15 @@ class _Parts:
             self.faults[part] = str(error)
             return None
 
-    def cut_short(self, part: Part, whether: bool, fault: str | None = None) -> None:
-        """Remember that a part lacks something, for time or for a stage that failed."""
-        if whether or fault is not None:
+    def cut_short(self, part: Part, is_cut: bool, fault: str | None = None) -> None:
+        """Record a part as incomplete, for want of time or for a stage that failed."""
+        if is_cut or fault is not None:
             self.incomplete.append(part)
         if fault is not None:
             self.faults[part] = fault
 
-    def timed(self, part: str, work: Callable[[], _Found]) -> _Found:
-        """Return what a part finds, and note its time."""
+    def timed(self, part: str, work: Callable[[], _Result]) -> _Result:
+        """Run a part, record its time and return its result."""
         started = perf_counter()
         try:
             return work()
@@ -304,15 +304,15 @@ def _check_ranked(ranking: Ranking, length: int) -> Ranking:
 
 
 def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
-    """What the bundle's router made of the list, if it was asked."""
+    """Return the bundle router's estimate for the list; None if the route has none."""
     stage = reranker.manifest.router
     if stage is None or route.probabilities is None or route.gains is None:
         return None
     return RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
-def _less(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
-    """Contributions to one candidate less those to another; samples of both are independent."""
+def _subtract(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
+    """Subtract the contributions to another candidate from those to one; samples of both are independent."""
     if one is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}

@@ -205,7 +205,7 @@ def place_of(candidates: CandidateList, ranking: Ranking, index: int) -> PlacedC
 
 
 def value_of(feature: Feature, number: float) -> Value:
-    """Return a number of the feature matrix as the value that a request would send; None for a missing or unknown one.
+    """Convert a number of the feature matrix to the value that a request would send; None for missing or unknown.
 
     Convention: the shortest decimal that is the same float32, 1.6 and not 1.600000023841858.
     """

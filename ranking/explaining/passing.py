@@ -17,7 +17,7 @@ from listwright.ranking.explaining.stages import Clock
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 Rerank = Callable[[CandidateList], Ranking]
-"""Ranks a changed list by what ranked the answer, with all that was asked but the features."""
+"""Ranks a changed list under the answer's options."""
 
 MOST_PAIRS = 150
 """Pairs of changes that are ranked; those that come closest by their single changes are the first."""
@@ -39,21 +39,21 @@ HALVINGS = 5
 
 
 class _OutOfTimeError(Exception):
-    """The clock is over."""
+    """The time is up."""
 
 
 class Search(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Args:
         changes: None if it was cut short, or a stage failed in it, before any change passed: that none does is not
             known.
-        to_the_end: whether every change was tried that the limits allow.
+        complete: whether every change was tried that the limits allow.
         fault: why a changed list could not be ranked by the stage that answered; None if all could.
     """
 
     changes: WhatItTakes | None
-    to_the_end: bool
+    complete: bool
     fault: str | None
 
 
@@ -78,12 +78,12 @@ def find_passing_changes(
     rank its list, and the places of two stages do not compare.
 
     Args:
-        rerank: what ranked the answer, see :func:`listwright.ranking.explaining.explain.as_answered`.
+        rerank: ranks as the answer was ranked, see :func:`listwright.ranking.explaining.explain.bind_rerank`.
         candidates: all of the list.
         candidate: index, not of the first one.
         ranking: the answer.
         schema: with training quantiles.
-        clock: asked before every trial.
+        clock: checked before every trial.
 
     Raises:
         ScoringError: if a stage fails on the list as it is.
@@ -91,21 +91,21 @@ def find_passing_changes(
     order = ranking.order.tolist()
     above = order[order.index(candidate) - 1]
     search = _Searcher(rerank, candidates, candidate, above, schema, clock)
-    to_the_end = True
+    complete = True
     try:
         search.single()
         search.pair()
     except _OutOfTimeError:
-        to_the_end = False
+        complete = False
     one, two, fault = search.one, search.two, search.fault()
-    if one is None and two is None and (fault is not None or not to_the_end):
-        return Search(None, to_the_end, fault)
+    if one is None and two is None and (fault is not None or not complete):
+        return Search(None, complete, fault)
     row = candidates.features[candidate]
     alone = None if one is None else (_change(one, row, schema),)
     together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
     return Search(
         WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried),
-        to_the_end,
+        complete,
         fault,
     )
 
@@ -116,7 +116,7 @@ def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> 
 
 
 class _Searcher:
-    """Ranks changed lists, and counts them."""
+    """Ranks and counts changed lists."""
 
     def __init__(
         self,
@@ -136,18 +136,18 @@ class _Searcher:
         self.two: tuple[Step, Step] | None = None
         self._failed: list[_Failure] = []
         self._reasons: list[str] = []
-        self._margin = self._of(())[1]
+        self._margin = self._rank_with(())[1]
         if self._reasons:
             raise ScoringError(f"ranked once more, {self._reasons[0]}")
 
     def fault(self) -> str | None:
-        """Why changed lists could not be ranked by the stage that answered."""
+        """Return why changed lists could not be ranked by the stage that answered; None if all were."""
         if not self._reasons:
             return None
         return f"{len(self._reasons)} of {self.tried} changed lists made a stage fail, the first: {self._reasons[0]}"
 
     def single(self) -> None:
-        """Find the smallest step that passes, and keep all smaller ones, which do not."""
+        """Find the smallest step that passes, and collect the smaller ones, which do not."""
         for step in self._steps:
             if self.one is not None and step.near >= self.one.size:
                 continue
@@ -159,38 +159,38 @@ class _Searcher:
             self._refine(step)
 
     def _keep(self, step: Step, instead_of: Step | None = None) -> None:
-        """Remember a step that passes, if none is smaller, or in the place of the one that it refines."""
+        """Store a step that passes, if none is smaller, or in the place of the one that it refines."""
         if self.one is None or self.one is instead_of or step.size < self.one.size:
             self.one = step
 
     def pair(self) -> None:
         """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
         below = math.inf if self.one is None else self.one.size
-        promising = sorted((one for one in self._failed if one.margin > self._margin), key=self._worth, reverse=True)
-        singles = promising[:_PAIRED]
+        useful = sorted((one for one in self._failed if one.margin > self._margin), key=self._gain_rate, reverse=True)
+        singles = useful[:_PAIRED]
         pairs = [
             (one, other)
             for place, one in enumerate(singles)
             for other in singles[place + 1 :]
             if one.step.column != other.step.column and one.step.size + other.step.size < below
         ]
-        pairs.sort(key=self._promise)
+        pairs.sort(key=self._pair_sort_key)
         for one, other in pairs[:MOST_PAIRS]:
             size = one.step.size + other.step.size
             if size < below and self._try(one.step, other.step)[0]:
                 self.two, below = (one.step, other.step), size
 
-    def _worth(self, one: _Failure) -> float:
+    def _gain_rate(self, one: _Failure) -> float:
         return (one.margin - self._margin) / max(one.step.size, 1e-9)
 
-    def _promise(self, pair: tuple[_Failure, _Failure]) -> tuple[bool, float]:
-        """Pairs that would pass if what they gain added up, the smallest first; then those that miss it least."""
+    def _pair_sort_key(self, pair: tuple[_Failure, _Failure]) -> tuple[bool, float]:
+        """Return a sort key: first pairs whose gains add up to passing, by size, then by what they miss."""
         one, other = pair
         margin = one.margin + other.margin - self._margin
         return margin <= 0.0, one.step.size + other.step.size if margin > 0.0 else -margin
 
     def _refine(self, step: Step) -> None:
-        """Keep the same step as small as it can be: between the last value that fails and the first that passes."""
+        """Shrink a step that passes, between the last value that fails and the first that passes."""
         feature = self._schema.features[step.column]
         own = float(self._own[step.column])
         if feature.kind == "categorical" or math.isnan(own):
@@ -213,10 +213,10 @@ class _Searcher:
         if self._clock.over():
             raise _OutOfTimeError
         self.tried += 1
-        return self._of(changed)
+        return self._rank_with(changed)
 
-    def _of(self, changed: Sequence[Step]) -> tuple[bool, float]:
-        """Whether the candidate passes with these steps, and by how much it is ahead; neither where a stage fails."""
+    def _rank_with(self, changed: Sequence[Step]) -> tuple[bool, float]:
+        """Return whether the candidate passes with these steps, and its lead; False, -inf if a stage fails."""
         row = self._features[self._candidate]
         row[:] = self._own
         for step in changed:
@@ -232,7 +232,7 @@ class _Searcher:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A feature's value in another place.
+    """A change of one feature's value.
 
     Args:
         column: of the schema.
@@ -249,7 +249,7 @@ class Step:
 
 
 class Steps(NamedTuple):
-    """What there is to try.
+    """The steps to try.
 
     Args:
         steps: the smallest first.
@@ -272,7 +272,7 @@ def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: Featu
     for column, feature in enumerate(schema.features):
         own = float(features[candidate, column])
         if feature.kind == "numeric":
-            steps += _of_number(column, feature, own)
+            steps += _list_numeric_steps(column, feature, own)
             continue
         codes = _other_categories(feature, features[:, column], own)
         left_out += max(0, len(codes) - MOST_CATEGORIES)
@@ -282,14 +282,14 @@ def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: Featu
 
 
 def _other_categories(feature: Feature, column: Float[np.ndarray, " L"], own: float) -> list[float]:
-    """Codes of the categories that a candidate does not have, the most frequent in its list first."""
+    """Return the codes of the categories that a candidate does not have, the most frequent in its list first."""
     codes = [float(code) for code in range(UNKNOWN_CODE + 1, len(feature.categories) + 1) if code != own]
     kinds, counts = np.unique(column, return_counts=True)
     frequency = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
     return sorted(codes, key=lambda code: -frequency.get(code, 0))
 
 
-def _of_number(column: int, feature: Feature, own: float) -> Iterator[Step]:
+def _list_numeric_steps(column: int, feature: Feature, own: float) -> Iterator[Step]:
     if feature.quantiles is None:
         return
     places = [float(np.float32(quantile)) for quantile in feature.quantiles]
@@ -312,21 +312,21 @@ def distance(feature: Feature, one: float, other: float) -> float:
 
 
 def _share_up_to(feature: Feature, value: float) -> float:
-    """The level of a value; of several that quantiles give it, the highest."""
+    """Return the level of a value; the highest of several that quantiles give it."""
     assert feature.quantiles is not None
     below = np.searchsorted(feature.quantiles, value, side="right")
-    return _between(feature, value, int(below))
+    return _interpolate_level(feature, value, int(below))
 
 
 def _share_below(feature: Feature, value: float) -> float:
-    """The same, the lowest."""
+    """Return the level of a value; the lowest of several that quantiles give it."""
     assert feature.quantiles is not None
     below = np.searchsorted(feature.quantiles, value, side="left")
-    return _between(feature, value, int(below))
+    return _interpolate_level(feature, value, int(below))
 
 
-def _between(feature: Feature, value: float, place: int) -> float:
-    """The level at a value that has ``place`` quantiles before it."""
+def _interpolate_level(feature: Feature, value: float, place: int) -> float:
+    """Return the level of a value that has ``place`` quantiles before it."""
     assert feature.quantiles is not None
     if place == 0:
         return 0.0 if value < feature.quantiles[0] else QUANTILE_LEVELS[0]

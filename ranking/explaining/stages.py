@@ -38,8 +38,8 @@ TOLERANCE = 0.02
 FEWEST_PAIRS = 8
 """Of permutations, before their spread is trusted to say how well the mean is known; a smaller budget ends earlier."""
 
-Worth = Callable[[Bool[np.ndarray, "M N"]], Float[np.ndarray, " M"]]
-"""What coalitions are worth: one row each, True for the players that take part."""
+Payoff = Callable[[Bool[np.ndarray, "M N"]], Float[np.ndarray, " M"]]
+"""Returns the payoff of each coalition: one row each, True for the players that take part."""
 
 _LINEAR = b"\nis_linear=1\n"
 
@@ -52,7 +52,7 @@ _About = tuple[str, str, float]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A deadline that is asked between pieces of work, and whether anybody still waits.
+    """A deadline that is checked between pieces of work, and whether the caller still waits.
 
     Args:
         deadline: of the explanation.
@@ -83,7 +83,7 @@ class Clock:
 
 
 class Stages(NamedTuple):
-    """Why a stage gave its scores.
+    """Explanations of a stage's scores.
 
     Args:
         explanations: one for each candidate; None where the clock left too few samples.
@@ -147,7 +147,7 @@ def explain_first_stage(
         schema = reranker.manifest.feature_schema
         return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
-    return _each(sample, len(explained), clock)
+    return _sample_each(sample, len(explained), clock)
 
 
 def explain_second_stage(
@@ -186,11 +186,11 @@ def explain_second_stage(
         schema = reranker.manifest.feature_schema
         return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
 
-    return _each(sample, len(explained), clock)
+    return _sample_each(sample, len(explained), clock)
 
 
-def _each(sample: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
-    """Sample one after another, each in its part of the time for sampling that is left."""
+def _sample_each(sample: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
+    """Sample each candidate in turn, in an equal part of the sampling time that is left."""
     until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
     for stream in range(count):
         share = until.share(1.0 / (count - stream))
@@ -205,7 +205,7 @@ def _ranker(route: Route) -> str:
 
 
 def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]) -> None:
-    """Raise unless contributions sum to the scores, beside one number that is the same for all."""
+    """Raise unless contributions and scores differ by one number that is the same for all candidates."""
     left = scores - contributions.sum(axis=1)
     if np.ptp(left) > SAME_SUM * max(1.0, float(np.abs(scores).max())):
         raise ScoringError(f"tree contributions miss the first stage's scores by up to {np.ptp(left):.2g}")
@@ -245,12 +245,12 @@ def _sample(
     row, absent = candidates.features[candidate], references(candidates.features, schema)
     players = np.flatnonzero(differing(row, absent))
 
-    def worth(present: Bool[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
+    def payoff(present: Bool[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
         rows = np.tile(absent, (len(present), 1))
         rows[:, players] = np.where(present, row[players], absent[players])
         return versions.score(rows)
 
-    shares = shapley_values(worth, len(players), budget=budget, rng=rng, clock=clock)
+    shares = shapley_values(payoff, len(players), budget=budget, rng=rng, clock=clock)
     if shares is None:
         return None
     _check_same(shares.full, score, stage)
@@ -346,12 +346,12 @@ class TreeContributions:
         return contributions
 
 
-_opened: WeakKeyDictionary[Reranker, TreeContributions] = WeakKeyDictionary()
-"""Models that were explained once, as long as their bundle serves."""
+_contributions_cache: WeakKeyDictionary[Reranker, TreeContributions] = WeakKeyDictionary()
+"""By reranker, as long as it lives."""
 
 
 def tree_contributions(reranker: Reranker) -> TreeContributions | None:
-    """Return those of the first stage; None if it is no forest, or one of linear trees.
+    """Return the tree contributions of the first stage; None if it is no forest, or one of linear trees.
 
     They are read from the bundle at the first use.
 
@@ -361,14 +361,14 @@ def tree_contributions(reranker: Reranker) -> TreeContributions | None:
     entry = reranker.manifest.first_stage
     if entry.kind != "lightgbm" or reranker.first_stage_model is None:
         return None
-    if reranker not in _opened:
+    if reranker not in _contributions_cache:
         model = reranker.first_stage_model()
         if _LINEAR in model:
             return None
         relative = reranker.relative
         schema = relative.schema if relative is not None and entry.relative else reranker.manifest.feature_schema
-        _opened[reranker] = TreeContributions(model.decode(), schema)
-    return _opened[reranker]
+        _contributions_cache[reranker] = TreeContributions(model.decode(), schema)
+    return _contributions_cache[reranker]
 
 
 class FirstStageVersions:
@@ -423,8 +423,8 @@ class FinalVersions:
         self._reranker, self._ranking, self._candidate = reranker, ranking, candidate
         self._second = reranker.second_pass
         self._stage = self._second.stage(ranking.route.strategy)
-        self._kept: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
-        self._place = int(np.searchsorted(self._kept, candidate))
+        self._positions: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
+        self._place = int(np.searchsorted(self._positions, candidate))
         self._inputs = self._inputs_of(candidates.features[candidate])
         self._width = candidates.features.shape[1]
         self._specialists = None if ranking.route.strategy != "srm" else self._specialist_scores(self._inputs).copy()
@@ -432,25 +432,25 @@ class FinalVersions:
     def score(self, versions: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         """Return ``(M,)`` the candidate's score with each row in its place; raise ScoringError if a stage fails."""
         if not self._first.one_by_one or self._stage.relative:
-            return np.array([self._scored(self._inputs_of(version)) for version in versions], dtype=np.float64)
+            return np.array([self._final_score(self._inputs_of(version)) for version in versions], dtype=np.float64)
         inputs = np.tile(self._inputs[self._place], (len(versions), 1))
         inputs[:, : self._width] = versions
         if self._stage.first_stage_score:
             inputs[:, -1] = self._first.score(versions)
         if self._specialists is not None:  # they look at each candidate alone
-            return np.array([self._mixed(row) for row in self._specialist_scores(inputs)])
-        return np.array([self._scored(self._with(row)) for row in inputs], dtype=np.float64)
+            return np.array([self._score_mixture(row) for row in self._specialist_scores(inputs)])
+        return np.array([self._final_score(self._replace_row(row)) for row in inputs], dtype=np.float64)
 
-    def _with(self, row: Float[np.ndarray, " E"]) -> Float[np.ndarray, "C E"]:
+    def _replace_row(self, row: Float[np.ndarray, " E"]) -> Float[np.ndarray, "C E"]:
         self._inputs[self._place] = row
         return self._inputs
 
     def _inputs_of(self, version: Float[np.ndarray, " D"]) -> Float[np.ndarray, "C E"]:
-        """What the second stage sees of the list with a version in it."""
+        """Return the second stage's input for the list with a version in it."""
         candidates, scores, widened = self._first.whole(version)
-        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._kept, self._stage).copy()
+        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._positions, self._stage).copy()
 
-    def _scored(self, inputs: Float[np.ndarray, "C E"]) -> float:
+    def _final_score(self, inputs: Float[np.ndarray, "C E"]) -> float:
         route = self._ranking.route
         if route.strategy == "srm":
             return float(self._second.routed(self._specialist_scores(inputs), route)[self._place])
@@ -460,14 +460,14 @@ class FinalVersions:
         assert self._second.specialists is not None
         return self._second.specialists.score(inputs)
 
-    def _mixed(self, of_candidate: Float[np.ndarray, " K"]) -> float:
+    def _score_mixture(self, of_candidate: Float[np.ndarray, " K"]) -> float:
         assert self._specialists is not None
         self._specialists[self._place] = of_candidate
         return float(self._second.routed(self._specialists, self._ranking.route)[self._place])
 
 
 def _check_same(again: float, answered: float, what: str) -> None:
-    """Raise ScoringError where a score could not be computed again: an explanation would be one of something else."""
+    """Raise ScoringError if a score cannot be reproduced: the explanation would not be the answer's."""
     if not abs(again - answered) <= SAME_SCORE * max(1.0, abs(answered)):
         raise ScoringError(f"the {what} gave {answered:.6g} in the answer and {again:.6g} when it was explained")
 
@@ -479,7 +479,7 @@ class ShapleyValues:
     Args:
         values: ``(N,)``.
         standard_errors: ``(N,)``; None where the values are exact.
-        full, empty: what all players are worth together, and none.
+        full, empty: payoff of all players together, and of none.
         evaluations: coalitions that were tried.
         budget_spent: whether the budget or the clock ended the sampling.
     """
@@ -493,7 +493,7 @@ class ShapleyValues:
 
 
 def shapley_values(
-    worth: Worth, players: int, *, budget: int, rng: np.random.Generator, clock: Clock
+    payoff: Payoff, players: int, *, budget: int, rng: np.random.Generator, clock: Clock
 ) -> ShapleyValues | None:
     """Return every player's mean contribution over all orders in which players can join (Shapley, 1953).
 
@@ -502,45 +502,45 @@ def shapley_values(
     is below :data:`TOLERANCE` of the largest value, or with the budget.
 
     Args:
-        worth: of coalitions.
+        payoff: returns the payoffs of coalitions.
         players: N.
         budget: evaluations; two pairs of permutations are drawn even if they cost more.
         rng: draws the permutations.
-        clock: asked between evaluations.
+        clock: checked between evaluations.
 
     Returns:
         The values; None where the clock ended before two pairs.
 
-    Convention: without players, everything is worth what nothing is.
+    Convention: without players, both payoffs are the same.
     """
     if players == 0:
-        (alone,) = worth(np.zeros((1, 0), dtype=bool)).tolist()
+        (alone,) = payoff(np.zeros((1, 0), dtype=bool)).tolist()
         return ShapleyValues(np.zeros(0), None, alone, alone, 1)
     if 2**players <= max(4, min(budget, EXHAUSTIVE)):
-        return _exhaustive(worth, players, clock)
-    return _by_permutations(worth, players, budget, rng, clock)
+        return _exhaustive(payoff, players, clock)
+    return _by_permutations(payoff, players, budget, rng, clock)
 
 
-def _exhaustive(worth: Worth, players: int, clock: Clock) -> ShapleyValues | None:
+def _exhaustive(payoff: Payoff, players: int, clock: Clock) -> ShapleyValues | None:
     numbers = np.arange(2**players)
     present = (numbers[:, None] >> np.arange(players) & 1).astype(bool)
-    worths = _worths_of(worth, present, clock)
-    if worths is None:
+    payoffs = _payoffs_of(payoff, present, clock)
+    if payoffs is None:
         return None
     sizes = present.sum(axis=1)
     weights = np.array([factorial(s) * factorial(players - s - 1) / factorial(players) for s in range(players)])
     values = np.empty(players)
     for player in range(players):
-        without = numbers[~present[:, player]]
-        gained = worths[without | 1 << player] - worths[without]
-        values[player] = weights[sizes[without]] @ gained
-    return ShapleyValues(values, None, float(worths[-1]), float(worths[0]), len(worths))
+        coalitions = numbers[~present[:, player]]
+        gains = payoffs[coalitions | 1 << player] - payoffs[coalitions]
+        values[player] = weights[sizes[coalitions]] @ gains
+    return ShapleyValues(values, None, float(payoffs[-1]), float(payoffs[0]), len(payoffs))
 
 
 def _by_permutations(
-    worth: Worth, players: int, budget: int, rng: np.random.Generator, clock: Clock
+    payoff: Payoff, players: int, budget: int, rng: np.random.Generator, clock: Clock
 ) -> ShapleyValues | None:
-    ends = _worths_of(worth, np.array([[False] * players, [True] * players]), clock)
+    ends = _payoffs_of(payoff, np.array([[False] * players, [True] * players]), clock)
     if ends is None:
         return None
     empty, full = ends.tolist()
@@ -552,16 +552,16 @@ def _by_permutations(
         if pairs >= 2 and evaluations + cost > budget:
             break
         order = rng.permutation(players)
-        worths = _worths_of(worth, _pair(order), clock)
-        if worths is None:
+        payoffs = _payoffs_of(payoff, _antithetic_coalitions(order), clock)
+        if payoffs is None:
             break
         evaluations, pairs = evaluations + cost, pairs + 1
-        forth = _joined(order, worths[: players - 1], empty, full)
-        back = _joined(order[::-1], worths[players - 1 :], empty, full)
+        forth = _gains(order, payoffs[: players - 1], empty, full)
+        back = _gains(order[::-1], payoffs[players - 1 :], empty, full)
         sample = (forth + back) / 2
-        before = sample - mean
-        mean += before / pairs
-        squares += before * (sample - mean)
+        difference = sample - mean
+        mean += difference / pairs
+        squares += difference * (sample - mean)
         precise = pairs >= FEWEST_PAIRS and bool(_errors(squares, pairs).max() <= TOLERANCE * np.abs(mean).max())
     if pairs < 2:
         return None
@@ -569,13 +569,13 @@ def _by_permutations(
 
 
 def _errors(squares: Float[np.ndarray, " N"], pairs: int) -> Float[np.ndarray, " N"]:
-    """Standard errors of a mean over pairs."""
+    """Return the standard errors of a mean over pairs."""
     errors: Float[np.ndarray, " N"] = np.sqrt(squares / (pairs - 1) / pairs)
     return errors
 
 
-def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
-    """Coalitions of one permutation and of its reverse, without the empty and the full one."""
+def _antithetic_coalitions(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
+    """Return the coalitions of a permutation and of its reverse, without the empty and the full one."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -583,18 +583,18 @@ def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
     return np.concatenate([place < sizes, place >= count - sizes])
 
 
-def _joined(order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
-    """What each player added when it joined."""
-    added = np.empty(len(order))
-    added[order] = np.diff(worths, prepend=empty, append=full)
-    return added
+def _gains(order: np.ndarray, payoffs: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
+    """Return the payoff that each player adds when it joins."""
+    contributions = np.empty(len(order))
+    contributions[order] = np.diff(payoffs, prepend=empty, append=full)
+    return contributions
 
 
-def _worths_of(worth: Worth, present: Bool[np.ndarray, "M N"], clock: Clock) -> Float[np.ndarray, " M"] | None:
-    """What coalitions are worth; None if the time is up before all are tried."""
+def _payoffs_of(payoff: Payoff, present: Bool[np.ndarray, "M N"], clock: Clock) -> Float[np.ndarray, " M"] | None:
+    """Return the payoffs of coalitions; None if the time is up before all are tried."""
     parts = []
     for begin in range(0, len(present), _COALITIONS_A_LOOK):
         if clock.over():
             return None
-        parts.append(worth(present[begin : begin + _COALITIONS_A_LOOK]))
+        parts.append(payoff(present[begin : begin + _COALITIONS_A_LOOK]))
     return np.concatenate(parts).astype(np.float64) if parts else np.zeros(0)

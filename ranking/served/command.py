@@ -24,14 +24,14 @@ LEFT = 3
 EVENTS_SUFFIX, OPEN_EVENTS_SUFFIX = ".jsonl", ".jsonl.part"
 """Of files that ``POST /ubi/events`` writes."""
 
-WITHOUT = ".without"
+REWRITE_SUFFIX = ".without"
 """Ends the name of a file that is being written anew."""
 
 T = TypeVar("T")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 when done, 1 for a file that cannot be used, 2 for an empty salt, 3 if records are left."""
+    """Run the command line; return 0 when done, 1 for an unusable file, 2 for an empty salt, 3 if records are left."""
     options = _parser().parse_args(arguments)
     try:
         if options.action == "list":
@@ -101,7 +101,7 @@ def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
 
 
 def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
-    """Print what became of each file; how many are left, and the query ids that these name."""
+    """Print the outcome of each file; return how many records are left, and the query ids that these name."""
     removed = left = 0
     named: set[str] = set()
     for file in forgotten:
@@ -111,26 +111,26 @@ def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, froz
             print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
         else:
             removed += file.removed
-            print(f"{file.path.name}: {file.removed} {what} removed, {file.kept} kept")
+            print(f"{file.path.name}: {file.removed} {what} removed, {file.remaining} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
     return left, frozenset(named)
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What became of one file.
+    """The outcome for one file.
 
     Args:
         path: of the file.
         removed: records of the unit that were in it.
-        kept: other records.
+        remaining: other records.
         unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
         queries: query ids of events that are left in it.
     """
 
     path: Path
     removed: int
-    kept: int
+    remaining: int
     unfinished: bool
     queries: frozenset[str] = frozenset()
 
@@ -154,22 +154,23 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
         OSError: if a file cannot be written.
     """
 
-    def goes(record: ServedRecord) -> bool:
+    def drops(record: ServedRecord) -> bool:
         return record.unit in units and record.query_id not in awaited
 
     for listed in files.log_files(folder):
-        path, of_units = _scan_records(listed, goes)
+        path, of_units = _scan_records(listed, drops)
         if not any(of_units):
             continue
         unfinished = path.name.endswith(files.OPEN_SUFFIX)
         if not unfinished:
-            _rewrite_records(path, goes, some_stay=not all(of_units))
+            _rewrite_records(path, drops, some_stay=not all(of_units))
         yield Forgotten(path, sum(of_units), len(of_units) - sum(of_units), unfinished)
 
 
 def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Path, list[T]]:
-    """Return the file's name now, and a judgement of each of its records; the service may finish the file, or remove it
-    by its limits, at any moment.
+    """Return the file's current name, and the judgement of each of its records.
+
+    The service may finish the file, or remove it by its limits, at any moment.
 
     Raises:
         DataError: if it is damaged.
@@ -182,12 +183,12 @@ def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Pat
     return listed, []
 
 
-def _rewrite_records(path: Path, goes: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
+def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
     if not some_stay:
         path.unlink(missing_ok=True)
         return
-    new = path.with_name(f".{path.name}{WITHOUT}")
-    files.write(new, (record for record in files.read(path) if not goes(record)), mode=path.stat().st_mode & 0o777)
+    new = path.with_name(f".{path.name}{REWRITE_SUFFIX}")
+    files.write(new, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
     _replace_durably(new, path)
 
 
@@ -202,7 +203,7 @@ def _replace_durably(new: Path, path: Path) -> None:
 
 
 def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
-    """Query ids of all records of some units in a served log, files that are still written among them.
+    """Return the query ids of all records of some units in a served log, also of files that are still written.
 
     Args:
         log: folder of the served log.
@@ -238,34 +239,35 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
-    for leftover in folder.glob(f".events-*{WITHOUT}"):  # of a run that was stopped
+    for leftover in folder.glob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
     for listed in sorted((*folder.glob(f"events-*{EVENTS_SUFFIX}"), *folder.glob(f"events-*{OPEN_EVENTS_SUFFIX}"))):
-        path, goes, named = _scan_events(listed, queries, clients)
-        if not any(goes):
+        path, drops, named = _scan_events(listed, queries, clients)
+        if not any(drops):
             continue
         unfinished = path.name.endswith(OPEN_EVENTS_SUFFIX)
         if not unfinished:
-            _rewrite_events(path, goes)
-        yield Forgotten(path, sum(goes), len(goes) - sum(goes), unfinished, named if unfinished else frozenset())
+            _rewrite_events(path, drops)
+        yield Forgotten(path, sum(drops), len(drops) - sum(drops), unfinished, named if unfinished else frozenset())
 
 
 def _scan_events(
     listed: Path, queries: frozenset[str], clients: frozenset[str]
 ) -> tuple[Path, list[bool], frozenset[str]]:
-    """Return the file's name now, of each of its lines whether it is the person's, and the queries that these lines
-    name; the service may finish the file, or remove it by its limits, at any moment.
+    """Return the file's current name, whether each line is the person's, and the queries that these lines name.
+
+    The service may finish the file, or remove it by its limits, at any moment.
     """
-    goes: list[bool] = []
+    drops: list[bool] = []
     named: set[str] = set()
     for path in files.names_of(listed):
         try:
             with plain_file.open_file(path) as lines:
                 for line in lines:
                     query, client = _ids(line)
-                    goes.append(query in queries or client in clients)
+                    drops.append(query in queries or client in clients)
                     named |= {query} & queries
-            return path, goes, frozenset(named)
+            return path, drops, frozenset(named)
         except DataError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -273,7 +275,7 @@ def _scan_events(
 
 
 def _ids(line: bytes) -> tuple[str, str]:
-    """Query id and client id of a line; empty where it names none, or is no event."""
+    """Return the query id and client id of a line; empty where it names none, or is no event."""
     try:
         event = plain_file.from_json(line)
     except ValueError:  # cut off by the end of its writer
@@ -287,7 +289,7 @@ def _rewrite_events(path: Path, of_person: list[bool]) -> None:
     if all(of_person):
         path.unlink(missing_ok=True)
         return
-    new, before = path.with_name(f".{path.name}{WITHOUT}"), path.stat()
+    new, before = path.with_name(f".{path.name}{REWRITE_SUFFIX}"), path.stat()
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
     with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
         file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)

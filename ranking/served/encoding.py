@@ -96,7 +96,7 @@ PARSED: Any = fastavro.parse_schema(SCHEMA)
 
 
 class Block:
-    """Records of one schema, one behind the other; it may be filled again and again."""
+    """Encoded records of one schema, one behind the other; it can be cleared and filled again."""
 
     def __init__(self) -> None:
         self._records: list[bytes] = []
@@ -105,11 +105,11 @@ class Block:
 
     @property
     def records(self) -> int:
-        """How many."""
+        """Number of records."""
         return len(self._records)
 
     def add(self, record: ServedRecord) -> None:
-        """Encode a record behind the others, or nothing of it.
+        """Encode a record and append it; a record that fails leaves nothing.
 
         Raises:
             UnicodeEncodeError: if a text has a lone surrogate.
@@ -129,7 +129,7 @@ class Block:
         return b"".join(self._records)
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records."""
         self._records.clear()
         self.size = 0
 
@@ -169,7 +169,7 @@ def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
 
 
 def header(columns: Columns, sync: bytes) -> bytes:
-    """Return the beginning of a file.
+    """Encode the beginning of a file.
 
     Args:
         columns: of all its records.
@@ -186,7 +186,7 @@ def header(columns: Columns, sync: bytes) -> bytes:
 
 
 def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
-    """Return a block as a file has it, in parts.
+    """Return a block as it stands in a file, in parts.
 
     Args:
         records: at least one.
@@ -197,7 +197,7 @@ def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
 
 
 def long_bytes(value: int) -> bytes:
-    """Return a whole number that is not negative, as Avro writes it."""
+    """Encode a whole number that is not negative, as Avro writes it."""
     coded, out = value << 1, bytearray()
     while coded >= 0x80:
         out.append((coded & 0x7F) | 0x80)

@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 def moment(text: str) -> datetime:
-    """Return the time of an event, in UTC without a zone.
+    """Parse the time of an event, in UTC without a zone.
 
     Args:
         text: ISO 8601, a date and a time; one without a zone counts as UTC.
@@ -68,12 +68,12 @@ def _is_time(text: str) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """3.0 is an integer in JSON."""
+    """Convert a float without a fraction to an integer: in JSON, 3.0 is one."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _text_of(value: Any) -> Any:
-    """UBI allows a whole number as the id of an object; candidates have text."""
+    """Convert a whole number to text: UBI allows it as the id of an object, and candidates have text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else value
 
 
@@ -143,7 +143,7 @@ class Event(Ubi):
 
     @property
     def moment(self) -> datetime:
-        """When, in UTC without a zone."""
+        """Time of the event, in UTC without a zone."""
         return moment(self.timestamp)
 
     @property
@@ -154,7 +154,7 @@ class Event(Ubi):
 
     @property
     def ordinal(self) -> int | None:
-        """Place that the event says; None where it says none."""
+        """Place that the event names; None where it names none."""
         attributes = self.event_attributes
         return None if attributes is None or attributes.position is None else attributes.position.ordinal
 
@@ -163,7 +163,7 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, BeforeValidator(_is_sm
 
 
 def event_of(value: object) -> Event:
-    """Return an event of plain values, as JSON has them.
+    """Validate an event of plain values, as JSON has them.
 
     Raises:
         ValidationError: pydantic's, with every fault and its place.
@@ -172,7 +172,7 @@ def event_of(value: object) -> Event:
 
 
 def event_in(line: bytes) -> Event:
-    """Return an event of a line of JSON.
+    """Parse an event from a line of JSON.
 
     Raises:
         ValidationError: pydantic's, also of what is no JSON.

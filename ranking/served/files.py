@@ -53,7 +53,7 @@ class GoneError(DataError):
     """The file has gone: the service removes the oldest ones."""
 
 
-class _Until(io.RawIOBase):
+class _Prefix(io.RawIOBase):
     """The first bytes of a file."""
 
     def __init__(self, file: BinaryIO, end: int) -> None:
@@ -82,7 +82,7 @@ def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
 
 
 def damaged_files(folder: Path) -> list[Path]:
-    """Files that the service could not recover after its end; no command reads them."""
+    """Return the files that the service could not recover after its end; no command reads them."""
     return sorted(path for path in folder.iterdir() if path.name.endswith(DAMAGED_SUFFIX))
 
 
@@ -103,8 +103,9 @@ def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
 
 
 def names_of(listed: Path) -> tuple[Path, ...]:
-    """Where a file of records or events may be that was listed a while ago: the service finishes it at any moment, and
-    then its name has no ``.part`` any more.
+    """Return the paths that a listed file of records or events may have by now.
+
+    The service finishes a file at any moment, and then its name has no ``.part`` any more.
     """
     if not listed.name.endswith(".part"):
         return (listed,)
@@ -125,7 +126,7 @@ def read(path: Path) -> Iterator[ServedRecord]:
 
 def _decoded(file: BinaryIO, until: int, path: Path) -> Iterator[dict[str, Any]]:
     try:
-        decoder = fastavro.reader(cast(BinaryIO, _Until(file, until)), PARSED)
+        decoder = fastavro.reader(cast(BinaryIO, _Prefix(file, until)), PARSED)
         while isinstance(fields := next(decoder, None), dict):
             yield fields
     except (EOFError, ValueError, LookupError, TypeError, SchemaResolutionError) as error:
@@ -133,7 +134,7 @@ def _decoded(file: BinaryIO, until: int, path: Path) -> Iterator[dict[str, Any]]
 
 
 def frame(path: Path) -> Frame:
-    """Return what of a file is whole.
+    """Return the whole part of a file: its metadata, and the end of its last whole block.
 
     Raises:
         DataError: if it cannot be read, is none of a served log, or is damaged before its end.
@@ -153,7 +154,7 @@ def feature_columns(path: Path) -> Columns | None:
 
 
 def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = BLOCK_RECORDS, mode: int = 0o600) -> int:
-    """Write a whole file: for records that are made, not served. It appears once it is complete and on the disk.
+    """Write a whole file of records that are made, not served; it appears once it is complete and on the disk.
 
     Args:
         path: of the file; replaced if it is there.
@@ -173,17 +174,17 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     part.unlink(missing_ok=True)  # of a run that was stopped
     with part.open("xb") as file:
         os.fchmod(file.fileno(), mode)
-        while several := list(islice(rest, block_records)):
+        while batch := list(islice(rest, block_records)):
             if columns is None:
-                columns = columns_of(several[0])
+                columns = columns_of(batch[0])
                 file.write(header(columns, sync))
-            for record in several:
+            for record in batch:
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
                 block.add(record)
             file.writelines(framed(block.records, block.encoded(), sync))
             block.clear()
-            count += len(several)
+            count += len(batch)
         file.flush()
         os.fsync(file.fileno())
     if not count:
@@ -226,7 +227,7 @@ class CutOffError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What of a container file is whole.
+    """The whole part of a container file.
 
     Args:
         metadata: of the header; empty where the header itself is cut off.
@@ -247,7 +248,7 @@ class Frame:
 
 
 def frame_of(file: BinaryIO, source: str) -> Frame:
-    """Return what of a file is whole, from the header and the frames of its blocks.
+    """Return the whole part of a file, from its header and the frames of its blocks.
 
     Args:
         file: open at its beginning; can be sought.
@@ -293,7 +294,7 @@ def _check_zeros(file: BinaryIO, at: int, source: str) -> None:
 
 
 def _check_last(file: BinaryIO, at: int, size: int, sync: bytes, source: str) -> None:
-    """Raise DataError if a block that seems cut off is not the last: then its length is wrong, as more blocks end."""
+    """Raise DataError if sync markers follow a block that seems cut off: its length is then wrong."""
     file.seek(at)
     before = b""
     while chunk := file.read(min(_CHUNK, size - file.tell())):

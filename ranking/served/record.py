@@ -1,4 +1,4 @@
-"""What one served record holds, and the salted hash that stands for a unit in it."""
+"""The fields of one served record, and the salted hash that stands for a unit in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRanking:
-    """What another bundle made of the same list; nobody saw it.
+    """Another bundle's ranking of the same list, which was not shown.
 
     Args:
         bundle: its ``name/version``.
@@ -47,7 +47,9 @@ class ShadowRanking:
 
 @dataclass(slots=True, eq=False)
 class ServedRecord:
-    """One answered request, as it was answered. Nobody changes it; to have that enforced would double its cost.
+    """One answered request, as it was answered.
+
+    It is not frozen, as that would double its cost, but never changed.
 
     Args:
         query_id: what events name the request by.
@@ -74,7 +76,7 @@ class ServedRecord:
         timings_ms: milliseconds by step.
         categories: names of the categories of each categorical column: code 1 is the first; of the file.
 
-    Equality: records hold arrays, so ``==`` compares identity; :func:`listwright.ranking.served.encoding.new_block`
+    Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served.encoding.Block`
     gives bytes to compare.
     """
 
@@ -109,7 +111,7 @@ class ServedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns of ``features`` are; the same in all records of a file.
+    """Names and categories of the columns of ``features``; the same in all records of a file.
 
     Args:
         names: ``D`` names.
@@ -121,7 +123,7 @@ class Columns:
 
 
 def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> ServedRecord:
-    """Return the record of decoded Avro fields.
+    """Build the record of decoded Avro fields.
 
     Args:
         fields: of :data:`listwright.ranking.served.encoding.SCHEMA`.
@@ -180,7 +182,7 @@ def columns_of(record: ServedRecord) -> Columns:
 
 
 def parsed_columns(names: bytes, categories: bytes) -> Columns:
-    """From the JSON of a file's metadata.
+    """Parse the columns from the JSON of a file's metadata.
 
     Raises:
         ValueError: if it is no list of names, or no object of lists of names.
@@ -196,5 +198,5 @@ UNIT_CHARACTERS = 32
 
 
 def hashed(unit: str, salt: bytes) -> str:
-    """Return the first 128 bits of a unit's HMAC-SHA256, in hexadecimal; nobody without the salt can try units out."""
+    """Return the first 128 bits of a unit's HMAC-SHA256, in hexadecimal: without the salt no unit can be guessed."""
     return hmac.digest(salt, unit.encode("utf-8", "surrogatepass"), "sha256").hex()[:UNIT_CHARACTERS]

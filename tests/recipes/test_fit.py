@@ -14,7 +14,7 @@ from listwright.training import bars, fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.workspace import partial_of
-from support.training.suites import said
+from support.training.suites import printed_text
 from support.training.tiny import TINY
 
 
@@ -69,7 +69,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     monkeypatch.undo()
     assert not out.exists()
     assert run(recipe, "--out", out) == 1
-    assert "holds an interrupted run" in said(capsys)
+    assert "holds an interrupted run" in printed_text(capsys)
 
     monkeypatch.setattr("listwright.training.first_stage.lambdamart.tune", interrupt)
     assert run(recipe, "--out", out, "--resume") == 0, "the first stage was finished and must not be tuned again"
@@ -132,7 +132,7 @@ COLUMNS = ("--qid", "search", "--label", "clicked", "--categorical", "stops")
 def test_own_table(own_data, table_recipe, tmp_path, capsys):
     out = tmp_path / "own" / "1"
     assert run(table_recipe, "--data", own_data[0], *COLUMNS, "--out", out) == 0
-    assert "carrier: 3, stops: 3 values" in said(capsys)
+    assert "carrier: 3, stops: 3 values" in printed_text(capsys)
     schema = bundle.load(out).manifest.feature_schema
     assert schema.names == ("price", "carrier", "stops", "old_score")
     assert schema.features[2].categories == ("0", "1", "2")
@@ -151,7 +151,7 @@ def test_own_model_is_served_as_it_was(own_data, table_recipe, tmp_path, capsys)
     out = tmp_path / "own" / "1"
     model = ("--first-stage", tmp_path / "model.txt")
     assert run(table_recipe, "--data", path, *COLUMNS, "--ignore", "carrier", *model, "--out", out) == 0
-    assert "look better there than they will on new ones" in said(capsys)
+    assert "look better there than they will on new ones" in printed_text(capsys)
     reranker = bundle.load(out).reranker
     rows = np.column_stack([frame["price"], frame["stops"] + 1, frame["old_score"]])[:6].astype(np.float32)
     scores = reranker.rerank(CandidateList(rows)).first_stage_scores
@@ -166,7 +166,7 @@ def test_own_model_that_does_not_fit_is_refused_by_name(own_data, table_recipe, 
     assert (
         run(table_recipe, "--data", path, *COLUMNS, "--first-stage", tmp_path / "m.txt", "--out", tmp_path / "o/1") == 1
     )
-    assert "uses 'cost', which the data lack" in said(capsys)
+    assert "uses 'cost', which the data lack" in printed_text(capsys)
 
 
 @pytest.mark.nightly
@@ -204,7 +204,7 @@ def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, cap
 def test_mistakes_get_one_clear_line(arguments, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(*arguments) == 1
-    output = said(capsys)
+    output = printed_text(capsys)
     assert says in output
     assert "Traceback" not in output
 
@@ -226,14 +226,14 @@ def test_mistakes_are_noticed_before_anything_is_fitted(arguments, says, recipe,
         "listwright.training.first_stage.lambdamart.tune", lambda *_args, **_more: pytest.fail("too late")
     )
     assert run(recipe, *arguments) == 1
-    assert says in said(capsys)
+    assert says in printed_text(capsys)
 
 
 def test_a_corrected_command_is_not_held_up_by_the_mistake(recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         assert run("letor", "--data", "absent[/x].txt", "--out", "x/1") == 1
-        assert "absent[/x].txt" in said(capsys)
+        assert "absent[/x].txt" in printed_text(capsys)
     assert list((tmp_path / "x").iterdir()) == []
 
 

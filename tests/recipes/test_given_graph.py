@@ -11,7 +11,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.training import fit
 from support.first_stages import foreign_rankers
 from support.first_stages.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
-from support.training.suites import said
+from support.training.suites import printed_text
 
 pytestmark = pytest.mark.nightly
 
@@ -72,7 +72,7 @@ def test_it_is_served_as_it_was(folder, tmp_path, capsys, name, model):
     out = tmp_path / "own" / "1"
     given = ("--first-stage", folder / f"{name}.onnx")
     assert run(folder / "own.toml", "--data", folder / "own.csv", *given, *model, "--out", out) == 0
-    output = said(capsys)
+    output = printed_text(capsys)
     assert "look better there than they will on new ones" in output
     assert "no score for a candidate with a missing value" not in output
     assert verify.main([str(out)]) == 0
@@ -99,7 +99,7 @@ def test_a_constant_column_stays_because_the_graph_counts_columns(folder, tmp_pa
 def test_a_graph_that_knows_no_missing_value_is_told_by_the_first_query_with_one(folder, tmp_path, capsys):
     given = ("--first-stage", folder / "linear.onnx", "--out", tmp_path / "own" / "1")
     assert run(folder / "own.toml", "--data", folder / "own.csv", *given) == 1
-    output = said(capsys)
+    output = printed_text(capsys)
     assert "linear.onnx, query" in output
     assert "gave nan for candidate" in output
     assert "a missing value reaches it as NaN" in output
@@ -112,7 +112,7 @@ def test_and_where_the_data_have_none_a_note_tells_of_requests(folder, tmp_path,
     out = tmp_path / "own" / "1"
     given = ("--first-stage", folder / "linear.onnx", "--model", "first_stage", "--out", out)
     assert run(folder / "own.toml", "--data", table, *given) == 0
-    assert "no score for a candidate with a missing value" in said(capsys)
+    assert "no score for a candidate with a missing value" in printed_text(capsys)
     rows = np.ones((2, WIDTH + 1), dtype=np.float32)
     rows[1, 0] = np.nan
     answer = bundle.load(out).reranker.rerank(CandidateList(rows))
@@ -123,7 +123,7 @@ def test_a_graph_that_does_not_fit_is_refused_before_anything_is_fitted(folder, 
     monkeypatch.setattr("listwright.training.second_stage.fit.fit", lambda *_args, **_more: pytest.fail("too late"))
     given = ("--first-stage", folder / "wide.onnx", "--out", tmp_path / "own" / "1")
     assert run(folder / "own.toml", "--data", folder / "own.csv", *given) == 1
-    output = said(capsys)
+    output = printed_text(capsys)
     assert "wide.onnx: input 'x' (float32, (?, 5)) takes 5 features" in output
     assert "4 numeric ones (price, stars, bm25, code)" in output
     assert "without carrier" in output

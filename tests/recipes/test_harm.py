@@ -15,7 +15,7 @@ from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import fit
 from support.service.asgi import asking
-from support.training.suites import said
+from support.training.suites import printed_text
 
 pytestmark = pytest.mark.nightly
 
@@ -82,7 +82,7 @@ def harmful(recipe, sources, tmp_path_factory):
 @pytest.mark.parametrize(("more", "kind", "title"), [((), "qilcm", "QILCM"), (("--model", "dlcm"), "dlcm", "DLCM")])
 def test_terminal_manifest_and_report_say_so_and_why(recipe, sources, tmp_path, capsys, more, kind, title):
     out = fitted(recipe, sources, tmp_path / "harmful" / "1", *more)
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert f"{title} over first stage, NDCG@10: -0." in printed
     assert "]: harm (paired" in printed
     assert f"answers with the first stage unless a request says strategy={kind}: {kind} is worse" in printed
@@ -160,7 +160,7 @@ def test_a_first_stage_that_was_brought_along_may_know_the_test_queries(harmful,
     assert "which the given first stage may know" in page
     assert "mean something only for queries that it was not fitted on" in page
     fitted(recipe, sources, tmp_path / "harmful" / "1")
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert "mean something only for queries that it was not fitted on" in printed
     assert all(claim not in printed for claim in UNSEEN)
 

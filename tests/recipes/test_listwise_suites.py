@@ -10,7 +10,7 @@ import pytest
 
 from listwright.ranking.errors import ScoringError
 from listwright.training.suites.listwise import suite
-from support.training.suites import ONE_EPOCH, TABLE2, run, said
+from support.training.suites import ONE_EPOCH, TABLE2, printed_text, run
 from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.nightly
@@ -28,7 +28,7 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, t
 
     monkeypatch.setattr(suite, "measure_fit", interrupted)
     assert run(*command, 1) == 130
-    assert "the same command goes on" in said(capsys)
+    assert "the same command goes on" in printed_text(capsys)
     before = {path.name: path.read_bytes() for path in (out / "parts").iterdir()}
     assert set(before) == {f"shift-0.5-seed-0-fold-1-{name}.parquet" for name in TABLE2[:3]}
 
@@ -56,7 +56,7 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, t
     for seed, name in enumerate(chosen):
         of_seed = pl.col("seed") == seed
         assert by_method["shipped"].filter(of_seed).equals(by_method[name].filter(of_seed)), "no second fit"
-    assert summary["sentence"] in said(capsys)
+    assert summary["sentence"] in printed_text(capsys)
     page = (out / "page.html").read_text()
     assert summary["command"] == "listwright experiment table2 --recipe tiny.toml --seeds 2"
     assert str(tmp_path) not in page, "a page names no folder of this machine"
@@ -65,12 +65,12 @@ def test_table2_goes_on_after_an_interruption_and_with_more_seeds(tiny_recipe, t
     assert run(*command, 2) == 0
     assert here == []
     assert run("table2", "--recipe", "demo", "--out", out) == 1
-    assert "holds results with other recipe" in said(capsys)
+    assert "holds results with other recipe" in printed_text(capsys)
     other = tiny_recipe.with_name("other") / "tiny.toml"
     other.parent.mkdir(exist_ok=True)
     other.write_text(f'{ONE_EPOCH}\n[rivals.dlcm]\nkind = "dlcm"\ncutoff = 6\nheads = 1\n')
     assert run("table2", "--recipe", other, "--out", out) == 1
-    assert "holds results with other method dlcm" in said(capsys)
+    assert "holds results with other method dlcm" in printed_text(capsys)
 
 
 def test_table3_over_planted_shifts(tiny_recipe, tmp_path, here):
@@ -143,7 +143,7 @@ def test_anomaly_and_lambda(tiny_recipe, tmp_path, here):
 def test_wrong_options_are_one_clear_line(tiny_recipe, tmp_path, capsys, arguments, message):
     (tmp_path / "rows.txt").touch()
     assert run(*arguments, "--recipe", tiny_recipe, "--out", tmp_path / "x") == 1
-    assert message in said(capsys)
+    assert message in printed_text(capsys)
     assert not (tmp_path / "x" / "parts").exists()
 
 
@@ -153,7 +153,7 @@ def test_an_error_in_a_fit_says_in_which(tiny_recipe, tmp_path, here, monkeypatc
 
     monkeypatch.setattr(suite, "measure", diverged)
     assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--out", tmp_path / "x") == 1
-    assert "shift-0.5-seed-0-fold-1-lambdamart: the training loss became nan" in said(capsys)
+    assert "shift-0.5-seed-0-fold-1-lambdamart: the training loss became nan" in printed_text(capsys)
 
 
 def _die(fit, *where):
@@ -163,7 +163,7 @@ def _die(fit, *where):
 def test_a_worker_that_is_killed_is_told_of(tiny_recipe, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(suite, "measure_fit", _die)
     assert run("table2", "--recipe", tiny_recipe, "--seeds", 1, "--jobs", 1, "--out", tmp_path / "x") == 1
-    assert "with --jobs N for fewer at a time" in said(capsys)
+    assert "with --jobs N for fewer at a time" in printed_text(capsys)
 
 
 def test_killed_it_leaves_no_worker_and_goes_on(tiny_recipe, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.training import experiment, fit, run, tune
-from support.training.suites import said
+from support.training.suites import printed_text
 from support.training.tiny import TINY
 
 pytestmark = pytest.mark.nightly
@@ -69,7 +69,7 @@ def test_a_split_by_time_and_a_leak_are_told_before_the_fit_and_kept(table, reci
         "until 2024-05-02T23:00:00, test from 2024-05-03: training 36 queries / "
     )
     leak = "'position' counts the candidates in row order in 36 of 36 training lists of two or more."
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert printed.index(how) < printed.index(leak) < printed.index("Tuning LambdaMART")
     assert f"Data: {how}" in printed
     loaded = bundle.load(out)
@@ -96,7 +96,7 @@ def test_defaults_reach_the_manifest_and_change_nothing_that_is_fitted(table, tm
         given = ("--default", "price=-0.25") if defaults else ()
         assert fitted(path, *start, *given, "--out", tmp_path / "own" / str(n)) == 0
         manifests.append(bundle.load(tmp_path / "own" / str(n)).manifest)
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert printed.count("no missing values, defaults price = -0.25, carrier = y") == 1
     assert [feature.default for feature in manifests[0].feature_schema.features] == [-0.25, "y"]
     assert [feature.default for feature in manifests[1].feature_schema.features] == [None, None]
@@ -115,7 +115,7 @@ def test_a_default_that_does_not_fit_ends_all_before_anything_is_fitted(program,
     columns = (*NAMES, "--ignore", "searched_at,part,position", "--default", "carrier=w")
     out = ["--study" if program == "tune" else "--out", str(tmp_path / "x" / "1")]
     assert main([*first, "--data", str(table), *columns, *out]) == 1
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert "the default of feature 'carrier' is 'w', a category that training never saw; it saw x, y, z" in printed
     assert "numeric features" not in printed
     assert not any((tmp_path / "x").rglob("*")), "nothing is left"
@@ -144,7 +144,7 @@ def test_a_resumed_run_notices_another_split(table, recipe, tmp_path, monkeypatc
     out = ("--out", tmp_path / "own" / "1")
     interrupted(monkeypatch, *start, *before, *out)
     assert fitted(*start, *after, *out, "--resume") == 1
-    assert f"had another {what}: repeat its command" in said(capsys)
+    assert f"had another {what}: repeat its command" in printed_text(capsys)
     assert fitted(*start, *before, *out, "--resume") == 0
 
 
@@ -155,10 +155,10 @@ def test_a_resumed_run_notices_that_files_or_rows_have_changed_places(frame, rec
     out = ("--ignore", "searched_at,part", "--out", tmp_path / "own" / "1")
     files = [f"{split}={tmp_path / part}.csv" for split, part in zip(("train", "valid", "test"), parts, strict=True)]
     interrupted(monkeypatch, recipe, "--data", *files, *NAMES, *out)
-    assert "train train.csv, valid dev.csv, test test.csv: training 36 queries" in said(capsys)
+    assert "train train.csv, valid dev.csv, test test.csv: training 36 queries" in printed_text(capsys)
     swapped = [files[0], f"valid={tmp_path}/test.csv", f"test={tmp_path}/dev.csv"]
     assert fitted(recipe, "--data", *swapped, *NAMES, *out, "--resume") == 1
-    assert "had another data: repeat its command" in said(capsys)
+    assert "had another data: repeat its command" in printed_text(capsys)
     assert fitted(recipe, "--data", *files, *NAMES, *out, "--resume") == 0
 
 
@@ -166,12 +166,12 @@ def test_a_search_needs_no_recipe(table, tmp_path, capsys):
     options = (*NAMES, "--split-column", "part", "--ignore", "searched_at,position", "--model", "first_stage")
     command = ["--data", str(table), *options, "--trials", "1", "--study", str(tmp_path / "study")]
     assert tune.main(command) == 0
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert printed.startswith("table-first_stage: own.csv, split by its column part: training 36 queries")
     assert "Note:" not in printed
     at_random = ["--split", "random", "--ignore", "searched_at,position,part"]
     assert tune.main([*command[:6], *at_random, *command[10:]]) == 1
-    assert "holds a study with other recipe and data" in said(capsys)
+    assert "holds a study with other recipe and data" in printed_text(capsys)
 
 
 @pytest.mark.parametrize("program", ["fit", "tune", "table2", "table3", "anomaly", "lambda", "oracle", "routing"])
@@ -181,7 +181,7 @@ def test_who_names_no_id_is_told_which_columns_there_are(program, table, tmp_pat
     assert main([*first, "--data", str(table), "--label", "clicked", *out]) == 1
     assert (
         f"the column of query ids is not named: pass --qid COL; {table} has search, searched_at, clicked, position, price, carrier, part"
-        in said(capsys)
+        in printed_text(capsys)
     )
     assert not (tmp_path / "x" / "1" / "parts").exists()
 
@@ -190,7 +190,7 @@ def test_a_suite_needs_no_recipe_and_takes_a_split(table, tmp_path, capsys):
     out = tmp_path / "oracle"
     options = (*NAMES, *BY_TIME, "--ignore", "part", "--specialists", "1")
     assert experiment.main(["oracle", "--data", str(table), *options, "--out", str(out)]) == 0
-    printed = said(capsys)
+    printed = printed_text(capsys)
     assert printed.startswith("table: own.csv, split by time (searched_at) 60/20/20")
     assert "Note: 'position' counts the candidates" in printed
     results = pl.read_parquet(out / "results.parquet")
@@ -200,7 +200,7 @@ def test_a_suite_needs_no_recipe_and_takes_a_split(table, tmp_path, capsys):
     assert "The first fold: own.csv, split by time (searched_at)" in page
     assert "Pointed out: &#39;position&#39; counts the candidates" in page
     assert experiment.main(["oracle", "--data", str(table), *NAMES, "--out", str(out), "--ignore", "searched_at"]) == 1
-    assert "holds results with other" in said(capsys)
+    assert "holds results with other" in printed_text(capsys)
 
 
 def test_a_listwise_suite_takes_one_table_per_split(frame, recipe, tmp_path, capsys):
@@ -212,5 +212,5 @@ def test_a_listwise_suite_takes_one_table_per_split(frame, recipe, tmp_path, cap
     out = tmp_path / "table3"
     assert experiment.main(["table3", "--recipe", str(recipe), "--data", *sources, *options, "--out", str(out)]) == 0
     assert set(pl.read_parquet(out / "results.parquet")["qid"]) == {f"s{q}" for q in range(48, 60)}
-    assert "tiny: train train.parquet, valid dev.parquet, test test.parquet" in said(capsys)
+    assert "tiny: train train.parquet, valid dev.parquet, test test.parquet" in printed_text(capsys)
     assert "The first fold: train train.parquet, valid dev.parquet" in (out / "page.html").read_text()

@@ -21,7 +21,7 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
 from listwright.training.steps import load
 from listwright.training.study import TrialWorkers
-from support.training.suites import said
+from support.training.suites import printed_text
 from support.training.tiny import TINY
 from support.waiting import until
 
@@ -87,7 +87,7 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
 
     monkeypatch.setattr(second_stage, "fit_network", killed)
     assert run(recipe, "--trials", 7, "--study", folder) == 130
-    assert "the same command goes on" in said(capsys)
+    assert "the same command goes on" in printed_text(capsys)
     monkeypatch.undo()
 
     def counted(*arguments, **options):
@@ -153,7 +153,7 @@ def test_more_trials_say_that_the_first_stage_had_fewer(study, recipe, tmp_path,
     folder = tmp_path / "tiny"
     shutil.copytree(study, folder)
     assert run(recipe, "--trials", 8, "--study", folder) == 0
-    assert "the first stage was tuned with 7 trials, fewer than 8: a new --study" in said(capsys)
+    assert "the first stage was tuned with 7 trials, fewer than 8: a new --study" in printed_text(capsys)
 
 
 def test_minutes_that_are_over_leave_one_setting_to_first_stages_on_workers(recipe, tmp_path):
@@ -227,10 +227,10 @@ def test_mistakes_are_named_with_their_remedy(recipe, tmp_path, monkeypatch, cap
     (tmp_path / "a.file").touch()
     monkeypatch.setattr(lambdamart, "search_settings", lambda *_a, **_o: pytest.fail("too late"))
     assert run(recipe, *arguments) == 1
-    assert says in said(capsys)
+    assert says in printed_text(capsys)
     assert [path.name for path in tmp_path.rglob("study.json")] == [], "a corrected command is not held up"
 
 
 def test_a_study_belongs_to_one_recipe(study, recipe, capsys):
     assert run(recipe, "--seed", 5, "--study", study) == 1
-    assert "holds a study with other recipe and data: choose another --study, or delete it" in said(capsys)
+    assert "holds a study with other recipe and data: choose another --study, or delete it" in printed_text(capsys)

@@ -24,7 +24,7 @@ MARK = ".listwright-loop"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; 0 if the loop came to its end."""
+    """Run the loop; return 0 if it came to its end."""
     parser = argparse.ArgumentParser(
         prog="python tools/loop", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

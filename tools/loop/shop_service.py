@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from visitors import SHOWN, Shop
+from visitors import PLACES, Shop
 
 from listwright_client import Client
 
@@ -32,7 +32,10 @@ LOOK_S = 0.5
 
 @contextmanager
 def service(folder: Path) -> Iterator[str]:
-    """Address of a service with all that the loop needs, below ``folder``: bundles, logs, experiments."""
+    """Start a service with all that the loop needs, below ``folder``, and yield its address.
+
+    It has bundles, logs and experiments.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -67,15 +70,15 @@ def _until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> N
             time.sleep(0.05)
 
 
-def visit(address: str, shop: Shop, first: int, last: int, seen: Callable[[], None]) -> int:
-    """Send the visits from ``first`` to before ``last``, and an event for each click; how many clicks there were."""
+def visit(address: str, shop: Shop, first: int, last: int, after_visit: Callable[[], None]) -> int:
+    """Send the visits from ``first`` to before ``last`` and an event for each click; return the number of clicks."""
     borders = [first + (last - first) * part // CALLERS for part in range(CALLERS + 1)]
     with ThreadPoolExecutor(CALLERS) as threads:
-        parts = [threads.submit(_visit, address, shop, range(*borders[n : n + 2]), seen) for n in range(CALLERS)]
+        parts = [threads.submit(_visit, address, shop, range(*borders[n : n + 2]), after_visit) for n in range(CALLERS)]
         return sum(part.result() for part in parts)
 
 
-def _visit(address: str, shop: Shop, visits: range, seen: Callable[[], None]) -> int:
+def _visit(address: str, shop: Shop, visits: range, after_visit: Callable[[], None]) -> int:
     clicks, waiting = 0, list[dict[str, Any]]()
     with Client(address, timeout=30.0) as client, httpx.Client(base_url=address, timeout=30.0) as events:
         for number in visits:
@@ -87,16 +90,16 @@ def _visit(address: str, shop: Shop, visits: range, seen: Callable[[], None]) ->
                 ids=[f"offer-{number}-{index}" for index in range(len(rows))],
                 query_id=f"visit-{number}",
                 unit=shop.person(number),
-                top_n=SHOWN,
+                top_n=PLACES,
             )
-            shown = [result.index for result in ranking.results]
-            for place in shop.clicks(number, shown):
-                waiting.append(_event(shop, number, shown[place], place))
+            order = [result.index for result in ranking.results]
+            for place in shop.clicks(number, order):
+                waiting.append(_event(shop, number, order[place], place))
                 clicks += 1
             if len(waiting) >= EVENTS_AT_ONCE or number == visits[-1]:
                 _send(events, waiting)
                 waiting.clear()
-            seen()
+            after_visit()
     return clicks
 
 
@@ -115,7 +118,7 @@ def _event(shop: Shop, number: int, index: int, place: int) -> dict[str, Any]:
 
 
 def _send(events: httpx.Client, waiting: list[dict[str, Any]]) -> None:
-    """Until the service has them: an event that is sent twice counts once."""
+    """Send events until the service has taken them: an event that is sent twice counts once."""
     while waiting:
         answer = events.post("/ubi/events", json=waiting)
         if answer.status_code == httpx.codes.ACCEPTED:
@@ -126,9 +129,9 @@ def _send(events: httpx.Client, waiting: list[dict[str, Any]]) -> None:
 
 
 def info(address: str, name: str) -> dict[str, Any]:
-    """What the service says about a bundle."""
-    found: dict[str, Any] = httpx.get(f"{address}/info", params={"model": name}).raise_for_status().json()
-    return found
+    """Return what ``GET /info`` answers about a bundle."""
+    facts: dict[str, Any] = httpx.get(f"{address}/info", params={"model": name}).raise_for_status().json()
+    return facts
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.progress import Progress
 from shop_service import SALT, info, service, until, visit
-from visitors import SHOWN, Shop, look_probabilities, spelled
+from visitors import PLACES, Shop, look_probabilities, spelled
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
@@ -33,7 +33,7 @@ NEW = "shop-next"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Queries of each part."""
+    """Number of queries of each part."""
 
     judged: int = 30
     explored: int = 12_000
@@ -43,12 +43,12 @@ class Sizes:
 
     @property
     def visits(self) -> int:
-        """All that people send."""
+        """Number of queries that people send."""
         return self.explored + self.shadowed + self.interleaved
 
     @classmethod
     def scaled(cls, share: float) -> Sizes:
-        """This share of the traffic; judged and held-out lists stay."""
+        """Return the sizes with a share of the traffic; judged and held-out lists stay."""
         whole = cls()
         return cls(
             explored=round(whole.explored * share),
@@ -58,7 +58,7 @@ class Sizes:
 
 
 class Loop:
-    """The steps, in their order.
+    """The steps of the loop, in their order.
 
     Args:
         folder: of everything that is written.
@@ -73,7 +73,7 @@ class Loop:
         self.facts: dict[str, Any] = {}
 
     def run(self) -> None:
-        """All of them."""
+        """Run all steps."""
         self.fit_first()
         with service(self._folder) as address:
             self.explore(address)
@@ -85,7 +85,7 @@ class Loop:
         self.truth()
 
     def fit_first(self) -> None:
-        """Bundle 1: LightGBM on lists that experts judged."""
+        """Fit bundle 1: LightGBM on lists that experts judged."""
         self._tell(f"Bundle 1: LightGBM, fitted on {self._sizes.judged} judged lists")
         _table(self._shop).write_csv(self._folder / "judged.csv")
         words = "--data judged.csv --qid query --label label --model first_stage --quick --out models/shop/1"
@@ -93,7 +93,7 @@ class Loop:
         point(self._folder / "models", "shop", "1")
 
     def explore(self, address: str) -> None:
-        """Traffic, with swaps of neighbouring places in four of five lists."""
+        """Send traffic, with swaps of neighbouring places in four of five lists."""
         self._tell("Traffic to bundle 1; four in five lists have two neighbouring places swapped")
         self._experiment('name = "places"\nkind = "explore"\ncontrol = "shop"\nswap_share = 0.8')
         clicks = self._visits(address, self._sizes.explored)
@@ -101,7 +101,7 @@ class Loop:
         self._say(f"{self._sizes.explored:,} visits, {clicks:,} clicks")
 
     def learn(self) -> None:
-        """Bundle 2, from the log and the clicks."""
+        """Fit bundle 2 from the log and the clicks."""
         self._tell("Log and clicks become judged rows")
         self._say(self._run("join", f"{self._joined()} --out rows.parquet"))
         self._tell("How likely each place is looked at, from the swaps")
@@ -113,21 +113,21 @@ class Loop:
         point(self._folder / "models", NEW, "1")
 
     def shadow(self, address: str) -> None:
-        """Bundle 2 ranks what bundle 1 answers, and nobody sees it."""
+        """Let bundle 2 rank the lists that bundle 1 answers, without showing its rankings."""
         self._tell("Shadow: bundle 2 ranks the same lists, and nobody sees it")
         until(lambda: _serves(address, NEW), f"{NEW} is served")
         self._experiment(f'name = "unseen"\nkind = "shadow"\ncontrol = "shop"\nchallenger = "{NEW}"\ncore_share = 1.0')
         self._visits(address, self._sizes.shadowed, pause_s=0.02)  # a challenger takes the time that is left
         time.sleep(1.0)  # lists that wait are ranked after their answers
-        found = shadow_facts(httpx.get(address + "/metrics").text)
-        self.facts["shadow"] = found
+        facts = shadow_facts(httpx.get(address + "/metrics").text)
+        self.facts["shadow"] = facts
         self._say(
-            f"{found['ok']:.0f} lists ranked, {found['dropped']:.0f} dropped for want of time, {found['failed']:.0f} "
-            f"failed; the same first candidate in {found['same_first']:.0%}"
+            f"{facts['ok']:.0f} lists ranked, {facts['dropped']:.0f} dropped for want of time, {facts['failed']:.0f} "
+            f"failed; the same first candidate in {facts['same_first']:.0%}"
         )
 
     def interleave(self, address: str) -> None:
-        """Lists of both, and what people prefer."""
+        """Show lists interleaved from both bundles, and report which one people prefer."""
         self._tell("Interleave: each list has picks of both bundles")
         self._experiment(f'name = "next"\nkind = "interleave"\ncontrol = "shop"\nchallenger = "{NEW}"')
         clicks = self._visits(address, self._sizes.interleaved)
@@ -139,7 +139,7 @@ class Loop:
         self.facts["comparison"] = json.loads((self._folder / "comparison.json").read_text(encoding="utf-8"))
 
     def promote(self, address: str) -> None:
-        """The winner is served to everybody, without a restart."""
+        """Serve the winner to all traffic, without a restart."""
         decision = self.facts["comparison"]["decision"]
         if decision != "challenger":
             self._tell(f"No promotion: the verdict is {decision!r}")
@@ -153,13 +153,13 @@ class Loop:
         self._say(f"GET /info?model=shop says version {info(address, 'shop')['version']}")
 
     def forget(self) -> None:
-        """One person asks that their rows go."""
+        """Remove the rows of one person from the logs."""
         person = self._shop.person(0)
         self._tell(f"{person} wants to be forgotten")
         self._say(self._run("served", f"forget served --unit {person} --events events"))
 
     def truth(self) -> None:
-        """What only the shop knows: the true NDCG of both bundles on queries that nobody sent."""
+        """Report the true NDCG of both bundles on held-out queries, which only the simulation knows."""
         self._tell("The truth, on queries that nobody sent")
         values = {name: true_ndcg(self._folder / "models" / name / "1", self._shop) for name in ("shop", NEW)}
         means = {"bundle 1": _mean(values["shop"]), "bundle 2": _mean(values[NEW])}
@@ -171,7 +171,7 @@ class Loop:
         draw_truth(self._folder / "truth.svg", means)
         estimate = json.loads((self._folder / "propensities.json").read_text(encoding="utf-8"))["positions"]
         self.facts["propensities"] = estimate
-        draw_examination(self._folder / "places.svg", estimate, look_probabilities(SHOWN).tolist())
+        draw_examination(self._folder / "places.svg", estimate, look_probabilities(PLACES).tolist())
 
     def _joined(self) -> str:
         return "--served served --events events --labels labels.toml --window 30m"
@@ -181,11 +181,11 @@ class Loop:
         with Progress(console=self._console, transient=True) as bar:
             task = bar.add_task("   visits", total=count)
 
-            def seen() -> None:
+            def advance() -> None:
                 bar.advance(task)
                 time.sleep(pause_s)
 
-            clicks = visit(address, self._shop, first, self._visited, seen)
+            clicks = visit(address, self._shop, first, self._visited, advance)
         time.sleep(2.0)  # the log writes its records every second
         return clicks
 
@@ -219,7 +219,7 @@ class Loop:
 
 
 def _table(shop: Shop) -> pl.DataFrame:
-    """The judged lists, as a shop would keep them."""
+    """Return the judged lists as a table, as a shop would store them."""
     data = shop.judged
     cells = spelled(data, 0, data.rows)
     queries = np.repeat(data.qids, data.lengths)
@@ -232,7 +232,7 @@ def _serves(address: str, name: str) -> bool:
 
 
 def shadow_facts(metrics: str) -> dict[str, float]:
-    """What ``GET /metrics`` says of a shadow."""
+    """Parse the figures of a shadow from ``GET /metrics``."""
     samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
 
     def total(name: str, **labels: str) -> float:
@@ -249,17 +249,17 @@ def shadow_facts(metrics: str) -> dict[str, float]:
 
 
 def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
-    """``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
+    """Return ``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
     reranker, held_out = bundle.load(folder).reranker, shop.held_out
     values = []
     for features, labels in held_out.lists():
         order = reranker.rerank(CandidateList(features)).order
         scores = np.empty(len(labels))
         scores[order] = -np.arange(len(labels))
-        values.append(ndcg(scores, labels, cutoff=SHOWN))
+        values.append(ndcg(scores, labels, cutoff=PLACES))
     return np.array(values)
 
 
 def _mean(values: np.ndarray) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % normal interval."""
+    """Return the mean, and half the width of its 95 % normal interval."""
     return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))

@@ -17,7 +17,7 @@ from listwright.training.data.synthetic import planted
 from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
 from listwright.training.recipe.data import SyntheticData
 
-SHOWN = 10
+PLACES = 10
 """Places of a page; a list has at least so many candidates."""
 
 BIAS = 0.7
@@ -26,7 +26,7 @@ BIAS = 0.7
 CLICK_NOISE = 0.15
 """Probability of a click on an irrelevant candidate that is looked at."""
 
-WORLD = SyntheticData(min_length=SHOWN, max_length=20, numeric=8, categorical=1, categories=4, missing=0.0, decoy=2.0)
+WORLD = SyntheticData(min_length=PLACES, max_length=20, numeric=8, categorical=1, categories=4, missing=0.0, decoy=2.0)
 """Candidates matter to each other: one that a better one is near to is worth less."""
 
 VISITS_OF_A_PERSON = 2
@@ -34,7 +34,7 @@ VISITS_OF_A_PERSON = 2
 
 @dataclass(frozen=True)
 class Shop:
-    """Queries with their truth.
+    """Simulated queries with their true labels.
 
     Args:
         judged: lists that experts judged before the shop had any visitor.
@@ -50,29 +50,29 @@ class Shop:
 
     @property
     def names(self) -> list[str]:
-        """Of the features."""
+        """Names of the features."""
         return [feature.name for feature in self.visits.schema.features]
 
     def person(self, visit: int) -> str:
-        """Who sends a query: people come back."""
+        """Return the person who sends a query: people come back."""
         people = max(1, len(self.visits) // VISITS_OF_A_PERSON)
         return f"person-{np.random.default_rng([self.seed, visit, 1]).integers(people)}"
 
     def rows(self, visit: int) -> list[list[Any]]:
-        """The candidates of a query, as a request has them."""
+        """Return the candidates of a query, as a request has them."""
         begin, end = self.visits.offsets[visit : visit + 2]
         return spelled(self.visits, begin, end)
 
-    def clicks(self, visit: int, shown: list[int]) -> list[int]:
-        """Places, from 0, that the person clicks on; ``shown`` has the candidate at each place."""
+    def clicks(self, visit: int, order: list[int]) -> list[int]:
+        """Draw the places, from 0, that the person clicks on; ``order`` has the candidate at each place."""
         begin, end = self.visits.offsets[visit : visit + 2]
-        attraction = attractiveness(self.visits.labels[begin:end][shown], highest=4, noise=CLICK_NOISE)
+        attraction = attractiveness(self.visits.labels[begin:end][order], highest=4, noise=CLICK_NOISE)
         rng = np.random.default_rng([self.seed, visit, 2])
-        return np.flatnonzero(clicked(attraction, look_probabilities(len(shown)), rng)).tolist()
+        return np.flatnonzero(clicked(attraction, look_probabilities(len(order)), rng)).tolist()
 
 
 def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
-    """A shop with so many queries of each kind, all of one world."""
+    """Build a shop with so many queries of each kind, all of one world."""
     spec = WORLD.model_copy(update={"queries": judged + visits + held_out})
     data, _ = planted.generate(spec, np.random.default_rng(seed))
     first, second = judged, judged + visits
@@ -85,12 +85,12 @@ def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
 
 
 def look_probabilities(places: int) -> Float[np.ndarray, " K"]:
-    """``(K,)`` of each place."""
+    """Return ``(K,)`` the probability that each place is looked at."""
     return examination(places, BIAS)
 
 
 def spelled(data: Dataset, begin: int, end: int) -> list[list[Any]]:
-    """Rows with categories by name and None for a missing value."""
+    """Return rows with categories by name and None for a missing value."""
     features = data.schema.features
     return [
         [_cell(value, feature.categories) for value, feature in zip(row, features, strict=True)]

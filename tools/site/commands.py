@@ -15,14 +15,14 @@ from tables import code, fenced, page, plain, table
 from listwright.command import COMMANDS, Command
 
 
-class _Found(Exception):  # noqa: N818 - no error: it carries the parser out of a command that must not run
+class _CapturedParser(Exception):  # noqa: N818 - no error: it carries the parser out of a command that must not run
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()
         self.parser = parser
 
 
 def commands() -> str:
-    """Markdown: one section per command, with its options and examples."""
+    """Return Markdown: one section per command, with its options and examples."""
     promise = "After this page you can call every command with the options that it takes."
     listed = table(
         ["command", "what it does"],
@@ -47,27 +47,27 @@ def _section(name: str, command: Command) -> str:
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
-    """The parser that a command makes for itself.
+    """Return the parser that a command builds for itself.
 
     Raises:
         RuntimeError: if the command reads no arguments.
     """
 
-    def found(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        raise _Found(parser)
+    def capture(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        raise _CapturedParser(parser)
 
     module = import_module(command.module)
-    with _signals_kept(), patch.object(argparse.ArgumentParser, "parse_args", found):
+    with _signals_kept(), patch.object(argparse.ArgumentParser, "parse_args", capture):
         try:
             module.main([])
-        except _Found as caught:
+        except _CapturedParser as caught:
             return caught.parser
     raise RuntimeError(f"{command.module}.main calls no parse_args: the page of commands cannot show its options")
 
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """``serve`` says first of all what a signal does."""
+    """Restore the signal handlers afterwards: ``serve`` installs its own first."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -86,8 +86,8 @@ def _names(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     written = parser._get_formatter()._format_args
     if not action.option_strings:
         return code(written(action, action.dest).strip("[]"))
-    taken = "" if action.nargs == 0 else f" {written(action, action.dest.upper())}"
-    return ", ".join(code(option + taken) for option in action.option_strings)
+    value = "" if action.nargs == 0 else f" {written(action, action.dest.upper())}"
+    return ", ".join(code(option + value) for option in action.option_strings)
 
 
 def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:

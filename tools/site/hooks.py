@@ -42,12 +42,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         target for file in files.documentation_pages() for _, target in _outward(file.src_uri, file.content_string)
     }
     for target in sorted(targets):
-        found = ROOT / target
-        if found.is_dir():
-            inside = sorted(path for path in found.rglob("*") if path.is_file())
-            files.append(File.generated(config, f"{COPIES}/{target}/index.md", content=_listing(found, inside)))
+        source = ROOT / target
+        if source.is_dir():
+            inside = sorted(path for path in source.rglob("*") if path.is_file())
+            files.append(File.generated(config, f"{COPIES}/{target}/index.md", content=_listing(source, inside)))
         else:
-            inside = [found]
+            inside = [source]
         for original in inside:
             copy = f"{COPIES}/{original.relative_to(ROOT).as_posix()}"
             if original.is_file() and files.get_file_from_path(copy) is None:
@@ -66,13 +66,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Docstrings name things by Sphinx's roles; here each is the name alone."""
+    """Replace Sphinx's roles in docstrings by the names that they mark."""
     return _ROLE.sub("<code>", html)
 
 
 def _outward(path: str, markdown: str) -> Iterator[tuple[str, str]]:
-    """Links of a page that leave ``docs/``, each with its path in the repository."""
-    for link in dict.fromkeys(found[2] for found in _LINK.finditer(markdown)):
+    """Yield the links of a page that leave ``docs/``, each with its path in the repository."""
+    for link in dict.fromkeys(match[2] for match in _LINK.finditer(markdown)):
         target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), link))
         if not target.startswith(("docs/", "..")):
             yield link, target

@@ -13,7 +13,7 @@ Node = dict[str, Any]
 
 
 def http(contract: Path) -> str:
-    """Markdown: every operation with what it takes and answers, then every schema."""
+    """Return Markdown: every operation with its request and answers, then every schema."""
     document: Node = yaml.safe_load(contract.read_text(encoding="utf-8"))
     operations = [
         (method.upper(), path, operation)
@@ -52,8 +52,8 @@ def _operation(method: str, path: str, one: Node) -> str:
         for content in one["requestBody"]["content"].values():
             for example in content.get("examples", {}).values():
                 value = json.dumps(example["value"], indent=2, ensure_ascii=False)
-                shown = f"{example['summary']}:\n\n{fenced(value, 'json')}"
-                parts.append(shown)
+                text = f"{example['summary']}:\n\n{fenced(value, 'json')}"
+                parts.append(text)
     rows = [
         [
             code(status),
@@ -106,7 +106,7 @@ def _default(schema: Node) -> str:
 
 
 def _type(schema: Node) -> str:
-    """A type in words, with a link where it has a section of its own."""
+    """Describe a type in words, with a link where it has a section of its own."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#schema-{name.lower()})"
@@ -128,7 +128,7 @@ def _plain_type(schema: Node) -> str:
 
 
 def _range(schema: Node) -> str:
-    """Bounds that a caller may meet; the largest whole number of JSON is none."""
+    """Describe the bounds that a caller may meet; JSON's largest whole number is none."""
     words = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
-    shown = [f"{word} {schema[key]:g}" for key, word in words.items() if abs(schema.get(key, 1e15)) < 1e15]
-    return f" {' '.join(shown)}" if shown else ""
+    bounds = [f"{word} {schema[key]:g}" for key, word in words.items() if abs(schema.get(key, 1e15)) < 1e15]
+    return f" {' '.join(bounds)}" if bounds else ""

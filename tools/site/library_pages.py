@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def recipes(folder: Path) -> str:
-    """Markdown: every recipe that comes along, with what it says of itself."""
+    """Return Markdown: every shipped recipe, with its description."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.toml"))}
     abouts = {name: str(tomllib.loads(text)["about"]) for name, text in texts.items()}
     return page(
@@ -31,6 +31,6 @@ def recipes(folder: Path) -> str:
 
 
 def package(name: str) -> str:
-    """Markdown: every name that a package offers, in the order of ``__all__``; mkdocstrings fills it in."""
+    """Return Markdown: every name that a package offers, in the order of ``__all__``; mkdocstrings fills it in."""
     names = import_module(name).__all__
     return page(f"Python: `{name}`", PACKAGES[name], *(f"::: {name}.{one}\n" for one in names))

@@ -15,7 +15,7 @@ from listwright.service.settings import PREFIX, Settings
 
 
 def settings() -> str:
-    """Markdown: every environment variable, its default, its bounds and its meaning."""
+    """Return Markdown: every environment variable, its default, its bounds and its meaning."""
     rows = [
         [
             code(PREFIX + name.upper()),
@@ -34,7 +34,7 @@ def settings() -> str:
 
 
 def metrics() -> str:
-    """Markdown: every metric of ``GET /metrics``, its type, its labels and its help."""
+    """Return Markdown: every metric of ``GET /metrics``, its type, its labels and its help."""
     registry = create_app(Settings(bundle=Path("NAME/VERSION"))).service.telemetry.registry
     rows = [
         [
@@ -59,15 +59,15 @@ def _bounds(field: FieldInfo) -> str:
     choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
     if choices:
         return ", ".join(map(code, choices))
-    found: dict[str, Any] = {
+    bounds: dict[str, Any] = {
         name: getattr(bound, name) for bound in field.metadata for name in ("gt", "ge", "le") if hasattr(bound, name)
     }
     words = {"gt": "above", "ge": "from", "le": "to"}
-    return " ".join(f"{word} {found[name]:,.15g}" for name, word in words.items() if name in found)
+    return " ".join(f"{word} {bounds[name]:,.15g}" for name, word in words.items() if name in bounds)
 
 
 def _labels(registry: CollectorRegistry, family: Any) -> list[str]:
-    """Labels of a family that may have no sample yet; prometheus_client shows them by private names alone."""
+    """Return the labels of a family that may have no sample yet, which only prometheus_client's private names give."""
     collector = registry._names_to_collectors.get(family.name)
     declared = getattr(collector, "_labelnames", None) or getattr(family, "_labelnames", None)
     if declared is None:

@@ -17,7 +17,7 @@ FOLDS = 5
 
 
 def main() -> int:
-    """Command line; writes ``benchmarks/results/attempts.json`` and the tables of ``docs/attempts.md``."""
+    """Run the command line; write ``benchmarks/results/attempts.json`` and the tables of ``docs/attempts.md``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.science.attempts", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=f"with {', '.join(REAL)} in it")
     parser.add_argument("--sets", default=",".join((*REAL, *PLANTED)), metavar="A,B")

@@ -20,23 +20,23 @@ FEWEST_SEEDS = 5
 
 
 def of_set(work: Path, name: str) -> Figures:
-    """Everything that is kept of one set.
+    """Compute the figures of one set from its stored results.
 
     Returns:
         For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
         with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
         attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
     """
-    kept = {attempt: _kept(work / name, attempt) for attempt in ATTEMPTS}
-    rival = kept[RIVAL]
+    runs = {attempt: _read_runs(work / name, attempt) for attempt in ATTEMPTS}
+    rival = runs[RIVAL]
     folds = sorted({fold for fold, _ in rival})
     rows: list[Figures] = []
     p_values: list[float] = []
-    for attempt, found in kept.items():
-        common = sorted(found.keys() & rival.keys())
+    for attempt, own in runs.items():
+        common = sorted(own.keys() & rival.keys())
         if len(common) < FEWEST_SEEDS * len(folds):
             continue
-        gain, query = _paired(name, common, {key: found[key][0] - rival[key][0] for key in common})
+        gain, query = _paired(name, common, {key: own[key][0] - rival[key][0] for key in common})
         low, high = interval(resampled_means(gain, query))
         if attempt != RIVAL:
             p = paired_p(np.bincount(query, gain) / np.bincount(query))
@@ -47,11 +47,11 @@ def of_set(work: Path, name: str) -> Figures:
                 "attempt": attempt,
                 "seeds": len({seed for _, seed in common}),
                 "fits": len(common),
-                "ndcg@10": round(float(np.concatenate([found[key][0] for key in common]).mean()), 4),
+                "ndcg@10": round(float(np.concatenate([own[key][0] for key in common]).mean()), 4),
                 "rival": round(float(np.concatenate([rival[key][0] for key in common]).mean()), 4),
                 "gain": [round(float(value), 4) for value in (gain.mean(), low, high)],
-                "seconds": round(float(np.median([found[key][1] for key in common])), 1),
-                **_facts(found),
+                "seconds": round(float(np.median([own[key][1] for key in common])), 1),
+                **_facts(own),
             }
         )
     compared = [row for row in rows if row["attempt"] != RIVAL]
@@ -61,24 +61,27 @@ def of_set(work: Path, name: str) -> Figures:
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
 
 
-Kept = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, list[float]]]]
+Runs = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, list[float]]]]
 
 
-def _kept(folder: Path, attempt: str) -> Kept:
-    """NDCG by query, seconds and facts of an attempt by fold and seed."""
-    found: Kept = {}
+def _read_runs(folder: Path, attempt: str) -> Runs:
+    """Read NDCG by query, seconds and facts of an attempt by fold and seed."""
+    runs: Runs = {}
     for file in sorted(folder.glob(f"*/{attempt}.npz")):
         _, fold, _, seed = file.parent.name.split("-")
         with np.load(file) as arrays:
             facts = {key.removeprefix("fact "): arrays[key].tolist() for key in arrays if key.startswith("fact ")}
-            found[int(fold), int(seed)] = arrays["ndcg"], float(arrays["seconds"]), facts
-    return found
+            runs[int(fold), int(seed)] = arrays["ndcg"], float(arrays["seconds"]), facts
+    return runs
 
 
 def _paired(
     name: str, keys: Iterable[tuple[int, int]], values: Mapping[tuple[int, int], Float[np.ndarray, " N"]]
 ) -> tuple[Float[np.ndarray, " M"], Int[np.ndarray, " M"]]:
-    """All values, and the number of the query that each is of; seeds of a planted set have queries of their own."""
+    """Return all values, and the number of each value's query.
+
+    Seeds of a planted set have queries of their own.
+    """
     gains, queries, numbers = [], [], dict[tuple[int, int], int]()
     for fold, seed in keys:
         own = seed if name in PLANTED else 0
@@ -87,13 +90,13 @@ def _paired(
     return np.concatenate(gains), np.array(queries)
 
 
-def _facts(found: Kept) -> Figures:
-    """In how many fits the second stage was kept; at how many of them no epoch was better than the first stage."""
-    kept = [facts["kept"][0] for _, _, facts in found.values() if "kept" in facts]
-    epochs = [epoch for _, _, facts in found.values() for epoch in facts.get("epochs", [])]
+def _facts(runs: Runs) -> Figures:
+    """Count the fits whose second stage was chosen, and the share of them in which no epoch beat the first stage."""
+    second_stages = [facts["kept"][0] for _, _, facts in runs.values() if "kept" in facts]
+    epochs = [epoch for _, _, facts in runs.values() for epoch in facts.get("epochs", [])]
     facts: Figures = {}
-    if kept:
-        facts["kept"] = int(sum(kept))
+    if second_stages:
+        facts["kept"] = int(sum(second_stages))
     if epochs:
         facts["stayed_at_start"] = round(sum(epoch == 0 for epoch in epochs) / len(epochs), 2)
     return facts

@@ -16,7 +16,7 @@ PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def linear(problem: Problem, _: Scores) -> Scores:
-    """Weights of the softmax loss, whose ridge penalty is the best of :data:`PENALTIES` out of fold."""
+    """Fit weights by the softmax loss, with the ridge penalty of :data:`PENALTIES` that is best out of fold."""
     splits = problem.wide
     standardise = Standardise(splits.train.schema, splits.train.features, "none")
     train, valid, test = (_standardised(standardise, part) for part in (splits.train, splits.valid, splits.test))
@@ -28,8 +28,8 @@ def linear(problem: Problem, _: Scores) -> Scores:
 
 def _standardised(standardise: Standardise, data: Dataset) -> Float[np.ndarray, "R P"]:
     with torch.no_grad():
-        found: Float[np.ndarray, "R P"] = standardise(torch.from_numpy(data.features)).double().numpy()
-    return found
+        columns: Float[np.ndarray, "R P"] = standardise(torch.from_numpy(data.features)).double().numpy()
+    return columns
 
 
 def _out_of_fold(data: Dataset, x: Float[np.ndarray, "R P"], ridge: float, seed: int) -> Float[np.ndarray, " R"]:

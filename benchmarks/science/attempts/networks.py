@@ -49,7 +49,7 @@ PRETRAINED_ON = "context"
 
 
 def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
-    """One network, fitted on all training queries and stopped by the validation queries."""
+    """Fit one network on all training queries, stopped by the validation queries."""
     assert first.train is not None
     fitted = fit_network(spec, splits.train, splits.valid, first.train, first.valid, seed=problem.seed)
     valid, test = (
@@ -59,8 +59,7 @@ def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -
 
 
 def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -> Scores:
-    """QILCM2 with self-attention, and an objective of :mod:`benchmarks.science.attempts.objectives` instead of
-    AttRank."""
+    """Fit QILCM2 with self-attention by an objective of :mod:`benchmarks.science.attempts.objectives`, not AttRank."""
     objective = objectives.NAMED[name]
 
     def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor, *, weights: None, gains: None) -> Tensor:
@@ -73,7 +72,7 @@ def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -
 
 
 def pretrained(problem: Problem, first: Scores) -> Scores:
-    """QILCM2 with self-attention, which begins with what the same network learned on planted context.
+    """Fit QILCM2 with self-attention, which begins with the weights of the same network on planted context.
 
     It takes over every array of the same shape: the blocks of self-attention, and the layers that see no columns.
     """
@@ -83,12 +82,12 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             own = self.state_dict()
-            taken = {
+            matching = {
                 name: value
                 for name, value in learned.items()
                 if name.startswith("network.") and name in own and own[name].shape == value.shape and value.dim() > 0
             }
-            self.load_state_dict(taken, strict=False)
+            self.load_state_dict(matching, strict=False)
 
     with patch.object(loop, "Ranker", Warm):
         return single(problem, problem.wide, BLOCKS, first)
@@ -96,7 +95,7 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
 
 @cache
 def _learned(seed: int, data: Path, work: Path) -> dict[str, Tensor]:
-    """The weights of a network on planted context."""
+    """Fit a network on planted context and return its weights."""
     planted = Problem(PRETRAINED_ON, 1, seed, data, work)
     splits, first = planted.wide, planted.scores("relative", lambda: trees.relative(planted))
     assert first.train is not None
@@ -105,7 +104,7 @@ def _learned(seed: int, data: Path, work: Path) -> dict[str, Tensor]:
 
 
 def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:
-    """:data:`FOLDS` networks, each fitted without one part of the training queries, which it then scores.
+    """Fit :data:`FOLDS` networks, each without one part of the training queries, which it then scores.
 
     All are stopped by the validation queries. Validation and test rows have the mean of all networks.
     """
@@ -132,7 +131,7 @@ def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) 
 
 
 def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
-    """The second stage where its gain is above one standard error, else the first stage.
+    """Use the second stage where its gain is above one standard error, else the first stage.
 
     The gain is that on the training queries, which neither has seen; on the validation queries, which chose the epoch,
     where the second stage has no such scores.
@@ -142,13 +141,13 @@ def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
     else:
         gain = by_query(problem.plain.valid, second.valid) - by_query(problem.plain.valid, first.valid)
     error = float(gain.std(ddof=1)) / len(gain) ** 0.5
-    kept = float(gain.mean()) > error
-    one = second if kept else first
-    return Scores(one.train, one.valid, one.test, {"kept": [float(kept)], "gain": [float(gain.mean()), error]})
+    better = float(gain.mean()) > error
+    one = second if better else first
+    return Scores(one.train, one.valid, one.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
 
 
 def scores_of(fitted: FittedNetwork, data: Dataset, first: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
-    """``(R,)`` logits of every row."""
+    """Return ``(R,)`` logits of every row."""
     spec = fitted.spec
     lists = Lists(data, first, cutoff=spec.cutoff, append_score=spec.first_stage_score)
     assert len(lists.rows) == data.rows, "a list is longer than the cutoff"

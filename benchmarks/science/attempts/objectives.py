@@ -17,7 +17,7 @@ TEMPERATURE = 1.0
 def lambda_loss(
     logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
 ) -> Float[Tensor, ""]:
-    """LambdaLoss with the weights of NDCG-Loss2++ (Wang et al., CIKM 2018), mu = 10, over the whole list."""
+    """Compute LambdaLoss with the weights of NDCG-Loss2++ (Wang et al., CIKM 2018), mu = 10, over the whole list."""
     gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
     discount = torch.log2(torch.arange(logits.shape[1], device=logits.device) + 2.0)
     ideal = (gain.sort(dim=1, descending=True).values / discount).sum(dim=1).clamp(min=1e-9)
@@ -30,14 +30,17 @@ def lambda_loss(
         weight = (10.0 * torch.where(apart > 0, rho, 0.0) + lambdas) * (gain[:, :, None] - gain[:, None, :]).abs()
     better = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
     loss = torch.nn.functional.softplus(-(logits[:, :, None] - logits[:, None, :]))
-    found: Tensor = torch.where(better, weight * loss, 0.0).sum(dim=(1, 2)) / ideal
-    return found.mean()
+    losses: Tensor = torch.where(better, weight * loss, 0.0).sum(dim=(1, 2)) / ideal
+    return losses.mean()
 
 
 def neural_ndcg(
     logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
 ) -> Float[Tensor, ""]:
-    """1 - NDCG@10 of NeuralSort's relaxed permutation (Grover et al., ICLR 2019; Pobrotyn and Bialobrzeski, 2021)."""
+    """Compute 1 - NDCG@10 of NeuralSort's relaxed permutation.
+
+    Sources: Grover et al., ICLR 2019; Pobrotyn and Bialobrzeski, 2021.
+    """
     real = mask.to(logits.dtype)
     place = torch.arange(logits.shape[1], device=logits.device)
     apart = ((logits[:, :, None] - logits[:, None, :]).abs() * real[:, None, :]).sum(dim=2)  # (B, L)
@@ -47,9 +50,9 @@ def neural_ndcg(
     gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
     top = min(10, logits.shape[1])
     discount = 1.0 / torch.log2(place[:top].to(logits.dtype) + 2.0)
-    found = (relaxed[:, :top] @ gain[:, :, None])[..., 0] @ discount
+    dcg = (relaxed[:, :top] @ gain[:, :, None])[..., 0] @ discount
     ideal = gain.sort(dim=1, descending=True).values[:, :top] @ discount
-    loss: Tensor = torch.where(ideal > 0, 1.0 - found / ideal.clamp(min=1e-9), 0.0)
+    loss: Tensor = torch.where(ideal > 0, 1.0 - dcg / ideal.clamp(min=1e-9), 0.0)
     return loss.mean()
 
 

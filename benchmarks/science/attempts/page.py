@@ -26,18 +26,17 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """One table for the real sets, and one for the planted ones."""
-    found = result["sets"]
-    parts = [[one for one in found if (one["set"] in PLANTED) is planted] for planted in (False, True)]
+    """Return one table for the real sets, and one for the planted ones."""
+    parts = [[one for one in result["sets"] if (one["set"] in PLANTED) is planted] for planted in (False, True)]
     return "\n".join(_table(sets) for sets in parts)
 
 
 def _table(sets: Sequence[Mapping[str, Any]]) -> str:
-    by_set = [{row["attempt"]: row for row in found["attempts"]} for found in sets]
+    by_set = [{row["attempt"]: row for row in one["attempts"]} for one in sets]
     lines = [
-        _line("gain in NDCG@10", *(found["set"] for found in sets)),
+        _line("gain in NDCG@10", *(one["set"] for one in sets)),
         "|---" * (1 + len(sets)) + "|",
-        _line("test queries", *(f"{found['test_queries']:,}" for found in sets)),
+        _line("test queries", *(f"{one['test_queries']:,}" for one in sets)),
         _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
     ]
     attempts = [attempt for attempt in by_set[0] if attempt != RIVAL]

@@ -29,7 +29,7 @@ REAL = ("airline", "mq2008", "ohsumed")
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What one attempt gives to the rows of the three splits.
+    """Scores of one attempt for the rows of the three splits.
 
     Args:
         train: ``(R,)`` each by a model that did not see its query; None where an attempt has no such scores.
@@ -63,7 +63,7 @@ class Problem:
 
     @property
     def folder(self) -> Path:
-        """Of this problem's results."""
+        """Folder of this problem's results."""
         return self.work / self.name / f"fold-{self.fold}-seed-{self.seed}"
 
     @cached_property
@@ -77,57 +77,57 @@ class Problem:
 
     @property
     def first_stage(self) -> LambdaMart:
-        """How LightGBM is fitted."""
+        """Settings of LightGBM."""
         spec = self.recipe.first_stage
         assert isinstance(spec, LambdaMart)
         return spec.model_copy(update={"trials": 1})
 
     @cached_property
     def plain(self) -> Splits:
-        """The columns of the set."""
+        """Splits with the columns of the set."""
         return load(self.recipe, [] if self.name in PLANTED else [str(self.data / self.name)])
 
     @cached_property
     def wide(self) -> Splits:
-        """The same with ``z`` and ``rank`` of every numeric feature behind them."""
+        """Splits with ``z`` and ``rank`` of every numeric feature behind the columns of the set."""
         return widened(self.plain)
 
     @cached_property
     def relative_only(self) -> Splits:
-        """The categories, and the list-relative columns without the numbers that they are made of."""
+        """Splits with the categories and the list-relative columns, without the numbers that these compare."""
         splits, own = self.wide, set(self.plain.train.schema.names)
-        kept = [d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own]
-        train, valid, test = (part.narrowed(np.array(kept)) for part in (splits.train, splits.valid, splits.test))
+        index = [d for d, f in enumerate(splits.train.schema.features) if f.kind == "categorical" or f.name not in own]
+        train, valid, test = (part.narrowed(np.array(index)) for part in (splits.train, splits.valid, splits.test))
         return replace(splits, train=train, valid=valid, test=test)
 
     def scores(self, name: str, make: Callable[[], Scores]) -> Scores:
-        """Those of an attempt: kept ones, or made, and then kept with the NDCG of every test query."""
+        """Return the scores of an attempt: stored ones, or else new ones, stored with every test query's NDCG."""
         file = self.folder / f"{name}.npz"
         if not file.exists():
             started = time.perf_counter()
-            made = make()
-            arrays = {"valid": made.valid, "test": made.test, "seconds": np.array(time.perf_counter() - started)}
-            arrays |= {"ndcg": by_query(self.plain.test, made.test)}
-            arrays |= {f"fact {fact}": np.array(values) for fact, values in made.facts.items()}
-            if made.train is not None:
-                arrays["train"] = made.train
+            scores = make()
+            arrays = {"valid": scores.valid, "test": scores.test, "seconds": np.array(time.perf_counter() - started)}
+            arrays |= {"ndcg": by_query(self.plain.test, scores.test)}
+            arrays |= {f"fact {fact}": np.array(values) for fact, values in scores.facts.items()}
+            if scores.train is not None:
+                arrays["train"] = scores.train
             file.parent.mkdir(parents=True, exist_ok=True)
             temporary = file.with_suffix(".tmp.npz")
             np.savez(temporary, **arrays)  # type: ignore[arg-type]
             temporary.replace(file)
-        with np.load(file) as kept:
-            facts = {key.removeprefix("fact "): kept[key].tolist() for key in kept if key.startswith("fact ")}
-            return Scores(kept.get("train"), kept["valid"], kept["test"], facts)
+        with np.load(file) as archive:
+            facts = {key.removeprefix("fact "): archive[key].tolist() for key in archive if key.startswith("fact ")}
+            return Scores(archive.get("train"), archive["valid"], archive["test"], facts)
 
 
 def by_query(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG@10; 0 for a query without a relevant candidate."""
+    """Return ``(N,)`` NDCG@10; 0 for a query without a relevant candidate."""
     rows = (data.slice(n) for n in range(len(data)))
     return np.nan_to_num([ndcg(scores[r], data.labels[r], cutoff=CUTOFF) for r in rows])
 
 
 def widened(splits: Splits) -> Splits:
-    """Splits with the list-relative columns that vary over the training rows, under the schema that these fix."""
+    """Add the list-relative columns that vary over the training rows, under the schema that these fix."""
     schema = splits.train.schema
     numeric = [d for d in range(len(schema)) if d not in schema.categorical]
     spread = np.nanstd(splits.train.features[:, numeric], axis=0, dtype=np.float64)

@@ -113,7 +113,7 @@ ATTEMPTS: dict[str, Attempt] = {
 
 
 def measure(problem: Problem, name: str) -> Scores:
-    """The scores of an attempt; those that it needs are made, and kept, before."""
+    """Return the scores of an attempt; those that it needs are computed and stored before."""
     attempt = ATTEMPTS[name]
     needed = [measure(problem, other) for other in attempt.needs]
     return problem.scores(name, lambda: attempt.make(problem, *needed))

@@ -11,7 +11,7 @@ from listwright.training.data.dataset import Dataset
 
 
 def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | None = None) -> Scores:
-    """The weighted sum of parts.
+    """Fit a weighted sum of parts.
 
     Args:
         problem: whose training queries fix the weights.
@@ -29,7 +29,7 @@ def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | 
 
 
 def blended(_: Problem, *parts: Scores) -> Scores:
-    """The sum of parts, each divided by its spread over the validation rows: nothing is fitted."""
+    """Sum parts, each divided by its spread over the validation rows: nothing is fitted."""
     scales = [1.0 / (part.valid.std() or 1.0) for part in parts]
     valid, test = (
         np.sum([scale * getattr(part, name) for scale, part in zip(scales, parts, strict=True)], axis=0)
@@ -39,7 +39,7 @@ def blended(_: Problem, *parts: Scores) -> Scores:
 
 
 def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.ndarray, " M"]:
-    """``(M,)`` weights from 0 that make the sum of the columns the best logit of AttRank's target."""
+    """Return ``(M,)`` weights from 0 that make the sum of the columns the best logit of AttRank's target."""
     scale = scores.std(axis=0)
     scale[scale == 0.0] = 1.0
     weights: Float[np.ndarray, " M"] = (
@@ -51,7 +51,7 @@ def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.
 def fitted_weights(
     data: Dataset, x: Float[np.ndarray, "R M"], *, ridge: float = 0.0, start: float = 0.0, least: float | None = None
 ) -> Float[np.ndarray, " M"]:
-    """``(M,)`` weights that make ``x @ weights`` the best logit of AttRank's target: a convex fit.
+    """Return ``(M,)`` weights that make ``x @ weights`` the best logit of AttRank's target: a convex fit.
 
     Args:
         data: whose labels are the target.
@@ -77,6 +77,6 @@ def fitted_weights(
         return value, x.T @ pull / len(data) + ridge * weights
 
     bounds = [(least, None)] * x.shape[1]
-    found = minimize(loss, np.full(x.shape[1], start), jac=True, method="L-BFGS-B", bounds=bounds)
-    weights: Float[np.ndarray, " M"] = found.x
+    solution = minimize(loss, np.full(x.shape[1], start), jac=True, method="L-BFGS-B", bounds=bounds)
+    weights: Float[np.ndarray, " M"] = solution.x
     return weights

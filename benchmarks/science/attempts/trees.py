@@ -19,12 +19,12 @@ MEMBERS = 8
 
 
 def plain(problem: Problem) -> Scores:
-    """LightGBM on the columns of the set."""
+    """Fit LightGBM on the columns of the set."""
     return _single(problem, problem.plain, out_of_fold=False)
 
 
 def relative(problem: Problem) -> Scores:
-    """The rival: the same with list-relative columns."""
+    """Fit the rival: LightGBM on these and list-relative columns."""
     return _single(problem, problem.wide, out_of_fold=True)
 
 
@@ -39,7 +39,7 @@ def _single(problem: Problem, splits: Splits, *, out_of_fold: bool) -> Scores:
 
 
 def summed(problem: Problem, rival: Scores) -> Scores:
-    """The rival's settings and number of trees with :data:`MEMBERS` other seeds, summed.
+    """Sum :data:`MEMBERS` models of other seeds, with the rival's settings and number of trees.
 
     Its training rows have the rival's out-of-fold scores: weights of a stack are fitted on those.
     """
@@ -47,7 +47,7 @@ def summed(problem: Problem, rival: Scores) -> Scores:
 
 
 def summed_xendcg(problem: Problem) -> Scores:
-    """As many boosters of LightGBM's other listwise objective, with the same settings and trees of their own."""
+    """Sum as many boosters of LightGBM's other listwise objective, with the same settings and trees of their own."""
     splits, spec = problem.wide, problem.first_stage
     train = _lightgbm_dataset(splits.train)
     parts = np.random.default_rng(problem.seed).permutation(len(splits.train)) % spec.folds
@@ -65,18 +65,18 @@ def summed_xendcg(problem: Problem) -> Scores:
 def _sum(problem: Problem, trees: int, more: dict[str, Any], train_scores: Float[np.ndarray, " R"] | None) -> Scores:
     splits = problem.wide
     train = _lightgbm_dataset(splits.train)
-    found: list[Float[np.ndarray, " S"]] = []
+    predictions: list[Float[np.ndarray, " S"]] = []
     for member in range(MEMBERS):
         settings = _settings(problem, more) | {"seed": 1000 * (problem.seed + 1) + member}
         booster = lightgbm.train(settings, train, trees)
         held_out = np.concatenate([_matrix(splits.valid), _matrix(splits.test)])
-        found.append(np.asarray(booster.predict(held_out, raw_score=True)))
-    mean = np.mean(found, axis=0)
+        predictions.append(np.asarray(booster.predict(held_out, raw_score=True)))
+    mean = np.mean(predictions, axis=0)
     return Scores(train_scores, mean[: splits.valid.rows], mean[splits.valid.rows :], {"trees": [float(trees)]})
 
 
 def _settings(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
-    """Those of :mod:`listwright.training.first_stage.lambdamart`."""
+    """Return the settings of :mod:`listwright.training.first_stage.lambdamart`."""
     return {
         **problem.first_stage.settings.model_dump(),
         "bagging_freq": 1,

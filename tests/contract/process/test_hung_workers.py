@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from support.http.rerank_requests import BODY
-from support.http.worker_processes import ask, said, workers
+from support.http.worker_processes import ask, log_messages, workers
 from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.nightly  # processes start and stop
@@ -25,16 +25,16 @@ def hangs(query):
 
 def two_workers(serve, folder, hang_s=1, **settings):
     service = serve(bundle=folder, workers=2, hang_s=hang_s, **settings)
-    until(lambda: len(said(service, "serving shop/")) >= 2)
+    until(lambda: len(log_messages(service, "serving shop/")) >= 2)
     return service
 
 
 def replaced(service, pid):
-    until(lambda: len(said(service, "serving shop/")) >= 3)
-    (line,) = said(service, "has hung for 1 s: killed")
+    until(lambda: len(log_messages(service, "serving shop/")) >= 3)
+    (line,) = log_messages(service, "has hung for 1 s: killed")
     assert line["message"] == f"the event loop of worker {pid} has hung for 1 s: killed"
     assert line["level"] == "error"
-    until(lambda: said(service, f"worker {pid} ended by SIGKILL: another is started in 0 s"))
+    until(lambda: log_messages(service, f"worker {pid} ended by SIGKILL: another is started in 0 s"))
     assert pid not in {worker.pid for worker in workers(service)}
     assert [ask(service).status_code for _ in range(20)] == [200] * 20
     code, log = service.stop()
@@ -54,7 +54,7 @@ def test_a_worker_whose_hook_keeps_the_global_lock_is_replaced(bundle_folder, se
     service = two_workers(serve, bundle_folder, hook="hanging:hangs")
     with suppress(httpx.TransportError):  # cut off when its worker is killed
         httpx.post(service.url + "/rerank", json={**BODY, "context": {"hang": 1}}, timeout=PATIENCE_S)
-    (line,) = until(lambda: said(service, "has hung for 1 s: killed"))  # a thread writes the log
+    (line,) = until(lambda: log_messages(service, "has hung for 1 s: killed"))  # a thread writes the log
     replaced(service, int(line["message"].split()[5]))
 
 

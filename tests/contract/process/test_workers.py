@@ -11,7 +11,7 @@ import pytest
 from listwright.service.bundles import folder
 from support.http.processes import Process
 from support.http.rerank_requests import BODY
-from support.http.worker_processes import ask, both_ready, said, versions, workers
+from support.http.worker_processes import ask, both_ready, log_messages, versions, workers
 from support.service.bundles import make_bundle
 from support.waiting import PATIENCE_S, until
 
@@ -27,7 +27,7 @@ def test_sighup_reaches_all_workers(models, serve):
     service = both_ready(serve(models=models, workers=2, poll_s=0))
     folder.point(models, "shop", "2")
     service.process.send_signal(signal.SIGHUP)
-    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    until(lambda: len(log_messages(service, "serving shop/2 instead of 1")) == 2)
     assert versions(service) == {"2"}
     assert service.stop()[0] == 0
 
@@ -55,7 +55,7 @@ def test_what_one_worker_is_told_the_others_hear_of(models, serve):
     folder.point(models, "shop", "2")
     answer = httpx.post(service.url + "/admin/reload", headers={"Authorization": "Bearer 0123456789abcdef"})
     assert answer.status_code == 200
-    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    until(lambda: len(log_messages(service, "serving shop/2 instead of 1")) == 2)
     assert versions(service) == {"2"}
 
 
@@ -63,8 +63,8 @@ def test_a_killed_worker_is_replaced_and_the_others_serve_on(models, serve):
     service = both_ready(serve(models=models, workers=2))
     workers(service)[0].kill()
     assert [ask(service).status_code for _ in range(20)] == [200] * 20
-    until(lambda: len(said(service, "serving shop/1 from")) == 3)
-    assert said(service, "ended by SIGKILL: another is started in 0 s")
+    until(lambda: len(log_messages(service, "serving shop/1 from")) == 3)
+    assert log_messages(service, "ended by SIGKILL: another is started in 0 s")
     code, log = service.stop()
     assert code == 0, log
 
@@ -73,19 +73,19 @@ def test_a_worker_that_is_replaced_does_not_fail_over_what_the_others_have_refus
     service = both_ready(serve(models=models, workers=2, poll_s=0.05))
     (models / "shop" / "2" / "qilcm.onnx").unlink()
     folder.point(models, "shop", "2")
-    until(lambda: len(said(service, "1 serves on")) == 2)
+    until(lambda: len(log_messages(service, "1 serves on")) == 2)
     workers(service)[0].kill()
-    until(lambda: len(said(service, "serving shop/1 from")) == 3)
+    until(lambda: len(log_messages(service, "serving shop/1 from")) == 3)
     assert versions(service) == {"1"}
-    assert said(service, "refused shop/2: qilcm.onnx: does not exist")
+    assert log_messages(service, "refused shop/2: qilcm.onnx: does not exist")
 
 
 def test_a_worker_that_is_replaced_keeps_what_the_others_keep(models, serve):
     service = both_ready(serve(models=models, workers=2, poll_s=0.05, admin_key="0123456789abcdef"))
     folder.point(models, "shop", "2")
-    until(lambda: len(said(service, "serving shop/2 instead of 1")) == 2)
+    until(lambda: len(log_messages(service, "serving shop/2 instead of 1")) == 2)
     workers(service)[0].kill()
-    until(lambda: len(said(service, "serving shop/2 from")) == 1)
+    until(lambda: len(log_messages(service, "serving shop/2 from")) == 1)
     until(lambda: len(workers(service)) == 2)
     asked = [httpx.post(service.url + "/rerank", json=BODY | {"version": "1"}, timeout=PATIENCE_S) for _ in range(20)]
     assert {answer.status_code for answer in asked} == {200}
@@ -104,11 +104,11 @@ def test_a_worker_that_missed_a_version_keeps_what_the_others_keep(models, serve
     late, other = workers(service)
     late.suspend()
     folder.point(models, "shop", "2")
-    until(lambda: said(service, "serving shop/2 instead of 1"))
+    until(lambda: log_messages(service, "serving shop/2 instead of 1"))
     folder.point(models, "shop", "3")
-    until(lambda: said(service, "serving shop/3 instead of 2"))
+    until(lambda: log_messages(service, "serving shop/3 instead of 2"))
     late.resume()
-    until(lambda: said(service, "serving shop/3 instead of 1"))
+    until(lambda: log_messages(service, "serving shop/3 instead of 1"))
 
     def kept():
         url = service.url + "/info"
@@ -124,7 +124,7 @@ def test_workers_that_are_killed_while_they_load_are_tried_again(models, serve):
     until(lambda: len(workers(service)) == 2)
     for worker in workers(service):
         worker.kill()
-    until(lambda: len(said(service, "ended by SIGKILL: another is started")) == 2)
+    until(lambda: len(log_messages(service, "ended by SIGKILL: another is started")) == 2)
     service.wait_until_ready()
     code, log = service.stop()
     assert code == 0, log

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.http.worker_processes import ask, said, workers
+from support.http.worker_processes import ask, log_messages, workers
 from support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.nightly  # processes start and stop
@@ -38,7 +38,7 @@ def reranked(service):
 
 def by_pid(service):
     """Pids of the workers that answered so far."""
-    return {line["pid"] for line in said(service, "POST /rerank")}
+    return {line["pid"] for line in log_messages(service, "POST /rerank")}
 
 
 def cpu_s(process):
@@ -61,7 +61,7 @@ def until_both_answered(service):
 
 def two_workers(serve, models):
     service = serve(models=models, workers=2, poll_s=0)
-    until(lambda: len(said(service, "serving shop/")) >= 2)
+    until(lambda: len(log_messages(service, "serving shop/")) >= 2)
     return service
 
 
@@ -75,7 +75,7 @@ def test_a_scrape_of_any_worker_is_the_sum_and_outlives_a_worker(models, serve):
     assert scrape(service)[info] == 1
 
     os.kill(workers(service)[0].pid, signal.SIGKILL)
-    until(lambda: len(said(service, "serving shop/")) >= 3)
+    until(lambda: len(log_messages(service, "serving shop/")) >= 3)
     assert {reranked(service) for _ in range(20)} == {sent}, "counters never go down"
     ask(service)
     assert {reranked(service) for _ in range(20)} == {sent + 1}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-KEPT = Path(__file__).parents[2] / "reference" / "first_stages"
+FOLDER = Path(__file__).parents[2] / "reference" / "first_stages"
 WIDTH, LISTS, LENGTH = 4, 60, 10
 CODES = 3
 """The column that holds codes of categories, for who wants them."""
@@ -77,9 +77,9 @@ def catboost_graph(model: Any, folder: Path) -> bytes:
 
 def kept_rows(name: str) -> tuple[bytes, np.ndarray, np.ndarray]:
     """A kept graph, rows, and what its own library gave them."""
-    pairs = json.loads((KEPT / f"{name}.json").read_text())["rows_and_scores"]
+    pairs = json.loads((FOLDER / f"{name}.json").read_text())["rows_and_scores"]
     rows = np.array([[np.nan if value is None else value for value in row] for row, _ in pairs], dtype=np.float32)
-    return (KEPT / f"{name}.onnx").read_bytes(), rows, np.array([score for _, score in pairs])
+    return (FOLDER / f"{name}.onnx").read_bytes(), rows, np.array([score for _, score in pairs])
 
 
 def hard_rows(graph: bytes, *, categories: bool = False, count: int | None = None, seed: int = 1) -> np.ndarray:
@@ -117,21 +117,21 @@ def _kinds(categories: bool) -> dict[str, Any]:
 
 def write() -> None:
     """Write every graph, and what its own library scores its hard rows with."""
-    KEPT.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
     plain, coded, cat = xgboost_booster(), xgboost_booster(categories=True), catboost_model()
     made = {
         "xgboost": (xgboost_graph(plain.copy()), lambda rows: xgboost_scores(plain, rows)),
         "xgboost_categories": (xgboost_graph(coded.copy()), lambda rows: xgboost_scores(coded, rows, categories=True)),
-        "catboost": (catboost_graph(cat, KEPT), cat.predict),
+        "catboost": (catboost_graph(cat, FOLDER), cat.predict),
     }
-    (KEPT / "model.onnx").unlink()
+    (FOLDER / "model.onnx").unlink()
     for name, (graph, scored) in made.items():
         rows = hard_rows(graph, categories=name == "xgboost_categories", count=200)
         pairs = zip(rows.tolist(), np.asarray(scored(rows), dtype=float).tolist(), strict=True)
         lines = [json.dumps([[None if np.isnan(value) else value for value in row], score]) for row, score in pairs]
         versions = {library: version(library) for library in ("xgboost", "catboost", "onnxmltools")}
-        (KEPT / f"{name}.onnx").write_bytes(graph)
-        (KEPT / f"{name}.json").write_text(
+        (FOLDER / f"{name}.onnx").write_bytes(graph)
+        (FOLDER / f"{name}.json").write_text(
             f'{{"made_with": {json.dumps(versions)},\n"rows_and_scores": [\n' + ",\n".join(lines) + "\n]}\n"
         )
 

@@ -70,7 +70,7 @@ class Server:
     """Answers by the script, its last line for ever; remembers what it was asked, and when."""
 
     def __init__(self):
-        self.script, self.asked, self.moments, self.pauses = [good()], [], [], []
+        self.script, self.requests, self.moments, self.pauses = [good()], [], [], []
         self.now = 1000.0
         self.takes = 0.0
 
@@ -78,9 +78,9 @@ class Server:
         self.script = list(script)
 
     def __call__(self, request):
-        self.asked.append(request)
+        self.requests.append(request)
         self.moments.append(self.now)
-        line = self.script[min(len(self.asked), len(self.script)) - 1]
+        line = self.script[min(len(self.requests), len(self.script)) - 1]
         self.now += self.takes
         return line(request)
 
@@ -92,7 +92,7 @@ class Server:
         self.wait(seconds)
 
     def bodies(self):
-        return [json.loads(request.content) for request in self.asked]
+        return [json.loads(request.content) for request in self.requests]
 
 
 class Awaited:

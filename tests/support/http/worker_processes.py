@@ -27,7 +27,7 @@ def lines(log):
     return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
 
 
-def said(service, words):
+def log_messages(service, words):
     return [line for line in lines(service.log()) if words in line["message"]]
 
 
@@ -42,5 +42,5 @@ def versions(service):
 
 def both_ready(service):
     """One is enough for an answer of /readyz."""
-    until(lambda: len(said(service, "serving shop/")) >= 2)
+    until(lambda: len(log_messages(service, "serving shop/")) >= 2)
     return service

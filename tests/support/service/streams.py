@@ -50,7 +50,7 @@ DAMAGE = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class SentRequest:
     """A request as it should be seen."""
 
     method: bytes
@@ -61,7 +61,7 @@ class Asked:
 
 
 @dataclass
-class Seen:
+class StreamOutcome:
     """What a reader saw: complete requests, and whether it refused what came after them."""
 
     requests: list = field(default_factory=list)
@@ -107,7 +107,7 @@ def requests(draw, last=False, blank=(b"", b"\r\n")):
     head += b"".join(
         name + b":" + draw(st.sampled_from([b"", b" ", b"\t "])) + value + b"\r\n" for name, value in fields
     )
-    asked = Asked(method, target, body, tuple((name.lower(), value) for name, value in fields))
+    asked = SentRequest(method, target, body, tuple((name.lower(), value) for name, value in fields))
     return asked, draw(st.sampled_from(blank)) + head + b"\r\n" + sent
 
 
@@ -163,7 +163,7 @@ def by_us(sent, *, eager=True):
         sent: packets; none is delivered while the connection does not read.
         eager: whether the application gets its turn between two packets.
     """
-    seen = Seen()
+    seen = StreamOutcome()
 
     async def app(scope, receive, send):
         body, more = b"", True
@@ -173,7 +173,9 @@ def by_us(sent, *, eager=True):
                 return
             body, more = body + message["body"], message["more_body"]
         query = b"?" + scope["query_string"] if scope["query_string"] else b""
-        seen.requests.append(Asked(scope["method"].encode(), scope["raw_path"] + query, body, tuple(scope["headers"])))
+        seen.requests.append(
+            SentRequest(scope["method"].encode(), scope["raw_path"] + query, body, tuple(scope["headers"]))
+        )
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
@@ -201,7 +203,7 @@ def by_us(sent, *, eager=True):
 
 def by_h11(stream):
     """What h11 makes of it, but for blank lines before a request, which it refuses and RFC 9112 (section 2.2) lets pass."""
-    seen = Seen()
+    seen = StreamOutcome()
     rest = stream.lstrip(b"\r\n")
     while rest:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=2**20)
@@ -230,7 +232,7 @@ def _first_of(connection):
         elif isinstance(event, h11.EndOfMessage):
             connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
             connection.send(h11.EndOfMessage())
-            return Asked(bytes(request.method), bytes(request.target), bytes(body))
+            return SentRequest(bytes(request.method), bytes(request.target), bytes(body))
     return None
 
 
@@ -251,7 +253,7 @@ class _Collecting:
         self.body += body
 
     def on_message_complete(self):
-        self.requests.append(Asked(self.method, self.target, self.body))
+        self.requests.append(SentRequest(self.method, self.target, self.body))
 
 
 def by_llhttp(stream):

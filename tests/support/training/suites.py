@@ -22,5 +22,5 @@ def run(*arguments):
     return experiment.main([str(argument) for argument in arguments])
 
 
-def said(capsys):
+def printed_text(capsys):
     return " ".join(capsys.readouterr().out.split())

@@ -65,7 +65,7 @@ def test_pauses_stop_growing(make, server):
     server.says(refusing(503))
     with pytest.raises(UnavailableError) as caught:
         make(retries=40, timeout=1000.0).rerank(MATRIX)
-    assert caught.value.attempts == len(server.asked) == 41
+    assert caught.value.attempts == len(server.requests) == 41
     assert max(server.pauses) == server.pauses[-1] == 0.5 * 2.0
 
 
@@ -74,7 +74,7 @@ def test_retries_end(make, server, retries, attempts):
     server.says(refusing(429, Retry_After="1"))
     with pytest.raises(OverloadedError) as caught:
         make(retries=retries).rerank(MATRIX)
-    assert len(server.asked) == caught.value.attempts == attempts
+    assert len(server.requests) == caught.value.attempts == attempts
     assert caught.value.retry_after == 1.0
 
 
@@ -83,7 +83,7 @@ def test_other_refusals_are_final(client, server, status):
     server.says(refusing(status, Retry_After="1"))
     with pytest.raises(Exception, match=f"^{status} "):
         client.rerank(MATRIX)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_a_proxy_whose_service_died_is_asked_again(client, server):
@@ -112,7 +112,7 @@ def test_other_failures_are_final(client, server, error):
     server.says(breaking(error))
     with pytest.raises(ConnectionFailedError):
         client.rerank(MATRIX)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -141,8 +141,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(client, server):
     server.says(lambda request: httpx.Response(200, stream=Pieces(b'{"id":', cut_off)))
     with pytest.raises(ConnectionFailedError, match="the answer broke off: cut off"):
         client.rerank(MATRIX)
-    assert len(server.asked) == 3
-    server.asked.clear()
+    assert len(server.requests) == 3
+    server.requests.clear()
     server.says(lambda request: httpx.Response(200, stream=Pieces(b'{"id":', cut_off)), good())
     assert client.rerank(MATRIX).attempts == 2
 
@@ -167,7 +167,7 @@ def test_too_late_before_anything_was_sent(client, server):
     for moment in (999.0, 1000.0, 1000.001):
         with pytest.raises(DeadlineExceededError, match=r"before anything was sent \(0 attempts"):
             client.rerank(MATRIX, deadline=moment)
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.ConnectTimeout, httpx.WriteTimeout, httpx.PoolTimeout])
@@ -175,7 +175,7 @@ def test_an_attempt_that_runs_out_of_time_is_the_last(client, server, error):
     server.says(breaking(error))
     with pytest.raises(DeadlineExceededError, match="before an answer came") as caught:
         client.rerank(MATRIX, request_id="mine-1")
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert (caught.value.status, caught.value.request_id) == (None, "mine-1")
 
 
@@ -195,7 +195,7 @@ def test_each_attempt_tells_what_is_left_of_timeout_ms(client, server):
     server.says(refusing(429, Retry_After="1"))
     with pytest.raises(OverloadedError):
         client.rerank(MATRIX, timeout_ms=200)
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 def test_a_timeout_alone_is_not_told(make, server):
@@ -335,5 +335,5 @@ def test_ready_asks_once(client, server, line, is_ready):
             client.ready()
     else:
         assert client.ready() is is_ready
-    assert [request.url.path for request in server.asked] == ["/readyz"]
-    assert server.asked[0].method == "GET"
+    assert [request.url.path for request in server.requests] == ["/readyz"]
+    assert server.requests[0].method == "GET"

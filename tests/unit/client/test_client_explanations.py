@@ -70,7 +70,7 @@ def test_the_question_is_rerank_and_what_to_explain(client, server):
     server.says(explaining({**BARE, "against": against}), explaining(BARE))
     client.explain(MATRIX, candidate=0, against="b", ids=IDS, strategy="qilcm", explain_budget=None)
     client.explain(MATRIX, ids=IDS, explain_top_n=2, explain_budget=100, timeout_ms=500, candidate=None)
-    assert [request.url.path for request in server.asked] == ["/explain"] * 2
+    assert [request.url.path for request in server.requests] == ["/explain"] * 2
     first, second = server.bodies()
     features = MATRIX.tolist()
     assert first == {"candidate": 0, "against": "b", "strategy": "qilcm", "ids": ["a", "b"], "features": features}
@@ -195,7 +195,7 @@ def test_unknown_words_are_refused_before_anything_is_sent(client, server):
         client.explain(MATRIX, candidates=1)
     with pytest.raises(TypeError, match="rerank has no candidate: it takes"):
         client.rerank(MATRIX, candidate=1)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_service_that_explains_nothing_says_so(client, server):

@@ -114,7 +114,7 @@ def test_a_200_in_other_words_is_no_answer(client, server, content):
     server.says(lambda request: httpx.Response(200, **given))
     with pytest.raises(errors.UnexpectedAnswerError):
         client.rerank(MATRIX)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 IDS = ["a", "b"]
@@ -150,7 +150,7 @@ def test_an_answer_to_another_list_is_an_error(client, server, features, sent, s
     server.says(answering(said))
     with pytest.raises(errors.UnexpectedAnswerError):
         client.rerank(features, **sent)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("top_n", [1, 2, 3, None])
@@ -178,7 +178,7 @@ def test_an_answer_to_another_request_is_an_error(client, server, line):
     server.says(line)
     with pytest.raises(errors.UnexpectedAnswerError, match="somebody-else") as caught:
         client.rerank(MATRIX, request_id="mine-1")
-    assert (caught.value.request_id, len(server.asked)) == ("mine-1", 1)
+    assert (caught.value.request_id, len(server.requests)) == ("mine-1", 1)
     for ask in (client.info, client.ready, lambda: client.explain(MATRIX, candidate=0)):
         with pytest.raises(errors.UnexpectedAnswerError, match="somebody-else"):
             ask()

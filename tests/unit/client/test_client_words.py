@@ -29,7 +29,7 @@ def test_headers_go_along(make, server):
     client = make(api_key="s3cret")
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     client.rerank(MATRIX, request_id="mine-1", traceparent=trace)
-    sent = server.asked[0].headers
+    sent = server.requests[0].headers
     assert (sent["x-request-id"], sent["traceparent"]) == ("mine-1", trace)
     assert sent["authorization"] == "Bearer s3cret"
     assert sent["content-type"] == "application/json"
@@ -45,15 +45,15 @@ def test_every_attempt_carries_the_same_id_which_is_new_for_each_call(client, se
     server.says(refusing(503), good(), good())
     client.rerank(MATRIX)
     client.rerank(MATRIX)
-    first, again, other = (request.headers["x-request-id"] for request in server.asked)
+    first, again, other = (request.headers["x-request-id"] for request in server.requests)
     assert first == again != other
-    assert "authorization" not in server.asked[0].headers
+    assert "authorization" not in server.requests[0].headers
 
 
 def test_a_path_before_the_paths_is_kept(server):
     http = httpx.Client(transport=httpx.MockTransport(server))
     Client(URL + "/ranking/", http=http).rerank(MATRIX)
-    assert str(server.asked[0].url) == URL + "/ranking/rerank"
+    assert str(server.requests[0].url) == URL + "/ranking/rerank"
 
 
 def test_an_httpx_of_ones_own_stays_open(server):
@@ -114,4 +114,4 @@ def test_a_client_that_cannot_ask_is_not_made(kind, options, says):
 def test_words_that_cannot_be_said_are_refused_before_anything_is_sent(client, server, options, error, says):
     with pytest.raises(error, match=says):
         client.rerank(MATRIX, **options)
-    assert server.asked == []
+    assert server.requests == []

@@ -102,7 +102,7 @@ def answered(monkeypatch, turns, **answers):
         Path(plan.turns).write_text(json.dumps(turns), encoding="utf-8")
         return {"services": [{"answers": {"200": 1000, **answers}, "faults": {}} for _ in range(2)]}
 
-    monkeypatch.setattr(Pair, "_asked", asked)
+    monkeypatch.setattr(Pair, "_run_generator", asked)
 
 
 def test_pairs_with_a_pause_of_the_machine_are_left_out_and_counted(monkeypatch, tmp_path):

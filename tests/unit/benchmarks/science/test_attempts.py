@@ -87,7 +87,7 @@ def test_results_are_kept_and_not_made_again(problem, splits):
     assert found.train is None
     assert found.facts == {"trees": [3.0]}
     assert found.valid.tolist() == made_once.valid.tolist()
-    (kept,) = figures._kept(problem.work / "context", "one").values()
+    (kept,) = figures._read_runs(problem.work / "context", "one").values()
     assert set(kept[0].tolist()) <= {0.0, 1.0}, "labels rank perfectly"
 
 

@@ -27,7 +27,7 @@ def test_clicks_follow_the_model(planted):
     served, _ = position_bias.serve(planted, 0)
     data, places = served.sessions(4000, 1.0, np.random.default_rng(0))
     assert data.rows == len(places) == data.offsets[-1]
-    assert np.diff(data.offsets).max() <= position_bias.SHOWN
+    assert np.diff(data.offsets).max() <= position_bias.PLACES
     naive = [float(data.labels[places == k].mean()) for k in (1, 5)]
     assert naive[0] > 2 * naive[1]
 

@@ -114,7 +114,7 @@ def test_a_change_that_passed_is_kept_whenever_the_clock_ends():
         changed[2, 1] = change.value_to
         assert made.rerank(CandidateList(changed)).ranks[2] < ranking.ranks[2]
         stars.append(change.value_to)
-    assert searched.to_the_end
+    assert searched.complete
     assert stars == sorted(stars, reverse=True)
     assert len(set(stars)) > 2
     assert stars[0] == 25.0, "before any refining"

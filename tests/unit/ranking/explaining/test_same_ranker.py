@@ -189,5 +189,5 @@ def test_only_who_waits_is_taken_from_the_deadline(served):
     """Single runs are short: a deadline that has come lets the one that is under way end."""
     deadline = Deadline(at=0.0, abandoned=lambda: False)
     ranking = served.rerank(LISTED)
-    again = kernel.as_answered(served, ranking, deadline, strategy="auto", specialist=None, routing=True)
+    again = kernel.bind_rerank(served, ranking, deadline, strategy="auto", specialist=None, routing=True)
     assert again(LISTED).order.tolist() == ranking.order.tolist()

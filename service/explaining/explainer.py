@@ -405,7 +405,10 @@ class ExplanationMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
-            "listwright_explanations", "Requests to explain, by what came of them", ["outcome"], registry=registry
+            "listwright_explanations",
+            "Explain requests; outcome: ok, incomplete, refused (429), invalid, unexplained (504), failed, abandoned",
+            ["outcome"],
+            registry=registry,
         )
         self.seconds = Histogram(
             "listwright_explanation_seconds",

@@ -130,5 +130,10 @@ def build_info(registry: CollectorRegistry) -> None:
     """Register the versions of the service, of Python and of the libraries that compute."""
     versions = {"version": version("listwright"), "python": platform.python_version()}
     versions |= {library: version(library) for library in ENGINES}
-    gauge = Gauge("listwright_build_info", "What the service is made of", list(versions), registry=registry)
+    gauge = Gauge(
+        "listwright_build_info",
+        "1, with the versions of the service, Python and the libraries that compute",
+        list(versions),
+        registry=registry,
+    )
     gauge.labels(**versions).set(1)

@@ -66,9 +66,15 @@ class Telemetry:
         histogram = partial(Histogram, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
         self.requests = counter("listwright_requests", "Answered requests", ["path", "status"])
-        self.keys = counter("listwright_key_requests", "Requests by whose key they came with", ["key", "outcome"])
+        self.keys = counter(
+            "listwright_key_requests",
+            "Requests by the name of their key; outcome: admitted, rate_limited, unauthorized, forbidden",
+            ["key", "outcome"],
+        )
         self.degraded = counter(
-            "listwright_degraded", "Answers by an earlier stage than asked for", ["stage_reached", "cause"]
+            "listwright_degraded",
+            "Answers by an earlier stage than requested; cause: failure, deadline",
+            ["stage_reached", "cause"],
         )
         self.ignored = counter(
             "listwright_ignored_features",
@@ -81,10 +87,15 @@ class Telemetry:
         self.routes = counter(
             "listwright_routes", "Rankings by ranker and who chose it", ["strategy", "decided_by", "specialist"]
         )
-        self.routing_faults = counter("listwright_routing_faults", "Hooks and routers that could not decide", ["kind"])
+        self.routing_faults = counter(
+            "listwright_routing_faults", "Faults of hooks and routers that were to choose a specialist", ["kind"]
+        )
         self._fault_log = FaultLog()
         self.seconds = histogram(
-            "listwright_stage_seconds", "Time by stage", [*VERSION, "stage", "outcome"], buckets=SECONDS
+            "listwright_stage_seconds",
+            "Time by stage: parse, queue, first_stage, routing, second_stage, total; outcome: ok, degraded",
+            [*VERSION, "stage", "outcome"],
+            buckets=SECONDS,
         )
         self.route_seconds = histogram(
             "listwright_route_seconds",
@@ -100,13 +111,21 @@ class Telemetry:
         self.candidates = histogram("listwright_candidates", "List lengths", buckets=CANDIDATES)
         self._bundle = gauge("listwright_bundle_info", "The served bundles", ["model", "version", "engine"])
         self._refused = gauge(
-            "listwright_bundle_refused_info", "What should be served and is not", ["model", "version", "reason"]
+            "listwright_bundle_refused_info",
+            "1 for each bundle that should be served and was refused",
+            ["model", "version", "reason"],
         )
-        self.reloads = counter("listwright_reloads", "Bundles swapped in, and refused", ["model", "outcome"])
+        self.reloads = counter(
+            "listwright_reloads", "Changes of bundles; outcome: swapped, refused", ["model", "outcome"]
+        )
         merge.build_info(self.registry)
         merge.own_metrics(self.registry)
         self.events = counter("listwright_events", "Events that were written")
-        self.events_refused = counter("listwright_refused_events", "Requests whose events were not written", ["reason"])
+        self.events_refused = counter(
+            "listwright_refused_events",
+            "Requests whose events were not written; reason: invalid, full, late, disk",
+            ["reason"],
+        )
         self.events_removed_files = counter(
             "listwright_removed_event_files",
             "Files of events that were removed, to keep their folder within its bounds",
@@ -118,7 +137,7 @@ class Telemetry:
         )
         self.served_removed_files = counter(
             "listwright_removed_served_files",
-            "Files of the served log that were removed, to keep its folder within its bounds",
+            "Files of the served log that were removed, to keep its folder within its bounds; reason: age, bytes",
             ["reason"],
         )
         self.excess_connections = counter("listwright_excess_connections", "Connections beyond the limit")
@@ -184,7 +203,11 @@ class _DroppedLines(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counter (prometheus_client's hook)."""
-        yield CounterMetricFamily("listwright_dropped_log_lines", "Log lines that nobody read", value=logs.dropped())
+        yield CounterMetricFamily(
+            "listwright_dropped_log_lines",
+            "Log lines that were dropped because their reader was too slow",
+            value=logs.dropped(),
+        )
 
 
 class FaultLog:
@@ -340,15 +363,19 @@ class Drift:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of drift (prometheus_client's hook)."""
         of = ["model", "version"]
-        candidates = CounterMetricFamily("listwright_drift_candidates", "Candidates looked at for drift", labels=of)
+        candidates = CounterMetricFamily(
+            "listwright_drift_candidates", "Candidates compared with the training data", labels=of
+        )
         values = CounterMetricFamily(
             "listwright_drift_values",
-            "Values of them that training saw seldom or never",
+            "Values of these candidates that training saw seldom or never; kind: missing, below, above, unknown",
             labels=[*of, "feature", "kind"],
         )
         scores = HistogramMetricFamily("listwright_anomaly_score", "Anomaly scores of queries", labels=of)
         strange = CounterMetricFamily(
-            "listwright_anomalous_queries", "Queries stranger than 99 in 100 of training's", labels=of
+            "listwright_anomalous_queries",
+            "Queries with a higher anomaly score than 99 % of the training queries",
+            labels=of,
         )
         quantiles = GaugeMetricFamily(
             "listwright_anomaly_training_quantile", "Training queries' anomaly scores", labels=[*of, "quantile"]

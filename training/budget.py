@@ -1,4 +1,4 @@
-"""The time that a fit is given: what is planned for it, what ends by the clock, and how that is repeated.
+"""The time budget of a fit: how its work is planned, what ends by the clock, and how a resumed run repeats it.
 
 Each decision that a clock makes goes through :class:`Budget`, by name. The names and what was decided stand in the
 run's state, so that a resumed run decides alike, and in its report, so that ``--replay`` does.
@@ -63,7 +63,7 @@ def check_minutes(minutes: float) -> None:
 
 
 class Budget:
-    """The time of one fit.
+    """The time budget of one fit.
 
     Args:
         minutes: from the first data that are read to the published bundle; 0 for no bound, None for the default,
@@ -117,7 +117,7 @@ class Budget:
         return "bounded" if self.bounded else "unbounded"
 
     def set_unit(self, unit: float) -> None:
-        """One LightGBM fit takes so many seconds.
+        """Set the seconds that one LightGBM fit takes.
 
         Raises:
             RecipeError: if there is not even the time for that.
@@ -142,7 +142,7 @@ class Budget:
             )
 
     def skip_lightgbm(self) -> None:
-        """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
+        """Set :data:`GIVEN_S` as the unit, for a fit without LightGBM."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
         self._measure_export()
@@ -157,14 +157,15 @@ class Budget:
         return self._clock() - self._began
 
     def left(self) -> float:
-        """Seconds of what may be spent on fitting and is not reserved; infinite without a bound."""
+        """Return the seconds left for fitting, less those reserved; infinite without a bound."""
         if not self.bounded or self.replayed:
             return math.inf
         export = min(self._export, MOST_EXPORT * self.seconds)
         return FITTING * self.seconds - export - self.spent - self.reserved
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
-        """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
+        """Return how much of a piece of work is planned: all of it without a bound, or what the time affords; decided
+        once.
 
         Args:
             name: of the work.
@@ -179,7 +180,7 @@ class Budget:
         return self.planned[name]
 
     def goes_on(self, name: str, done: int, seconds: float) -> bool:
-        """Whether a work goes on after so many steps, of which the next one takes about so many seconds."""
+        """Return whether to take another step after so many, each of which takes about so many seconds."""
         if not self.bounded:
             return True
         if name in self.ends:
@@ -191,7 +192,7 @@ class Budget:
         return goes_on
 
     def leave_out(self, what: str) -> None:
-        """Say in the report what was not tried for want of time."""
+        """Record in the report what was not tried for lack of time."""
         self.left_out.append(what)
 
     @property
@@ -210,7 +211,7 @@ class Budget:
         }
 
     def plan_text(self, trials: int) -> list[str]:
-        """Return the plan for LightGBM, for a person."""
+        """Return the plan for LightGBM as text."""
         if self.replayed:
             return ["The decisions of another run are repeated; the clock decides nothing"]
         heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
@@ -234,7 +235,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BoostingPlan:
-    """How LightGBM is fitted in the time that there is.
+    """How LightGBM is fitted in the available time.
 
     Args:
         trials: settings that are tried.
@@ -252,7 +253,7 @@ class BoostingPlan:
 def boosting_plan(
     budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool, blind: bool = False
 ) -> BoostingPlan:
-    """As much of a recipe's first stage as :data:`BOOSTING` of the time allows.
+    """Plan as much of a recipe's first stage as :data:`BOOSTING` of the time allows.
 
     Args:
         budget: whose LightGBM fit is measured.
@@ -301,7 +302,7 @@ def network_plan(
     parts: int,
     looks: int,
 ) -> tuple[int, int]:
-    """Held-out parts of the training queries that a network is compared on at most, and its epochs.
+    """Plan on how many held-out parts of the training queries a network is compared at most, and its epochs.
 
     Args:
         budget: of the fit.
@@ -327,7 +328,7 @@ def network_plan(
 
 
 def _loop_seconds(clock: Callable[[], float]) -> float:
-    """Measure how fast Python is here and now: the time of a million additions."""
+    """Measure the current speed of Python: the seconds of a million additions."""
     began, total = clock(), 0
     for number in range(1_000_000):
         total += number
@@ -335,7 +336,7 @@ def _loop_seconds(clock: Callable[[], float]) -> float:
 
 
 def duration(seconds: float) -> str:
-    """As people read it: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
+    """Format seconds for display: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
     if seconds < 10.0:
         return f"{seconds:.1f} s"
     if seconds < 100.0:

@@ -1,4 +1,4 @@
-"""What a fit is likely to find, in a minute: whether a second stage pays on these data.
+"""What a fit is likely to show, in a minute: whether a second stage pays on these data.
 
 The gains are those of the comparison of a fit with a small budget, on a part of the queries. Beside them stands the
 share of each feature's variance that lies between lists: the intraclass correlation of its values, lists as classes.
@@ -66,7 +66,7 @@ Key = Literal["second_stage", "relative", "unsure", "plain", "given"]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A ranker beside a simpler one on the same queries.
+    """A ranker compared with a simpler one on the same queries.
 
     Args:
         comparison: the paired difference, with its interval.
@@ -80,7 +80,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found.
+    """The result of a diagnosis.
 
     Args:
         data: one line: which data, split how.
@@ -108,7 +108,7 @@ class Diagnosis:
 def diagnose(
     recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress, minutes: float = 1.0
 ) -> Diagnosis:
-    """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
+    """Measure the features and compare rankers, on training and validation queries; test queries are not used.
 
     Args:
         recipe: its data, first stage, fold and seed.
@@ -145,7 +145,7 @@ def diagnose(
 
 
 def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
-    """List-relative columns beside none, and the second stage beside what is better of the two."""
+    """Compare list-relative columns with none, and the second stage with the better of the two."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunContext(recipe, splits, Path(folder), progress, device)
         progress.enter("first stage")
@@ -164,7 +164,7 @@ def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) ->
 
 
 def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
-    """Return the recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
+    """Return the recipe reduced to a minute: LightGBM without tuning, and a small QILCM2 as the only second stage.
 
     Args:
         recipe: a first stage that it brings along stays.
@@ -201,7 +201,7 @@ def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
 
 
 def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
-    """As many random training and validation queries as there is time for; all of them if it is enough for all."""
+    """Sample as many training and validation queries as there is time for; all if the time is enough."""
     numeric = len(splits.train.schema) - len(splits.train.schema.categorical)
     rows = int(minutes * min(MOST_ROWS, MOST_VALUES // max(numeric, 1)))
     rng = np.random.default_rng([seed, rows])
@@ -223,7 +223,7 @@ def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> I
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What is known of one numeric feature.
+    """The spread of one numeric feature between and within lists.
 
     Args:
         feature: its name.
@@ -248,7 +248,7 @@ def spreads(data: Dataset) -> tuple[Spread, ...]:
 
 
 def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndarray, " R"]) -> float | None:
-    """ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
+    """Return ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
 
     Definition, over N values in k lists of n_1 .. n_k values; missing values and lists without values are left out:
         MSB = sum_j n_j (mean_j - mean)^2 / (k - 1)
@@ -283,7 +283,7 @@ def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do.
+    """The recommendation.
 
     Args:
         key: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled out; a
@@ -303,7 +303,7 @@ class Advice:
 
 
 def advice(diagnosis: Diagnosis) -> Advice:
-    """Return what to do, by the intervals."""
+    """Return the recommendation that the intervals allow."""
     relative, second = diagnosis.relative, diagnosis.second.comparison
     if second.n < FEWEST:
         text = f"{second.n} queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
@@ -327,12 +327,12 @@ def advice(diagnosis: Diagnosis) -> Advice:
 
 
 def tables(diagnosis: Diagnosis) -> str:
-    """How much of each feature lies between lists, and what rankers gain; at most 80 columns wide."""
+    """Format each feature's share between lists and the rankers' gains; at most 80 columns wide."""
     return "\n".join([*_features(diagnosis), "", *_gains(diagnosis)])
 
 
 def numbers(diagnosis: Diagnosis) -> dict[str, object]:
-    """Everything that was measured, as JSON has it."""
+    """Return everything that was measured as JSON values."""
     sizes = {name: getattr(diagnosis, name) for name in ("queries", "rows", "of_queries", "of_rows")}
     return {
         "data": diagnosis.data,

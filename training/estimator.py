@@ -222,7 +222,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             return self._read(bundle.load(out))
 
     def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:
-        """Scores by which the candidates of each query are ordered, as the service would order them.
+        """Return the scores that order the candidates of each query, as the service would order them.
 
         Args:
             X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position. A frame may
@@ -268,7 +268,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         metric: str | None = None,
         **others: object,
     ) -> float:
-        """Mean of a metric over queries, by their weights; a query without a relevant candidate counts 0.
+        """Return the weighted mean of a metric over queries; a query without a relevant candidate counts 0.
 
         Args:
             X, y, qid, sample_weight: as of :meth:`fit`.
@@ -321,12 +321,12 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
 
     def _doubts(self, X: Values, data: Dataset) -> list[str]:
-        """Columns that mean something else than when they were fitted: most categories unknown, numbers that merge."""
+        """Return notes on columns that differ from the fitted ones: unknown categories, numbers that float32 merges."""
         coarse = map(str, memory.rounding(X, data.schema, tuple(self.feature_names_in_)))
         return [*mostly_unknown(categories_in(data), data.schema).values(), *coarse]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters and, once fitted, the files of the bundle; what is made from these is made again."""
+        """Return the parameters and, once fitted, the files of the bundle, from which the rest is restored."""
         state = dict(super().__getstate__())
         if "files_" in state:
             state["files_"] = {**self.files_, MANIFEST: to_json(self.manifest_).encode()}
@@ -403,7 +403,7 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
 
 
 def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Return what a recipe says of the estimator's parameters, as far as they are known."""
+    """Return a recipe's values of the estimator's parameters, as far as they are known."""
     model, data = recipe["model"], recipe["data"]
     first = recipe["first_stage"]
     values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
@@ -418,13 +418,13 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
 
 
 def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Values by name, NumPy's scalars as Python has them."""
+    """Return values by name, NumPy's scalars as Python's."""
     plain = (values or {}).items()
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain}
 
 
 def refuse(method: str, words: Iterable[str]) -> None:
-    """Raise for the first of the words, if there is any.
+    """Raise RecipeError for the first of the words, if there is any.
 
     Args:
         method: whose words they are, as in ``fit``.

@@ -45,7 +45,7 @@ The same options give the same file.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright generate``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright generate``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
     return run_command(_parser(), _generate, arguments, interrupted="no file was written")
 
 
@@ -64,7 +64,7 @@ def _generate(options: argparse.Namespace, console: Console) -> None:
 
 
 def write(out: Path, queries: int, features: int, *, length: int, longest: int, seed: int, progress: Progress) -> int:
-    """Write a set, whole or not at all; the number of its rows.
+    """Write a set in full or not at all; return the number of its rows.
 
     Args:
         out: Parquet, CSV or LETOR text, by its name; must not exist.

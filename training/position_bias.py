@@ -1,4 +1,4 @@
-"""Propensities of places from judged rows, or a clear refusal where the data cannot say.
+"""Propensities of places from judged rows, or a clear refusal where the data do not suffice.
 
 The evidence is click rates of the same candidates at two places: of places that were exchanged at random (swaps), or of
 requests that several bundles ranked differently (intervention harvesting). The all-pairs estimator makes the places'
@@ -73,7 +73,7 @@ class PositionBias:
     clicks: Float[np.ndarray, " K"]
 
     def file(self, command: str) -> PropensityFile:
-        """As it is stored."""
+        """Return the estimate in its file format."""
         rows = zip(self.values, self.low, self.high, strict=True)
         places = tuple(
             PlacePropensity(position=k, propensity=round(float(p), 6), low=round(float(a), 6), high=round(float(b), 6))
@@ -86,7 +86,7 @@ class PositionBias:
 def estimate(
     path: Path, *, way: Way | None, places: int | None, same: str | None, seed: int = 0, progress: Progress = SILENT
 ) -> PositionBias:
-    """How likely each place is looked at.
+    """Estimate how likely each place is examined.
 
     Args:
         path: judged rows, a Parquet file or a folder of them.
@@ -139,7 +139,7 @@ def _found(path: Path, way: Way | None, places: int | None, same: str | None) ->
 
 
 def _clicks(evidence: Evidence) -> Float[np.ndarray, "P *variants 2"]:
-    """Clicks of each pair, by variant and place; of harvested pairs there is one variant."""
+    """Return the clicks of each pair, by variant and place; harvested pairs have one variant."""
     clicks = np.sum([stratum.sum(axis=0)[:, :, 1:] for stratum in evidence.strata], axis=0)
     counts: Float[np.ndarray, "P *variants 2"] = clicks if evidence.way == "swaps" else clicks[:, 1:]
     return counts
@@ -161,7 +161,7 @@ def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "P 3"
 
 
 def _lacking(evidence: Evidence, whole: Float[np.ndarray, "P 3"], place: int) -> str:
-    """What the best pair of a place lacks."""
+    """Describe what a place's best pair lacks."""
     pairs = [n for n, pair in enumerate(evidence.pairs.tolist()) if place in pair and min(pair) < place]
     if not pairs:
         return f"nothing exchanged place {place + 1} with one above it"
@@ -195,7 +195,7 @@ class _Stratum(NamedTuple):
 
 
 def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence | None:
-    """Clicks at swapped and at unswapped places.
+    """Collect clicks at swapped and at unswapped places.
 
     Which requests are swapped is drawn at random. So the candidates that a swap moved down are, in distribution, those
     that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3). That holds among requests of one
@@ -230,7 +230,7 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
 
 
 def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int, seed: int) -> _Stratum:
-    """The requests of one bundle, experiment and length.
+    """Collect the requests of one bundle, experiment and length.
 
     A request that a swap took beyond the last place counts as swapped at the one that is left.
     """
@@ -258,7 +258,7 @@ def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: i
 
 
 def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
-    """``(N, 2)`` the two places that were exchanged; -1 where there are not two."""
+    """Return ``(N, 2)`` the two places that were exchanged; -1 where there are not two."""
     two = part.sum(axis=1) == 2
     places = np.full((len(part), 2), -1)
     places[two] = np.argwhere(part[two])[:, 1].reshape(-1, 2)
@@ -266,7 +266,7 @@ def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
 
 
 def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P 2 3"]:
-    """Of each group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
+    """Sum by group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
     clicked, part, group = one
     moved = _moved(part)
     sums = np.zeros((MOST_GROUPS, len(pairs), 2, 3))
@@ -283,7 +283,7 @@ def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P
 
 
 def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: int = 0) -> Evidence | None:
-    """Clicks on candidates that different bundles showed at different places.
+    """Collect clicks on candidates that different bundles showed at different places.
 
     Definition (interventional sets, Agarwal et al. 2019, section 4): a request and a candidate belong to the set of two
     places if the candidate was shown at both. Its click rate at each, clicks over displays, counts once.
@@ -323,7 +323,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
 
 
 def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
-    """Of sums by group and pair of places."""
+    """Convert sums by group and pair of places to evidence."""
     pairs = sums.select("position", "position_lower").unique().sort("position", "position_lower")
     numbered = sums.join(pairs.with_row_index("pair"), on=["position", "position_lower"])
     group = numbered["group"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -336,7 +336,7 @@ def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
 def all_pairs(
     pairs: Int[np.ndarray, "P 2"], evidence: Float[np.ndarray, "P 3"], places: int
 ) -> Float[np.ndarray, " K"]:
-    """Examination of each place, relative to the first.
+    """Fit the examination of each place, relative to the first.
 
     Definition (AllPairs of Agarwal, Zaitsev, Wang, Li, Najork, Joachims 2019, eq. 9): p and r maximise
         sum over pairs k, k' of c_k log(p_k r) + (n - c_k) log(1 - p_k r), and the same for k'
@@ -396,14 +396,14 @@ class Evidence:
     used: int
 
     def whole(self) -> Float[np.ndarray, "P 3"]:
-        """``(P, 3)`` of each pair: n, clicks at its upper place, clicks at its lower place, as if of n displays."""
+        """Return ``(P, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
         sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
         (balanced,) = self._balanced(sums)
         whole: Float[np.ndarray, "P 3"] = balanced
         return whole
 
     def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
-        """The same in bootstrap samples of the groups, which are the same in all strata."""
+        """Yield :meth:`whole` of bootstrap samples of the groups, which are the same in all strata."""
         times = resamples(len(self.strata[0]), samples, rng)
         drawn = []
         for stratum in self.strata:
@@ -412,7 +412,7 @@ class Evidence:
         yield from self._balanced(drawn)
 
     def _balanced(self, sums: list[Float[np.ndarray, "M P 2 3"]]) -> Float[np.ndarray, "M P 3"]:
-        """Both variants of a swap count alike, so that each place held the same candidates equally often."""
+        """Weight both variants of a swap alike, so that each place held the same candidates equally often."""
         if self.way == "harvest":
             rates: Float[np.ndarray, "M P 3"] = sums[0][:, :, 0]
             return rates

@@ -105,7 +105,7 @@ def run_on(
     budget: Budget | None = None,
     console: Console,
 ) -> Report:
-    """Run the same on splits that are there; of the data, the recipe then says no more than what their features are.
+    """Run a fit on splits that are loaded; the recipe's data part is reduced to the options of features.
 
     Args:
         recipe, out, device, command, budget, console: as of :func:`run`.
@@ -125,13 +125,13 @@ def run_on(
 
 
 def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
-    """Return the budget with the decisions of the interrupted run, if one goes on."""
+    """Return the budget, with an interrupted run's decisions if it is resumed."""
     budget.keep_in(workspace.state / "budget.json")
     return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
-    """Return splits under the bundle's schema, which those of an interrupted run must equal, and their digest."""
+    """Return splits under the bundle's schema, and their digest, which must equal that of an interrupted run."""
     splits = under_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
@@ -143,7 +143,7 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
 def _fit_and_publish(
     context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str
 ) -> Report:
-    """From checked data to the published bundle: fit, export, measure, report, seal, publish."""
+    """Fit, export, measure, report, seal and publish, from checked data."""
     recipe, splits = context.recipe, context.splits
     notes = announce(recipe, splits, context.progress)
     fitted = steps.fit(context, watch)
@@ -177,7 +177,7 @@ def _report(
     notes: tuple[str, ...],
     again: Mapping[str, object],
 ) -> Report:
-    """Return what the run found, through its sealed bundle."""
+    """Measure the run's results through its sealed bundle, and return the report."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
     more = alone(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
     return Report(
@@ -204,7 +204,7 @@ def _report(
 
 
 def usable_device(name: str) -> str:
-    """Return the device of that name, tried out now rather than after the first stage.
+    """Return the device of that name, tested before the first stage is fitted.
 
     Raises:
         RecipeError: if it cannot be used; says why.
@@ -253,7 +253,7 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
 
 
 def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
-    """Of the bundle that these fits make."""
+    """Return the manifest of these fits' bundle."""
     schema, first = splits.train.schema, fitted.first
     stages = [_stage(network) for network in fitted.networks]
     default = fitted.chosen or Chosen(stages[0].kind if stages else "first_stage")
@@ -281,7 +281,7 @@ def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Mani
 
 
 def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]:
-    """Every stage as a file; their names."""
+    """Write every stage to a file; return the files' names."""
     first, files = fitted.first, []
     for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
         files.append(stage.file)

@@ -1,4 +1,4 @@
-"""A resumable search: Optuna's TPE proposes, the median of earlier trials prunes, a journal remembers.
+"""A resumable search: Optuna's TPE proposes, the median of earlier trials prunes, a journal stores.
 
 What a trial is proposed depends on the seed and on the trials finished before it, and on nothing else. So a search that
 was killed, or is given more trials later, ends as one that went through.
@@ -110,7 +110,7 @@ DCM: Space = {"state_width": OneOf((64, 128, 256))}
 
 
 def space_of(spec: NetworkSpec) -> Space:
-    """Return what a search may try for a network, the recipe's own values among it."""
+    """Return the search space of a network, the recipe's own values among it."""
     space = dict(NETWORK)
     match spec:
         case QilcmSpec():
@@ -129,7 +129,7 @@ def space_of(spec: NetworkSpec) -> Space:
 
 
 def own_values(spec: NetworkSpec, space: Space) -> dict[str, Value]:
-    """Return what the recipe has for every hyperparameter of a space."""
+    """Return the recipe's values of every hyperparameter of a space."""
     return {name: getattr(spec, name) for name in space}
 
 
@@ -139,7 +139,7 @@ def widened(space: Space, values: Mapping[str, Value]) -> Space:
 
 
 def stored(value: Value) -> float | int | str:
-    """Return a value as a study's journal holds it: widths as ``256-128``."""
+    """Return a value in the form of a study's journal: widths as ``256-128``."""
     return "-".join(map(str, value)) if isinstance(value, tuple) else value
 
 
@@ -159,7 +159,7 @@ to be told the progress, to the held-out value, higher is better, and a fact to 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Trials side by side: as many are proposed at a time, from what was finished before, and told together.
+    """Trials side by side: so many are proposed at a time, from all finished before, and recorded together.
 
     So what is proposed depends on ``size`` and on no clock; with 1 it is what a search without rounds proposes.
 
@@ -175,7 +175,7 @@ class Rounds:
 
 
 class Outcome(NamedTuple):
-    """What came of a trial that ran elsewhere.
+    """The result of a trial that ran in another process.
 
     Args:
         value, fact: of the objective; None where the trial was ended early.
@@ -189,7 +189,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Args:
         values: the best.
@@ -223,7 +223,7 @@ def search(
     rounds: Rounds | None = None,
     goes_on: GoesOn | None = None,
 ) -> Found:
-    """Try settings and keep the best.
+    """Try settings and return the best.
 
     Args:
         space: of the hyperparameters; widened to ``first``.
@@ -297,7 +297,7 @@ def _try_elsewhere(
     rounds: Rounds,
     prune_after: int | None,
 ) -> None:
-    """All of a round are told once the last is done: a search killed before repeats the round as it was."""
+    """Run a round and record it once the last is done: a search killed before repeats the round exactly."""
     before = [] if prune_after is None else _finished(study)
     running = [
         rounds.executor.submit(run_trial, rounds.objective, done + k, values, before, prune_after)
@@ -320,7 +320,7 @@ def run_trial(
     before: Sequence[optuna.trial.FrozenTrial],
     prune_after: int | None,
 ) -> Outcome:
-    """One trial in a process that has no journal; the median is that of the trials ``before``."""
+    """Run one trial in a process that has no journal; the median is that of the trials ``before``."""
     study = _study(None, "one trial", prune_after)
     study.add_trials(before)
     trial = study.ask()
@@ -363,7 +363,7 @@ def _study(journal: Path | None, name: str, prune_after: int | None) -> optuna.S
 
 
 def _mend(journal: Path) -> None:
-    """Drop what a kill in the middle of a write leaves: half a line, and the lock of who wrote it."""
+    """Remove what a kill in the middle of a write leaves: half a line, and the lock of its writer."""
     journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
     if journal.exists():
         whole = journal.read_bytes().rfind(b"\n") + 1
@@ -372,7 +372,7 @@ def _mend(journal: Path) -> None:
 
 
 def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Trials that came to an end, in the order of their beginnings; interrupted ones count for nothing."""
+    """Return the finished trials, in the order of their beginnings; interrupted ones do not count."""
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 

@@ -57,7 +57,7 @@ MOST_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a run has fitted.
+    """All fits of a run.
 
     Args:
         first: the first stage.
@@ -82,7 +82,7 @@ class Fitted:
 
 
 def fit(run: RunContext, watch: Stopwatch) -> Fitted:
-    """Every fit of a run, one after the other.
+    """Run every fit of a run, one after the other.
 
     Args:
         run: what to fit.
@@ -134,7 +134,7 @@ def fit_first_stage(
 
 
 def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
-    """As much of the recipe's first stage as there is time for, once one LightGBM fit is timed."""
+    """Plan the recipe's first stage for the available time, once one LightGBM fit is timed."""
     budget, splits = run.budget, run.splits
     if not budget.bounded:
         return spec
@@ -213,14 +213,14 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
 
 
 def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
-    """Fit a network on all training queries in its share of the time that is left; None if that is too little."""
+    """Fit a network on all training queries in its share of the remaining time; None if that is too little."""
     if run.budget.bounded and time_for(run, spec, first)[0] == 0:
         return None
     return _fit_network(run, spec, first)
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
-    """Fit the second stages of the bundle, but for those that there is no time for.
+    """Fit the second stages of the bundle, except those without enough time.
 
     They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
     """
@@ -261,7 +261,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
 
 
 def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
-    """Fit the anomaly score; a ranking depends on it only through a router, and a bundle can do without."""
+    """Fit the anomaly score; rankings depend on it only through a router, so that a bundle can lack it."""
     try:
         return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
     except ScoringError as error:
@@ -289,7 +289,7 @@ def fit_mixture(
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
-    """Read the data of a recipe as everything that is fitted to them sees them.
+    """Read the data of a recipe in the form of all fits.
 
     Args:
         recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
@@ -301,7 +301,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT)
 
 
 def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
-    """Return splits under the schema that the bundle will have.
+    """Return splits under the schema of the bundle.
 
     Args:
         recipe: its first stage, and what it says of the features.
@@ -335,7 +335,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
 
 
 def _check_lengths(splits: Splits) -> None:
-    """Raise DataError for queries that LightGBM would refuse: of those that it fits to, and that it stops early by."""
+    """Raise DataError for queries that are too long for LightGBM: in its training and early-stopping data."""
     for name, part in (("training", splits.train), ("validation", splits.valid)):
         longest, more = int(np.argmax(part.lengths)), int((part.lengths > MOST_ROWS).sum()) - 1
         if more >= 0:
@@ -349,7 +349,7 @@ def _check_lengths(splits: Splits) -> None:
 
 
 def _check_weights(recipe: Recipe, splits: Splits) -> None:
-    """Raise RecipeError for a part of the recipe that cannot honour the weights of these rows."""
+    """Raise RecipeError for a part of the recipe that does not support row weights."""
     train, weights = splits.train, splits.train.weights
     if weights is None:
         return

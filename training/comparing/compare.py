@@ -1,4 +1,4 @@
-"""Two rankers compared by judged rows: the arms of a split, or the teams of an interleaving.
+"""Two rankers compared on judged rows: the arms of a split, or the teams of an interleaving.
 
 Rows become sums of each unit, day and arm or team, and the sums grow from day to day.
 """
@@ -144,25 +144,25 @@ def compare_arms(
 
 
 class _Grown(NamedTuple):
-    """``totals (N, 2 + 4 M)``: queries of control and challenger, each metric's sums of the two, and their squares'."""
+    """Cumulative ``totals (N, 2 + 4 M)``: queries of control and challenger, each metric's sums of both, and squares."""
 
     day: date
     totals: Float[np.ndarray, "N Z"]
 
     def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " N"], ...]]:
-        """Sums, queries and squares of control and of the challenger."""
+        """Yield sums, queries and squares of control and of the challenger."""
         for arm in (0, 1):
             column = 2 + 2 * place + arm
             yield self.totals[:, column], self.totals[:, arm], self.totals[:, column + (self.totals.shape[1] - 2) // 2]
 
     def ratios(self, place: int) -> tuple[Ratio, Ratio]:
-        """Means of control and challenger."""
+        """Return the means of control and challenger."""
         control, challenger = (ratio_of(*arm) for arm in self.arms(place))
         return control, challenger
 
 
 def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tuple[pl.DataFrame, list[str]]:
-    """Both arms in columns beside each other."""
+    """Return both arms in columns side by side, and the names of these columns."""
     columns: list[str] = []
     values: list[pl.Expr] = []
     for name in ("queries", *metrics, *map(squared, metrics)):
@@ -173,7 +173,7 @@ def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tupl
 
 
 def _sequence(control: Ratio, worth: float | None) -> Sequence:
-    """Narrowest for the difference that is worth to be shown; of a mean of 0 any share is 0, and the unit serves."""
+    """Return the sequence that is narrowest at the smallest relevant difference; for a mean of 0 at the default."""
     share = SPLIT_DIFFERENCE * abs(control.value)
     return Sequence(worth if worth is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
@@ -211,7 +211,7 @@ def _challenger(sums: pl.DataFrame, wanted: str | None, experiment: Experiment) 
 
 
 def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
-    """Names of what served each arm; several where it changed meanwhile."""
+    """Return the names of the bundles that served each arm; several if they changed meanwhile."""
     names = (
         sums.filter(pl.col("arm") == arm)["bundle"].drop_nulls().unique().sort() for arm in ("control", challenger)
     )
@@ -265,14 +265,14 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
 
 
 def _preference(sums: pl.DataFrame) -> Float[np.ndarray, " N"]:
-    """``(N,)`` wins less losses of each unit with credit."""
+    """Return ``(N,)`` wins minus losses of each unit with credit."""
     per_unit = sums.group_by("unit", maintain_order=True).agg(pl.col(*_SUMS).sum()).filter(pl.col("credited") > 0)
     values: Float[np.ndarray, " N"] = 2.0 * per_unit["preference"].to_numpy()
     return values
 
 
 def _tests(by_unit: Float[np.ndarray, " N"]) -> tuple[tuple[str, float], ...]:
-    """Exact sign test over the units with a preference, and Wilcoxon's signed-rank test of their net wins."""
+    """Return the exact sign test over units with a preference, and Wilcoxon's signed-rank test of their net wins."""
     preferring = by_unit[by_unit != 0.0]
     if len(preferring) == 0:
         return ()
@@ -283,7 +283,7 @@ def _tests(by_unit: Float[np.ndarray, " N"]) -> tuple[tuple[str, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """The rows of one experiment.
+    """The judged rows of one experiment.
 
     Args:
         path: where they come from.
@@ -299,7 +299,7 @@ class Experiment:
 
 
 def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> Experiment:
-    """The rows of an experiment, and what kind it is of.
+    """Return the rows of an experiment, and whether it is interleaved.
 
     Args:
         path: judged rows.
@@ -328,7 +328,7 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
 
 
 def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
-    """One row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares over them.
+    """Return one row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares.
 
     A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
     of the precision at such places), ``ndcg@K`` or ``err@K`` of the labels in the shown order, or the name of a column,
@@ -345,12 +345,12 @@ def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame
 
 
 def squared(metric: str) -> str:
-    """The column of the sum of a metric's squares."""
+    """Return the name of the column with the sum of a metric's squares."""
     return f"{metric} squared"
 
 
 def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
-    """One row for each unit and day: what both teams earned.
+    """Return one row for each unit and day: the credit of both teams.
 
     ``preference`` is the sum over queries of 1/2 where the challenger's team earned more, -1/2 where less, 0 where as
     much. ``credited`` counts queries where a team earned anything, ``queries`` all, ``first`` those whose first place
@@ -385,7 +385,7 @@ def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
 
 
 def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
-    """One row for each query; a query without a unit is a unit of its own."""
+    """Aggregate values to one row for each query; a query without a unit is a unit of its own."""
     return (
         experiment.rows.group_by("query_id")
         .agg(
@@ -400,7 +400,7 @@ def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
 
 
 def _checked(sums: pl.LazyFrame, experiment: Experiment) -> pl.DataFrame:
-    """The sums by day.
+    """Return the sums sorted by day; raise DataError if they are empty.
 
     Raises:
         DataError: if a query has two candidates at one place, or no time.
@@ -441,12 +441,12 @@ def _metric(name: str) -> pl.Expr:
 
 
 def columns_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that metrics are read from, beside labels and places."""
+    """Return the columns that metrics read, besides labels and places."""
     return tuple(name for name in metrics if name not in ("hit", "mrr", "map") and not name.startswith(_WITH_DEPTH))
 
 
 def looks_of(days: pl.Series) -> list[date]:
-    """The days after which to look, in order."""
+    """Return the days after which to look, in order."""
     there = days.unique().sort().to_list()
     if len(there) <= MOST_LOOKS:
         return there
@@ -455,7 +455,7 @@ def looks_of(days: pl.Series) -> list[date]:
 
 
 def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "N M"]]]:
-    """Sums of every unit up to the end of each look's day.
+    """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:
         sums: rows of ``unit``, ``day`` and the columns ``names``.

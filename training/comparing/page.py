@@ -43,7 +43,7 @@ _CAPTION = (
 
 
 def page(compared: Compared, *, command: str) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         compared: the comparison.
@@ -92,7 +92,7 @@ def _shown_since(compared: Compared) -> list[str]:
 
 @style()
 def course(compared: Compared) -> str:
-    """Estimate, interval for one look and confidence sequence, by day."""
+    """Draw estimate, interval for one look and confidence sequence, by day."""
     ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]

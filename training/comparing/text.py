@@ -16,12 +16,12 @@ NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MA
 
 
 def text(compared: Compared) -> str:
-    """Verdict, checks, metrics, power."""
+    """Return the text of a comparison: verdict, checks, metrics, power."""
     return "\n".join(_lines(compared))
 
 
 def numbers(compared: Compared) -> dict[str, Any]:
-    """Everything that was measured, as JSON has it: an unknown number is null, a day is ISO 8601."""
+    """Return everything that was measured as JSON values: an unknown number is null, a day is ISO 8601."""
     plain = asdict(compared) | {"decision": compared.decision, "verdict": verdict(compared)}
     plain["ratio"]["failed"] = compared.ratio.failed
     cleaned: dict[str, Any] = _plain(plain)
@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
 
 
 def title(compared: Compared) -> str:
-    """What was compared."""
+    """Return the title: kind, experiment, and how many queries of how many units and days."""
     named = "" if compared.experiment is None else f" {compared.experiment!r}"
     days = (compared.looks[-1].day - compared.looks[0].day).days + 1
     return (
@@ -90,22 +90,22 @@ def _filled(sentence: str) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """For people."""
+    """Return a metric's name for display."""
     return NAMES.get(metric, metric.replace("ndcg@", "NDCG@").replace("err@", "ERR@"))
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """With its sign; "none" for NaN."""
+    """Format a number with its sign; NaN is "none"."""
     return "none" if math.isnan(value) else f"{value:+.{digits}f}"
 
 
 def interval(middle: float, half: float) -> str:
-    """Around a middle."""
+    """Format the interval ``middle ± half``."""
     return "not known" if math.isinf(half) else f"[{signed(middle - half)}, {signed(middle + half)}]"
 
 
 def verdict(compared: Compared) -> str:
-    """The answer in one sentence."""
+    """Return the answer in one sentence."""
     effect, decision = compared.effects[0], compared.decision
     look, name = effect.look, metric_name(effect.metric)
     if decision == "mismatch":
@@ -126,7 +126,7 @@ def verdict(compared: Compared) -> str:
 
 
 def advice(compared: Compared) -> list[str]:
-    """What to do next."""
+    """Return what to do next."""
     effect, look = compared.effects[0], compared.effects[0].look
     if compared.decision == "mismatch":
         return ["Find out which requests are lost or moved before you read any figure below; begin a new experiment."]
@@ -141,7 +141,7 @@ def advice(compared: Compared) -> list[str]:
 
 
 def more(queries: float) -> str:
-    """A number of queries, to two digits."""
+    """Format a number of queries to two digits."""
     if math.isnan(queries):
         return "not known"
     if math.isinf(queries):
@@ -153,7 +153,7 @@ def more(queries: float) -> str:
 
 
 def ratio_sentence(compared: Compared) -> str:
-    """How the arms were filled."""
+    """Describe how many queries each arm received."""
     ratio = compared.ratio
     state = "contradict the shares" if ratio.failed else "agree with the shares"
     return (
@@ -163,12 +163,12 @@ def ratio_sentence(compared: Compared) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value to two digits."""
+    """Format a p-value to two digits."""
     return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
 
 
 def needed_name(one: Needed) -> str:
-    """Which difference."""
+    """Return the name of the difference that a row of :class:`Needed` is about."""
     return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
 
 

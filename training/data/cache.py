@@ -1,4 +1,4 @@
-"""Parsed data in binary form, next to the hash of what it was parsed from."""
+"""Parsed data in binary form, stored under the hash of their source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Beside = dict[str, list[Any]]
 
 
 def folder() -> Path:
-    """``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return the cache folder: ``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get("LISTWRIGHT_CACHE")
     if own is not None:
         if not own.strip():
@@ -52,12 +52,12 @@ def folder() -> Path:
 
 
 def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
-    """A parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
+    """Return a parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
     return cached_with(digest, source, lambda: (parse(), {}))[0]
 
 
 def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Beside]]) -> tuple[Dataset, Beside]:
-    """A parsed file and what was found beside it, from the cache if its source has not changed.
+    """Return a parsed file and its further results, from the cache if its source has not changed.
 
     Args:
         digest: hash of everything that the result depends on.
@@ -130,7 +130,7 @@ def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside)
 
 
 def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> tuple[Stored, Beside]:
-    """A source as a folder of shards, written if it is not there; an interrupted writing goes on behind its last shard.
+    """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
         digest: hash of everything that the result depends on.

@@ -64,11 +64,11 @@ class Dataset:
         return means
 
     def slice(self, n: int) -> slice:
-        """Rows of query ``n``."""
+        """Return the rows of query ``n``."""
         return slice(int(self.offsets[n]), int(self.offsets[n + 1]))
 
     def lists(self) -> Iterator[tuple[Float[np.ndarray, "L D"], Int[np.ndarray, " L"]]]:
-        """Features and labels of each query, as views; rows that are on disk are read some lists at a time."""
+        """Yield features and labels of each query, as views; rows on disk are read some lists at a time."""
         if isinstance(self.features, np.ndarray):
             for n in range(len(self)):
                 rows = self.slice(n)
@@ -85,18 +85,18 @@ class Dataset:
             first = last
 
     def label_lists(self) -> Iterator[Int[np.ndarray, " L"]]:
-        """Labels of each query, as views; no features are read."""
+        """Yield the labels of each query, as views; no features are read."""
         for n in range(len(self)):
             yield self.labels[self.slice(n)]
 
     def rows_of(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Int[np.ndarray, " S"]:
-        """Row numbers of some queries, in the order given."""
+        """Return the row numbers of some queries, in the order given."""
         if len(queries) == 0:
             return np.empty(0, dtype=np.int64)
         return np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
 
     def select(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Dataset:
-        """Some queries as a dataset of their own (a copy; of rows on disk a view), in the order given."""
+        """Return some queries as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         rows = self.rows_of(queries)
         lengths = self.lengths[np.asarray(queries, dtype=np.int64)]
         return replace(
@@ -109,7 +109,7 @@ class Dataset:
         )
 
     def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
-        """The same rows with other gains.
+        """Return the same rows with other gains.
 
         Raises:
             DataError: if a label has none; ``name`` says whose labels these are.
@@ -124,13 +124,13 @@ class Dataset:
         return replace(self, gains=gains)
 
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
-        """Some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
+        """Return some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
         features = mapped(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
         return replace(self, features=features, schema=schema)
 
     def under(self, schema: FeatureSchema) -> Dataset:
-        """The same rows under the categories of another schema: values that it lacks become unknown.
+        """Return the same rows encoded with another schema's categories; values that it lacks become unknown.
 
         Training data fixes the schema; validation and test data are read under it, as the service would.
         """
@@ -153,7 +153,7 @@ class Dataset:
 
 
 def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
-    """Per categorical column, how many categories are there, and how many of these the schema does not know."""
+    """Count, per categorical column, the distinct categories and those of them that the schema does not know."""
     columns = list(data.schema.categorical)
     counts: Int[np.ndarray, "2 C"] = np.zeros((2, len(columns)), dtype=np.int64)
     for _, rows in chunks(data.features) if columns else ():
@@ -162,12 +162,12 @@ def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
 
 
 def dataset_of(shards: Stored, schema: FeatureSchema) -> Dataset:
-    """The queries of a folder of shards."""
+    """Return the dataset of a folder of shards."""
     return Dataset(shards.features, shards.labels, shards.offsets, shards.qids, schema, weights=shards.weights)
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:
-    """What the training split says about each column: categories seen, missing values, quantiles.
+    """Return the schema that the training split fixes: categories, missing values, quantiles.
 
     Categories that occur in no training row are left out, so that at serving time they are unknown.
     """
@@ -190,7 +190,7 @@ def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
 
 
 class Rounding(NamedTuple):
-    """A column of numbers many of whose values are one as float32, in which features are kept.
+    """A column of numbers many of which are equal as float32, the type of features.
 
     Args:
         name: of the column.
@@ -216,7 +216,7 @@ class Rounding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What somebody who gave data can do about a column; ``{}`` stands for its name.
+    """How a caller can change how a column is read; ``{}`` stands for its name.
 
     Args:
         leave_out: how it is left out.
@@ -229,7 +229,7 @@ class Remedies:
     keep_constant: str = "drop_constant = false under [data] of a recipe"
 
     def without(self, name: str) -> str:
-        """How the column of that name is left out."""
+        """Return how to exclude the column of that name."""
         return self.leave_out.format(in_list(name))
 
 
@@ -256,18 +256,18 @@ class Splits:
     notes: tuple[str, ...] = ()
 
     def under(self, schema: FeatureSchema) -> Splits:
-        """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
+        """Return the same splits encoded with another schema's categories, see :meth:`Dataset.under`."""
         train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)
 
     def worth(self, gains: tuple[float, ...] | None) -> Splits:
-        """The same splits with other gains, see :meth:`Dataset.worth`."""
+        """Return the same splits with other gains, see :meth:`Dataset.worth`."""
         named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
         train, valid, test = (part.worth(gains, name) for name, part in named)
         return replace(self, train=train, valid=valid, test=test)
 
     def weighed(self) -> Splits:
-        """The same splits with weights whose mean over the training queries is 1: only their ratios count.
+        """Return the same splits with weights whose mean over the training queries is 1: only their ratios count.
 
         Raises:
             DataError: if no query of a split has a weight above 0, or one is beyond all measure.
@@ -302,6 +302,6 @@ class Splits:
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:
-        """The same splits under a schema of the same columns and categories that says something else about them."""
+        """Return the same splits under a schema of the same columns and categories with other descriptions."""
         train, valid, test = (replace(part, schema=schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)

@@ -18,7 +18,7 @@ from listwright.training.stored.rows import joined
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:
-    """Deal the queries to equal parts after one shuffle; test on one, validate on the next, train on the rest.
+    """Shuffle the queries once, and deal them to equal parts; test on one, validate on the next, train on the rest.
 
     Raises:
         RecipeError: if there is no such fold.
@@ -72,7 +72,7 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
 def by_name(
     dataset: Dataset, names: Sequence[str], split: Split, *, rng: np.random.Generator, source: str, column: str
 ) -> Splits:
-    """Queries where a column of the source says that they belong.
+    """Assign each query to the split that a column of the source names.
 
     Args:
         dataset: queries in any order.
@@ -117,7 +117,7 @@ def _shares(parts: int) -> str:
 
 
 def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
-    """Training queries without, and validation queries with, one random part of them, in their old order.
+    """Split one random part off the training queries for validation; both keep their order.
 
     Raises:
         DataError: if there are fewer than two queries.
@@ -130,7 +130,7 @@ def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[D
 
 
 def apart(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Dataset, Dataset]:
-    """A publisher's three files with ids that differ, even if each file numbers its queries from 1.
+    """Make the ids of a publisher's three files differ, even if each file numbers its queries from 1.
 
     Ids are prefixed with the split's name where two splits share some and no query that shares its id shares its
     candidates too. A query that truly stands in two splits keeps its id, for :func:`checked` to refuse.
@@ -151,7 +151,8 @@ def apart(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Datas
 
 
 def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
-    """The three splits under the schema that the training queries fix, if something can be learned from them.
+    """Encode three splits with the schema that the training queries fix; raise DataError if nothing can be learned from
+    them.
 
     Raises:
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
@@ -186,17 +187,17 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
 
 
 def _under(dataset: Dataset, schema: FeatureSchema) -> Dataset:
-    """``dataset.under(schema)``, but without copying gigabytes where there are no categories to recode."""
+    """Return ``dataset.under(schema)``, but without copying gigabytes where there are no categories to recode."""
     return dataset.under(schema) if schema.categorical else replace(dataset, schema=schema)
 
 
 def informative(dataset: Dataset) -> bool:
-    """Whether any of its queries has two candidates with different labels."""
+    """Return whether any query has two candidates with different labels."""
     return any(labels.min() < labels.max() for labels in dataset.label_lists())
 
 
 def merged(parts: Sequence[Dataset]) -> Dataset:
-    """The queries of several datasets of one schema, one after the other."""
+    """Return the queries of several datasets of one schema, one after the other."""
     offsets = [np.zeros(1, dtype=np.int64)]
     for part in parts:
         offsets.append(part.offsets[1:] + offsets[-1][-1])

@@ -1,4 +1,4 @@
-"""Held-out metrics, measured through the sealed bundle by the code that serves."""
+"""Held-out metrics, measured through the sealed bundle by the serving code."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Evaluation:
         return int(np.isnan(next(iter(self.values.values()))[METRICS[0]]).sum())
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Mean and 95 % interval of everything, under the protocol."""
+        """Return mean and 95 % interval of every ranker and metric, under the protocol."""
         rows = []
         for ranker, by_metric in self.values.items():
             for name, values in by_metric.items():
@@ -78,7 +78,7 @@ class Evaluation:
         return tuple(rows)
 
     def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
-        """Over the queries that a protocol counts, by their weights; 0 if it counts none."""
+        """Return the weighted mean over the queries that a protocol counts; 0 if it counts none."""
         counted = protocol.apply(values)
         weights = self._weights_of(values, len(counted))
         if len(counted) == 0 or (weights is not None and not weights.any()):
@@ -86,13 +86,13 @@ class Evaluation:
         return float(np.average(counted, weights=weights))
 
     def _weights_of(self, values: Float[np.ndarray, " N"], counted: int) -> Float[np.ndarray, " M"] | None:
-        """Of the queries that a protocol counts: all, or those that are not empty."""
+        """Return the weights of the queries that a protocol counts: all, or those that are not empty."""
         if self.weights is None or counted == len(values):
             return self.weights
         return np.compress(~np.isnan(values), self.weights)
 
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
-        """Mean paired difference of two rankers, with its 95 % interval over queries."""
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries."""
         protocol, one, other = self.protocol, self.values[ranker][metric], self.values[over][metric]
         difference = protocol.apply(one) - protocol.apply(other)
         weights = self._weights_of(one, len(difference))
@@ -108,7 +108,7 @@ def evaluate(
     plain: Float[np.ndarray, " R"] | None = None,
     task: Task = NO_TASK,
 ) -> Evaluation:
-    """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
+    """Rank every test query as the service would, and evaluate input order, first stage, second stage, and the route.
 
     Args:
         reranker: of a loaded bundle.
@@ -159,7 +159,7 @@ def evaluate(
 def shuffled_lists(
     data: Dataset,
 ) -> Iterator[tuple[Int[np.ndarray, " L"], CandidateList, Int[np.ndarray, " L"]]]:
-    """Each query with its candidates in a random order, always the same one: the order, candidates and labels.
+    """Yield each query in a random order, the same in every run: the order, candidates and labels.
 
     The order of rows may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all.
     """
@@ -170,7 +170,7 @@ def shuffled_lists(
 
 
 def whole(ranking: Ranking, qid: str) -> Ranking:
-    """The ranking, if every stage did its part.
+    """Return the ranking; raise ScoringError if a stage failed.
 
     Raises:
         ScoringError: naming the query.
@@ -182,12 +182,12 @@ def whole(ranking: Ranking, qid: str) -> Ranking:
 
 
 def highest_gain(data: Dataset, gains: Sequence[float] | None) -> float:
-    """What the best label is worth: the last gain, or that of label 4, or of a higher one that the data have."""
+    """Return the gain of the best label: the last gain, or that of label 4, or of a higher one in the data."""
     return max(gains) if gains is not None else max(HIGHEST_GAIN, float(np.exp2(int(data.labels.max())) - 1.0))
 
 
 def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Float[np.ndarray, " N"]:
-    """``(N,)`` a metric of every query by name; see :func:`listwright.ranking.metrics.measure`."""
+    """Return ``(N,)`` values of a metric by name; see :func:`listwright.ranking.metrics.measure`."""
     gains, rows = data.gains, [data.slice(n) for n in range(len(data))]
     highest = highest_gain(data, gains)
     return np.array([measure(metric, scores[of], data.labels[of], gains=gains, highest=highest) for of in rows])
@@ -196,7 +196,7 @@ def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Fl
 def bootstrap_interval(
     values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None, *, intervals: int = 1
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean, over queries; seeded, so that a report repeats to the digit.
+    """Return the 95 % percentile bootstrap interval of the mean over queries; seeded, so that a report repeats exactly.
 
     Args:
         values: one per query.

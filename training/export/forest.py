@@ -52,7 +52,7 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
 
 
 def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = None) -> None:
-    """Put the same forest into the graph's metadata, packed for the compiled walk.
+    """Attach the same forest to the graph's metadata, packed for the compiled traversal.
 
     Args:
         graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
@@ -83,7 +83,7 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
 
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:
-    """Threshold, column, left child and, of a leaf, values of every node; siblings side by side."""
+    """Return threshold, column, left child and a leaf's values of every node, breadth first; siblings side by side."""
     result: list[tuple[float, int, int, np.ndarray | None]] = []
     waiting, following = deque([0]), 1
     below = float32_below(tree.threshold).tolist()

@@ -1,4 +1,4 @@
-"""From torch to ONNX, and the gate that the exported graph must pass before it is sealed."""
+"""From torch to ONNX, and the parity check that the exported graph must pass before it is sealed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Silence the exporter: it warns of its own internals, which say nothing to the person who runs a fit."""
+    """Silence the exporter: its warnings about its own internals do not help the person who runs a fit."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -91,7 +91,7 @@ def check_parity(
     longest: int,
     rng: np.random.Generator,
 ) -> tuple[int, ...]:
-    """Compare what was trained with what will serve, on lists that are easy to get wrong.
+    """Compare the trained module with the serving code, on lists that are easy to get wrong.
 
     Lists of 1 and 2 candidates, of lengths around the cutoff, and of ``longest`` are drawn from real rows; each is also
     tried with constant features, with missing values, with unknown categories and in another order. The trained network

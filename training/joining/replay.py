@@ -1,4 +1,4 @@
-"""Logged records ranked again: the proof that what is logged is what was ranked."""
+"""Logged records ranked again: proof that the log holds what was ranked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from listwright.ranking.served.record import ServedRecord
 
 @dataclass
 class Replayed:
-    """What ranking again gave.
+    """The result of ranking again.
 
     Args:
         same: records whose scores and order are the logged ones, to the bit.
@@ -90,7 +90,7 @@ def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
 
 
 def _specialist(route: str) -> int | None:
-    """The specialist of a route; a text that no service wrote names none."""
+    """Return the specialist of a route; a text that no service wrote names none."""
     try:
         value = from_json(route)
     except ValueError:
@@ -99,6 +99,6 @@ def _specialist(route: str) -> int | None:
 
 
 def _bits(scores: Float[np.ndarray, " L"]) -> bytes:
-    """As logged: float64; every NaN is one."""
+    """Return the float64 bytes as logged; every NaN is one."""
     values = np.asarray(scores, dtype="<f8")
     return np.where(np.isnan(values), np.float64("nan"), values).tobytes()

@@ -1,4 +1,4 @@
-"""The judged rows of a slice of time: one row a shown candidate."""
+"""The judged rows of a period of time: one row a shown candidate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BEHIND = (
 
 
 def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
-    """Raise if two columns of the judged rows would have one name.
+    """Raise if two columns of the judged rows would have the same name.
 
     Raises:
         RecipeError: if a sum has the name of another column that is not a feature.
@@ -64,7 +64,7 @@ def judged_rows(
     prefix: str,
     counts: Counts,
 ) -> pl.DataFrame:
-    """The rows of the records that were served in a stretch of time, in the order of serving and of the shown places.
+    """Return the rows of the records that were served in a period, in the order of serving and of the shown places.
 
     Args:
         slice_: the stretch.
@@ -93,7 +93,7 @@ def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
 
 
 def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
-    """Features and what the log says of each shown candidate, under the names of the judged rows, and its record."""
+    """Return features and logged values of each shown candidate, under the names of the judged rows, and its record."""
     lengths = records["length"].to_numpy()
     rows, width = int(lengths.sum()), len(schema.names)
     features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
@@ -136,7 +136,7 @@ def _scores(column: pl.Series) -> pl.Series:
 
 
 def _teams(records: pl.DataFrame, lengths: np.ndarray) -> pl.Series:
-    """Null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
+    """Return the teams; null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
     teams_of_rows: list[str | None] = []
     for teams, length in zip(records["teams"].to_list(), lengths.tolist(), strict=True):
         teams_of_rows += [None] * length if teams is None else [*teams, *[None] * length][:length]
@@ -153,14 +153,14 @@ def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray
 
 
 def _of_events(labels: Labels, prefix: str) -> list[str]:
-    """Names of the columns that count events, and of those that sum their numbers."""
+    """Return the names of the columns that count events, and of those that sum their numbers."""
     return [prefix + name for name in (*(f"n_{action}" for action in labels.actions), *labels.sums)]
 
 
 def _with_events(
     rows: pl.DataFrame, records: pl.DataFrame, events: pl.DataFrame, labels: Labels, prefix: str, counts: Counts
 ) -> pl.DataFrame:
-    """The rows with their labels and counts, those that were not seen left out."""
+    """Return the rows with their labels and counts, without those that were not seen."""
     at = rows.select(
         pl.col(_RECORD).alias("record"),
         pl.col(prefix + "candidate_id").alias("object_id"),

@@ -1,4 +1,4 @@
-"""Losses over padded batches, for any torch module that gives one score per candidate: the public face.
+"""Losses over padded batches, for any torch module that returns one score per candidate: the public names.
 
 :mod:`listwright.training.losses.listwise` says what they take and give. ``log_likelihood`` is the exact Plackett-Luce
 likelihood of tied labels (``docs/exact-plackett-luce.md``).

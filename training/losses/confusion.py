@@ -38,7 +38,7 @@ def confusion_loss(
     pairs: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[Tensor, ""]:
-    """How far apart the representations of the batch's lists lie.
+    """Return how far apart the representations of the batch's lists lie.
 
     Definition (QILCM, Zhu et al. 2019, eqs. 13 and 14):
         L_conf = |B|^-2 sum_{q1, q2} d_CH(q1, q2)
@@ -81,7 +81,7 @@ def confusion_loss(
 def normalised_weight(
     weight: float, *, mean_length: float, width: int, form: Literal["per_query", "paper"] = "per_query"
 ) -> float:
-    """The lambda of eq. (10) that a weight lambda' of the normalised confusion loss equals.
+    """Return the lambda of eq. (10) that a weight lambda' of the normalised confusion loss equals.
 
     Eq. (13) is a sum over candidates and dimensions and dwarfs the ranking loss; ``L_conf / (2 n W)`` is of order 1
     for any data, with n the mean list length and W the width of the representation. The paper's 1/n form of the
@@ -99,7 +99,7 @@ def _nearest(
     order: Int[np.ndarray, " B"],
     pairs: int,
 ) -> tuple[Int[Tensor, " E"], Int[Tensor, " E"]]:
-    """Chosen pairs, as flat row numbers: every candidate, and its nearest one in each list it is compared with.
+    """Return pairs as flat row numbers: every candidate, and its nearest one in each list it is compared with.
 
     The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
     pair is as likely as any other, and the partners lie side by side.

@@ -235,7 +235,7 @@ class Recipe(RecipePart):
         return self
 
     def model_named(self, name: str) -> Model:
-        """The model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
+        """Return the model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
 
         Raises:
             RecipeError: if there is no such model.
@@ -246,7 +246,7 @@ class Recipe(RecipePart):
 
 
 def recipe_names() -> list[str]:
-    """Names of the recipes that ship with Listwright."""
+    """Return the names of the recipes that ship with Listwright."""
     folder = resources.files("listwright.training") / "recipes"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -277,7 +277,7 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
 
 
 def of(values: dict[str, Any], place: str) -> Recipe:
-    """A recipe of plain values, as TOML has them.
+    """Create a recipe from plain values, as TOML has them.
 
     Raises:
         RecipeError: if a field is wrong; every fault is named, with the place that they come from.
@@ -289,7 +289,7 @@ def of(values: dict[str, Any], place: str) -> Recipe:
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
-    """A recipe with other fields.
+    """Return a recipe with other fields.
 
     Raises:
         RecipeError: if they do not fit the rest.
@@ -298,24 +298,24 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
 
 
 def described(error: ValidationError, model: type[BaseModel]) -> str:
-    """All faults of a recipe, in one line; a misspelled field gets the name of one that ``model`` has."""
+    """Describe all faults of a recipe in one line; a misspelled field gets the closest name in ``model``."""
     return "; ".join(_said(fault, model) for fault in error.errors())
 
 
 def _place(parts: tuple[str | int, ...]) -> str:
-    """Where a fault is, as the recipe has it."""
+    """Return the path of a fault, as the recipe spells it."""
     return ".".join(map(str, parts[:1] + parts[2:] if parts and parts[0] in _OF_A_KIND else parts))
 
 
 def _fields(model: type[BaseModel]) -> list[str]:
-    """Names of all fields that it and its parts can have."""
+    """Return the names of all fields of a model and its parts."""
     schema = model.model_json_schema()
     parts = [schema, *schema["$defs"].values()]
     return sorted({name for part in parts for name in part.get("properties", {})})
 
 
 def _said(fault: Any, model: type[BaseModel]) -> str:
-    """One fault, with its place and what stood there."""
+    """Describe one fault, with its place and the value there."""
     place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "union_tag_not_found":
         return f"{place}: says no kind"

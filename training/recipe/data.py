@@ -33,7 +33,7 @@ class RecipePart(BaseModel):
 
 
 def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
-    """Names and values, of a table as TOML has them or as they are kept here."""
+    """Return names and values, of a table as TOML has them or as they are stored here."""
     values = dict(given) if isinstance(given, tuple) else given
     if not isinstance(values, Mapping):
         raise ValueError("expected a table of names and values")
@@ -48,7 +48,7 @@ Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), 
 
 
 def _directions(given: object) -> tuple[tuple[str, int], ...]:
-    """Names of features, and 1, -1 or 0 for each."""
+    """Return names of features, with 1, -1 or 0 for each."""
     directions = []
     for name, value in _by_name(given):
         if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
@@ -284,7 +284,7 @@ class PropensityFile(BaseModel):
 
 
 def propensity_from(options: argparse.Namespace) -> Propensity | None:
-    """What ``--propensities``, ``--position`` and ``--clip`` of a command line say; None where they say nothing.
+    """Return the propensities of ``--propensities``, ``--position`` and ``--clip``; None without these options.
 
     Raises:
         RecipeError: if the file cannot be used, or none is named.
@@ -299,7 +299,7 @@ def propensity_from(options: argparse.Namespace) -> Propensity | None:
 
 
 def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
-    """The propensities of a file.
+    """Read the propensities of a file.
 
     Args:
         path: of the file.

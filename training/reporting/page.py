@@ -57,7 +57,7 @@ WIDTH, HEIGHT = 4.6, 3.0
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """An SVG and what it shows."""
+    """An SVG with its caption."""
 
     svg: str
     caption: str
@@ -65,7 +65,7 @@ class PageFigure:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Rows of cells as they are to be read; what follows a line break in a cell is printed small below it."""
+    """Rows of cells as text; what follows a line break in a cell is printed small below it."""
 
     title: str
     head: Sequence[str]
@@ -126,7 +126,7 @@ def render(
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Figures that are made and saved inside look like the page."""
+    """Give figures that are drawn and saved inside the page's style."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -138,7 +138,7 @@ def one(height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def legend(figure: Figure, columns: int = 1) -> None:
-    """Above the plots, where it covers nothing."""
+    """Draw the legend above the plots, where it covers nothing."""
     figure.legend(loc="outside upper left", ncols=columns, borderpad=0.0, columnspacing=1.4, handlelength=1.4)
 
 

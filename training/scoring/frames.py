@@ -78,7 +78,7 @@ class Batches(NamedTuple):
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is CSV or Parquet: by its name, or by its first bytes."""
+    """Return whether a file is CSV or Parquet: by its name, or by its first bytes."""
     return path.name.lower().endswith(TABLES) or (path.is_file() and is_parquet(path))
 
 
@@ -129,7 +129,7 @@ def batches(
 
 
 def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
-    """Yield the batches of all files, which have the columns of the first."""
+    """Yield the batches of all files, which must have the columns of the first."""
     first: FileRows | None = None
     for batch in chain.from_iterable(files):
         if batch.rows.height == 0:
@@ -204,7 +204,7 @@ def _with_names(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _typed(frame: pl.DataFrame, path: Path, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
-    """CSV's text with features as numbers and categories; ``first`` is the row that the frame begins with."""
+    """Convert CSV's text to features and categories; ``first`` is the number of the frame's first row."""
 
     def fault(column: pl.Series, expected: str, row: int | None = None) -> DataError:
         line = None if row is None else line_of(path, first + row)
@@ -229,7 +229,7 @@ def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:
 
 
 def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
-    """Rows of LETOR text: its query id and label, and the features of the bundle, 0 where a line leaves them out."""
+    """Return rows of LETOR text: query id and label, and the features of the bundle, 0 where a line leaves them out."""
     width, rows = block.features.shape[1], len(block.labels)
     columns: dict[str, object] = {
         LETOR_QID: np.repeat(np.array(block.qids, dtype=object), block.runs),
@@ -272,12 +272,12 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
 
 
 def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
-    """Names of the columns that are read; None for all."""
+    """Return the names of the columns to read; None for all."""
     return None if columns is None else frozenset((qid, *schema.names, *columns))
 
 
 def only(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
-    """Those of the columns that are there, in their order; None for all."""
+    """Return those of the columns that exist, in their order; None for all."""
     if names is None:
         return rows
     return rows.select(by_name([name for name in rows.collect_schema().names() if name in names]))

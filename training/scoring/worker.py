@@ -43,7 +43,7 @@ SIZES = "0*.json"
 
 
 def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, folder: str) -> None:
-    """Read, rank, write, and say last how much it is; once more does nothing.
+    """Read, rank and write a part, then its counts; running again does nothing.
 
     Args:
         number: of the part.
@@ -70,20 +70,20 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
 
 
 def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
-    """Return a sentence on each column of numbers many of which float32 merges."""
+    """Return a note on each column of numbers many of which float32 merges."""
     numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
     return [str(sentence) for column in numbers if (sentence := rounding_of(numbers_in(column).values))]
 
 
 @cache
 def loaded(folder: str) -> Bundle:
-    """Load the bundle of a folder, which stays in this process."""
+    """Load the bundle of a folder, which is cached in this process."""
     _import_lightgbm()
     return bundle.load(Path(folder))
 
 
 def _import_lightgbm() -> None:
-    """As in the service's image, which has neither pandas nor scikit-learn: it would import them, for two seconds."""
+    """Import LightGBM without pandas and scikit-learn, which the service's image lacks; they would take two seconds."""
     if "lightgbm" in sys.modules:
         return
     hidden = {"pandas", "sklearn"} - sys.modules.keys()
@@ -99,7 +99,7 @@ def _import_lightgbm() -> None:
 def ranked(
     rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
 ) -> tuple[pl.DataFrame, Int[np.ndarray, "2 C"]]:
-    """Rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy`` that ranked.
+    """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
         rows: whole lists.
@@ -162,7 +162,7 @@ class _Lists(NamedTuple):
     qids: Sequence[object]
 
     def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R C"]:
-        """Those of the categorical columns."""
+        """Return the codes of the categorical columns."""
         columns = list(schema.categorical)
         if not isinstance(self.features, pl.DataFrame):
             return self.features[:, columns]
@@ -170,7 +170,7 @@ class _Lists(NamedTuple):
         return np.stack(codes, axis=1) if codes else np.empty((self.features.height, 0), dtype=np.float32)
 
     def blocks(self) -> Iterator[_Block]:
-        """Yield lists that follow each other, some at a time; the next ones may take their place."""
+        """Yield consecutive lists, some at a time; the next ones may overwrite them."""
         bounds, place = self.offsets.tolist(), 0
         columns = [column.to_numpy() for column in self.features] if isinstance(self.features, pl.DataFrame) else []
         room = np.empty((max(BLOCK_ROWS, int(np.diff(self.offsets).max())), len(columns)), dtype=np.float32)
@@ -194,7 +194,7 @@ class _Block(NamedTuple):
 
 
 def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
-    """Each list's ranking. The first stage scores a block at once where it looks at each row alone."""
+    """Yield each list's ranking. The first stage scores a block at once where it scores each row alone."""
     for rows, bounds in lists.blocks():
         first_scores = reranker.first_stage_scores(rows)
         for begin, end in pairwise(bounds):
@@ -203,7 +203,7 @@ def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Rank
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
-    """As :func:`asked` reads them, faster where all columns are there."""
+    """Return the lists as :func:`asked` reads them, faster where all columns exist."""
     ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
     if ids.dtype.is_integer() or ids.dtype == pl.String:
         features = _plain(rows, schema)
@@ -217,7 +217,7 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
-    """Columns of features as float32; None if one is not there or of another type, or a number is none or too large."""
+    """Return the features as float32; None if a column or number is missing, of another type, or too large."""
     columns = []
     for feature in schema.features:
         if feature.name not in rows.columns:
@@ -237,15 +237,15 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
 
 
 def rows_file(folder: Path, number: int) -> Path:
-    """Return a part's rows before they are ranked, where a worker cannot read the data itself."""
+    """Return the path of a part's unranked rows, for data that a worker cannot read itself."""
     return folder / f"{number:07}{ARROW}"
 
 
 def part_file(folder: Path, number: int) -> Path:
-    """Return a part's rows, ranked."""
+    """Return the path of a part's ranked rows."""
     return folder / f"{number:07}.parquet"
 
 
 def size_file(folder: Path, number: int) -> Path:
-    """How many rows and lists a part has, and what was noticed of them; it is there once the part is whole."""
+    """Return the path of a part's counts and notes; the file exists once the part is complete."""
     return folder / f"{number:07}.json"

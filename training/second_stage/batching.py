@@ -1,4 +1,4 @@
-"""Lists as the network trains on them: the first stage's top C, padded into batches of similar length."""
+"""Training lists of a network: the first stage's top C, padded into batches of similar length."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class Lists:
-    """The candidates that the second stage sees, as tensors on one device.
+    """The candidates that the second stage scores, as tensors on one device.
 
     Args:
         data: N queries under the bundle's schema.
@@ -88,17 +88,17 @@ class Lists:
         return len(self.rows) / len(self)
 
     def kept(self, n: int) -> Int[np.ndarray, " C"]:
-        """Candidates of query ``n`` that are left, counted within the query, in the order of the rows here."""
+        """Return the candidates of query ``n`` within the cutoff, numbered within the query, in the order of the rows."""
         rows: Int[np.ndarray, " C"] = self.rows[self.offsets[n] : self.offsets[n + 1]] - self._first_rows[n]
         return rows
 
     def inputs(self, n: int) -> Float[np.ndarray, "C E"]:
-        """Raw input rows of query ``n``."""
+        """Return the raw input rows of query ``n``."""
         inputs: Float[np.ndarray, "C E"] = self.matrix[self.offsets[n] : self.offsets[n + 1]]
         return inputs
 
     def share(self, queries: Int[np.ndarray, " M"]) -> Lists:
-        """Some of the lists, for a worker to train on; which rows of the data they were is left out."""
+        """Return some of the lists, for a worker to train on, without their row numbers in the data."""
         at = np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
         part = copy(self)
         part.offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[queries])])
@@ -111,7 +111,7 @@ class Lists:
         return part.on("cpu")
 
     def on(self, device: str) -> Lists:
-        """The same lists with their tensors on a device."""
+        """Return the same lists with their tensors on a device."""
         moved = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -119,7 +119,7 @@ class Lists:
         return moved
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
-        """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
+        """Return some queries, padded to the longest of them; padding repeats real rows and means nothing."""
         picked = torch.from_numpy(np.asarray(queries)).to(self._starts.device)
         lengths = self._lengths[picked]
         steps = torch.arange(int(lengths.max()), device=lengths.device)
@@ -131,14 +131,14 @@ class Lists:
         return Batch(features, self._labels[index], mask, weights, self._gains)
 
     def _read(self, queries: Int[np.ndarray, " B"], lengths: Tensor, places: Tensor) -> Tensor:
-        """``(B, L, E)`` features from disk."""
+        """Read ``(B, L, E)`` features from disk."""
         numbers = [np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries]
         rows = torch.from_numpy(self.matrix[np.concatenate(numbers)]).to(lengths.device)
         starts = lengths.cumsum(0) - lengths
         return rows[starts[:, None] + places]
 
     def batches(self, size: int, rng: np.random.Generator | None = None, *, similar: bool = True) -> Iterator[Batch]:
-        """All queries once, ``size`` lists at a time, the last batch smaller.
+        """Yield all queries once, ``size`` lists at a time, the last batch smaller.
 
         Args:
             size: B.
@@ -163,7 +163,7 @@ class Lists:
 
 
 def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"], *, device: str = "cpu") -> Lists:
-    """The lists as a network sees them in training and where it is measured.
+    """Return the lists as a network gets them in training and evaluation.
 
     Convention: one that reads candidates by the first stage's score gets them in a random order. Among equal scores it
     reads them as they stand, and row order may know the labels.
@@ -180,7 +180,7 @@ def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"],
 
 
 def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
-    """Rows of each query that reach the second stage, in input order."""
+    """Return the rows of each query that reach the second stage, in input order."""
     rows_of_lists = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
     if data.lengths.max() <= cutoff:
         return rows_of_lists

@@ -1,4 +1,4 @@
-"""A folder of shards: the rows of whole queries in files of moderate size, and what belongs to them.
+"""A folder of shards: the rows of whole queries in files of moderate size, and the data of the whole set.
 
 ==================  ================================================================================
 ``shards.json``     written last: sizes and SHA-256 of all files, and what the source said of the data
@@ -58,7 +58,7 @@ class QueryBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a folder of shards holds.
+    """The contents of a folder of shards.
 
     Args:
         features: ``(R, D)``, on disk.
@@ -78,7 +78,7 @@ class Stored:
 
 
 class ShardRows(Rows):
-    """The rows of one file, zeros behind them where those of others are wider.
+    """The rows of one file, padded with zeros where other files are wider.
 
     Args:
         path: of the file.
@@ -92,7 +92,7 @@ class ShardRows(Rows):
         self._path, self._own = path, own
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`listwright.training.stored.rows.Rows`; rows that follow one another are read at once.
+        """Return some rows, see :meth:`listwright.training.stored.rows.Rows.pick`; consecutive rows are read at once.
 
         Raises:
             DataError: if the file is shorter than it was written, or cannot be read.
@@ -121,7 +121,7 @@ class ShardRows(Rows):
 
 
 class ShardWriter:
-    """Writes the files of a folder; in a folder with some whole shards, it goes on behind them.
+    """Writer of a folder's files; in a folder with some complete shards, it goes on after them.
 
     Args:
         folder: that is worked in.
@@ -148,13 +148,13 @@ class ShardWriter:
         return int(self.rows) + sum(len(block.labels) for block in self._blocks)
 
     def qids(self) -> Iterator[str]:
-        """Of the queries in whole shards."""
+        """Yield the ids of the queries in complete shards."""
         for number in range(1, len(self._shards) + 1):
             with np.load(_files(self._folder, number)[1], allow_pickle=False) as arrays:
                 yield from json.loads(arrays["qids"].tobytes())
 
     def add(self, block: QueryBlock, place: Any) -> None:
-        """Add some whole queries, which come after all before.
+        """Add some whole queries, which follow all earlier ones.
 
         Args:
             block: of them.
@@ -199,7 +199,7 @@ class ShardWriter:
         _put(self._folder / STATE, {"shards": self._shards, "place": place})
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Write what is left, and what makes the folder whole.
+        """Write the rest, and the files that complete the folder.
 
         Args:
             facts: of :attr:`Stored.facts`.

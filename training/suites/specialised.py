@@ -28,7 +28,7 @@ ROUTING_COUNT = 3
 
 @dataclass(frozen=True, slots=True)
 class SpecialisedOptions:
-    """What the command line asks for.
+    """The options of a suite.
 
     Args:
         suite: ``oracle`` or ``routing``.
@@ -56,7 +56,7 @@ class SpecialisedOptions:
 
 
 def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], console: Console) -> str:
-    """Measure what is not measured yet, write the results, and return the suite's sentence.
+    """Run the missing measurements, write the results, and return the suite's sentence.
 
     Args:
         options: what to do.
@@ -73,7 +73,7 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
 
 
 def _measure_all(options: SpecialisedOptions, store: Store, console: Console) -> pl.DataFrame:
-    """Every unit that is not done yet, then all of them together."""
+    """Run the missing units, and return the results of all."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(options.seeds) for fold in options.folds}
     todo = [unit for unit in work if not store.has(unit)]
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
@@ -109,7 +109,7 @@ def _measure_in_turn(
 
 
 def _measure(options: SpecialisedOptions, which: tuple[int, int], state: Path, task: Task) -> pl.DataFrame:
-    """One seed and fold."""
+    """Measure one seed and fold."""
     seed, fold = which
     part = options.recipe.model_copy(update={"seed": seed, "fold": fold})
     if options.suite == "oracle":

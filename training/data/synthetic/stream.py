@@ -29,7 +29,7 @@ _PILOT_ROWS = 100_000
 
 
 class SyntheticBlock(NamedTuple):
-    """Some whole queries.
+    """Some complete queries.
 
     Args:
         first: number of the first of them, from 0.
@@ -96,7 +96,7 @@ def _utilities(
 
 
 def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
-    """Utilities between two grades, so that each has its share."""
+    """Return the utilities between grades, so that each grade has its share."""
     z = rng.standard_normal((_PILOT_ROWS, len(weights)), dtype=np.float32)
     utilities = _utilities(z, weights, rng.normal(size=_PILOT_ROWS), rng)
     bounds: Float[np.ndarray, " G"] = np.quantile(utilities, np.cumsum(GRADE_SHARES[:-1]))
@@ -106,7 +106,7 @@ def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float
 def _shown(
     z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], queries: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "R D"]:
-    """What the columns hold, in place of z."""
+    """Replace z by what the feature columns hold."""
     shifts = rng.standard_normal((queries, z[:, 1::5].shape[1]), dtype=np.float32)
     z[:, 1::5] += 2.0 * shifts[query_of]
     z[:, 2::5] = np.floor(np.exp(z[:, 2::5]))

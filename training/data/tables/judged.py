@@ -25,7 +25,7 @@ UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def judged_metadata(
     features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", seen: bool = False
 ) -> dict[str, str]:
-    """The metadata of a file of judged rows.
+    """Return the metadata of a file of judged rows.
 
     Args:
         features: names of the feature columns, in order.
@@ -38,7 +38,7 @@ def judged_metadata(
 
 
 def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
-    """A reading of tables under which judged rows need no options: their files say which columns are what.
+    """Configure the reading of judged rows without options: their files name the query id, label and features.
 
     Args:
         spec: what a recipe and a command line say; this comes first.
@@ -62,7 +62,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
 
 
 def said_of(path: Path) -> dict[str, Any] | None:
-    """What a file of judged rows says of its columns; None of another file."""
+    """Return what a file of judged rows says about its columns; None for another file."""
     if not path.is_file() or not is_parquet(path):
         return None
     try:
@@ -74,7 +74,7 @@ def said_of(path: Path) -> dict[str, Any] | None:
 
 
 def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
-    """Judged rows, read where they are asked for.
+    """Return judged rows as a lazy frame.
 
     Args:
         path: a Parquet file, or a folder of them.
@@ -113,7 +113,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    """The result of a plan over judged rows, in bounded memory where the plan allows it.
+    """Collect a plan over judged rows, in bounded memory where the plan allows it.
 
     Raises:
         DataError: if the rows cannot be read, or a column holds something else than the plan needs.
@@ -126,5 +126,5 @@ def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 
 
 def _first_line(error: BaseException) -> str:
-    """What polars says before it prints the plan."""
+    """Return the first line of polars' error, without the plan."""
     return str(error).partition("\n")[0]

@@ -187,8 +187,8 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 def _read_splits(
     spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
 ) -> tuple[list[Dataset], tuple[Rounding, ...], tuple[str, ...]]:
-    """One dataset per file, and what :class:`listwright.training.data.dataset.Splits` has beside them: the training
-    table says which columns there are, and which are categories.
+    """Read one dataset per file, and the further parts of :class:`listwright.training.data.dataset.Splits`: the
+    training table fixes the columns and which of them are categories.
     """
     for path in files.values():
         check_table(path)
@@ -233,7 +233,7 @@ def _read_splits(
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder on the disk where shards lie, for as long as they are written."""
+    """Create a temporary folder on the disk of the shards, for as long as they are written."""
     parent = cache_folder()
     with told_if_full(parent, FULL):
         parent.mkdir(parents=True, exist_ok=True)
@@ -248,13 +248,13 @@ def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Beside]) -> 
 
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
-    """Of what is read and how; another version of polars may infer other types from the same text."""
+    """Return a digest of what is read and how; another version of polars may infer other types from the same text."""
     read_by = spec.model_dump_json(exclude=set(AnyData.model_fields))
     return "/".join([*(file_digest(path) for path in paths), pl.__version__, read_by])
 
 
 def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
-    """Raise RecipeError unless all tables have the columns that are named; one that is ignored may stand in one."""
+    """Raise RecipeError unless all tables have the named columns; an ignored one needs to be in one table only."""
     for table in tables:
         table.named(spec.qid, "--qid")
         table.named(spec.label, "--label")
@@ -271,7 +271,7 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
 
 
 def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
-    """The dataset, what its queries are split by, and which numbers float32 merges."""
+    """Return the dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
@@ -287,7 +287,7 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
 
 
 def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
-    """The same into shards: every column once for what it is as a whole, then all rows."""
+    """Write the rows into shards, after reading every column once for its kind; return the same as :func:`_parsed`."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     check_together(table, str(spec.qid), order, dataset)
@@ -317,7 +317,7 @@ def _feature_columns(spec: TableData, table: Table) -> list[str]:
 
 
 def _unnamed(spec: TableData, table: Table) -> list[str]:
-    """Columns without a name that no option names."""
+    """Return the columns without a name that no option names."""
     named = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
     return [name for name in table.frame.columns if is_index(name) and name not in named]
 
@@ -332,7 +332,7 @@ def _notes(spec: TableData, table: Table) -> list[str]:
 
 
 def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Dataset]:
-    """Row order that brings queries together, and the dataset in that order, without features yet."""
+    """Return the row order that brings queries together, and the dataset in that order, without features yet."""
     frame = table.frame
     order, offsets, qids = grouped(frame[str(spec.qid)], table.fault)
     labels = whole_labels(frame[str(spec.label)], table.fault)[order]
@@ -345,7 +345,7 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
 def _feature(
     spec: TableData, table: Table, name: str, split_by: str
 ) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
-    """Values and description of one column, what float32 merges of its numbers, and notes."""
+    """Return values and description of one column, what float32 merges of its numbers, and notes."""
     column, named = table.frame[name], table.categories.union(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
@@ -356,7 +356,7 @@ def _feature(
 
 
 def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
-    """Of each column, in the first table where there is some."""
+    """Return what float32 merges, for each column by the first table that has some."""
     by_name = {name: Rounding(name, *facts) for table in reversed(tables) for name, *facts in table["rounding"]}
     return tuple(by_name.values())
 
@@ -366,7 +366,7 @@ def _split_by(split: TableSplit) -> str:
 
 
 def alike(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
-    """The same tables with the same columns, of the same kinds.
+    """Return the tables with the same columns, of the same kinds.
 
     Args:
         tables: the first one fixes columns and kinds.
@@ -424,7 +424,7 @@ def _kind(table: Table, name: str) -> Kind | None:
 
 
 def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
-    """What each query is split by.
+    """Return the value that each query is split by.
 
     Raises:
         DataError: if a query has no time, a row no split, or a query stands in two splits; names the line.
@@ -453,7 +453,7 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
 
 
 def _names(column: pl.Series, fault: Fault) -> list[str]:
-    """The split of every row."""
+    """Return the split of every row."""
     wanted = "expected 'train', 'valid' or 'test'"
     names = names_in(column).replace_strict(_SPLIT_OF, default=None)
     if names.null_count():
@@ -469,7 +469,7 @@ def weights_of(
     labels: Int[np.ndarray, " R"],
     offsets: Int[np.ndarray, " O"],
 ) -> Float[np.ndarray, " R"] | None:
-    """How much each row counts; None: all alike.
+    """Return the weight of each row; None if all are alike.
 
     Args:
         spec: names of the columns, and propensities.
@@ -491,7 +491,7 @@ def weights_of(
 def inverse_propensities(
     labels: Int[np.ndarray, " R"], places: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], propensity: Propensity
 ) -> Float[np.ndarray, " R"]:
-    """Weights under which clicks count as if every place had been looked at alike.
+    """Return weights under which clicks count as if every place had been examined alike.
 
     Definition (Joachims et al. 2017, eq. 5; clipped as in Strehl et al. 2010): a clicked candidate at place k counts
     ``u = 1 / max(p_k, clip)``. The other candidates of its list count the mean u of the clicked ones. So a list with
@@ -516,7 +516,7 @@ def inverse_propensities(
 
 
 def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
-    """Places from 1.
+    """Return places from 1.
 
     Raises:
         DataError: if one is missing, fractional or below 1; names the line.
@@ -531,7 +531,7 @@ def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
 
 
 def open_table(path: Path, scratch: Path) -> Table:
-    """A CSV or Parquet file as :func:`listwright.training.data.tables.frames.read_table` reads it, but not into memory.
+    """Open a CSV or Parquet file like :func:`listwright.training.data.tables.frames.read_table`, but not into memory.
 
     Args:
         path: of the file.
@@ -563,7 +563,7 @@ def _as_parquet(path: Path, target: Path) -> None:
 
 
 def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset: Dataset) -> None:
-    """Raise DataError unless the rows of every query stand together."""
+    """Raise DataError unless the rows of every query are together."""
     apart = np.flatnonzero(order != np.arange(len(order)))
     if len(apart) == 0:
         return

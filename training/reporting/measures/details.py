@@ -57,7 +57,7 @@ def details(
     network: FittedNetwork,
     metric: str,
 ) -> dict[str, object]:
-    """Return what the sealed bundle does to the test split, seen from all sides; the same values at every run.
+    """Measure all details of the sealed bundle on the test split; the same values at every run.
 
     Args:
         reranker: of the sealed bundle.
@@ -98,12 +98,12 @@ def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[behaviou
 
 
 def alone(splits: Splits) -> dict[str, object]:
-    """Return the same of a bundle whose first stage stands alone: there is nothing to compare it with."""
+    """Return the details of a bundle whose first stage stands alone: there is nothing to compare it with."""
     return {"features": coverage(splits.train, splits.test)}
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """Say what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
+    """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
     facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
     compared = recipe.get("choice") is not None and recipe.get("router") is None
@@ -143,7 +143,7 @@ def _learning(network: FittedNetwork) -> dict[str, object]:
 def attention(
     module: nn.Module, first_stage_score: bool, queries: Sequence[Seen], relative: RelativeColumns | None = None
 ) -> dict[str, object] | None:
-    """Attention times list length by first-stage rank: 1 is what every candidate would get of an even split.
+    """Return attention times list length by first-stage rank: 1 is each candidate's share of an even split.
 
     Args:
         module: the fitted model.
@@ -191,7 +191,7 @@ def _attention_weights(
 
 
 def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
-    """Shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
+    """Return shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
 
     Beyond means below the lowest or above the highest quantile kept in the schema, of the values that are there: the
     networks clip such a value. A missing category counts as unknown. ``missing`` is the number of features that
@@ -214,7 +214,7 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
 
 
 class _FeatureCoverage(NamedTuple):
-    """Shares of rows; None for what the kind of feature does not have."""
+    """Shares of a feature's rows; None for what its kind does not have."""
 
     name: str
     missing_in_training: float | None = None
@@ -242,7 +242,7 @@ def _share(chosen: Bool[np.ndarray, " S"]) -> float:
 
 
 def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
-    """Return what another run of the same recipe does not repeat: day, machine, latency."""
+    """Return the figures that another run of the same recipe does not repeat: day, machine, latency."""
     return {
         "created_at": str(reranker.manifest.created_at),
         "machine": machine(),
@@ -251,7 +251,7 @@ def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str,
 
 
 def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
-    """Median and 95th percentile of ``Reranker.rerank`` in milliseconds, on lists of rows drawn from the test split."""
+    """Measure median and 95th percentile of ``Reranker.rerank`` in milliseconds, on lists of random test rows."""
     rng = np.random.default_rng(0)
     rows = []
     for length in LATENCY_LENGTHS:
@@ -266,7 +266,7 @@ def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, objec
 
 
 def machine() -> str:
-    """One line: processor, usable cores, threads, system, Python."""
+    """Describe the machine in one line: processor, usable cores, threads, system, Python."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     return (

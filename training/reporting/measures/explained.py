@@ -34,7 +34,7 @@ MOST_SHOWN = 5
 
 
 def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
-    """For ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cut one short.
+    """Explain queries for ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cuts one short.
 
     Of each query one candidate is explained: the relevant one that the second stage moved furthest up (where it hurt:
     down). At random, and where no candidate is relevant, it is the first of the answer.

@@ -1,4 +1,4 @@
-"""What is measured of the scores themselves on the test lists, for ``report.json``.
+"""Measurements of the scores themselves on the test lists, for ``report.json``.
 
 Whether they are probabilities, and whether they follow the monotone constraints.
 """
@@ -44,7 +44,7 @@ UNCHANGED = 1e-5
 
 
 def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
-    """Whether scores keep what the recipe asks of them, and whether they are probabilities.
+    """Measure whether scores obey the recipe's monotone constraints, and whether they are probabilities.
 
     It joins :func:`listwright.training.reporting.measures.details.details`.
 
@@ -58,7 +58,7 @@ def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[st
 
 
 def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
-    """Return what a score says and what is chosen, before and after the bundle's temperatures.
+    """Return stated probabilities and observed choices, before and after the bundle's temperatures.
 
     Args:
         reranker: of the sealed bundle.
@@ -180,7 +180,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
 def _errors_by_chance(
     flat: _Flat, stated: Float[np.ndarray, " B"], candidates: Float[np.ndarray, " B"], weights: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, " R"]:
-    """Errors where each list's choice is drawn from its own probabilities: bins and probabilities stay as they are."""
+    """Return the errors if each list's choice were drawn from its own probabilities; bins stay the same."""
     size, count = len(weights), len(stated)
     first = np.searchsorted(flat.query, np.arange(size))
     whole = np.concatenate([np.cumsum(part) for part in np.split(flat.said, first[1:])])
@@ -207,7 +207,7 @@ def _flat(outcomes: list[ListOutcome], temperature: float, weights: Float[np.nda
 
 
 def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list[dict[str, object]]:
-    """Return what happens to a test candidate whose feature grows, all else equal.
+    """Measure what happens to a test candidate whose feature grows, all else equal.
 
     Definition: each of at most :data:`MOST_MOVES` test candidates, evenly spread, is moved up to a value that is larger
     than its own and that a training row has, drawn with a fixed seed. Candidates without the value, without a larger
@@ -245,7 +245,7 @@ def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list
 
 
 class _Move(NamedTuple):
-    """What a larger value did: change of the score, and places gained."""
+    """The effect of a larger value: change of the score, and places gained."""
 
     score: float
     places: int

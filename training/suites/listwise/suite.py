@@ -1,4 +1,4 @@
-"""Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: what the QILCM paper measures, and its rivals.
+"""Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: the QILCM paper's experiments, and its rivals.
 
 Data and split are drawn once, by the recipe's seed; LambdaMART's settings are searched once on the same data. A seed of
 the suite fixes everything that is fitted: the first stage, once per seed and fold, and all methods of that seed, which
@@ -44,7 +44,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class ListwiseOptions:
-    """What the command line asks for.
+    """The options of a suite.
 
     Args:
         suite: one of :data:`listwright.training.suites.listwise.plans.SUITES`.
@@ -78,7 +78,7 @@ class ListwiseOptions:
 
 
 def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console: Console) -> str:
-    """Fit what is not fitted yet, and write ``results.parquet``, ``summary.json`` and ``page.html``.
+    """Run the missing fits, and write ``results.parquet``, ``summary.json`` and ``page.html``.
 
     Args:
         options: what to do.
@@ -141,17 +141,17 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
 
 
 def methods_of(options: ListwiseOptions) -> dict[str, plans.Method]:
-    """Return what is fitted, by name."""
+    """Return the methods to fit, by name."""
     return plans.methods(options.suite, _recipe(options), relative=options.relative, only=options.methods)
 
 
 def _recipe(options: ListwiseOptions) -> Recipe:
-    """As given; or, where settings are searched, without those that it has."""
+    """Return the recipe; where settings are searched, without its own."""
     return plans.untuned(options.recipe) if options.trials else options.recipe
 
 
 def planned(options: ListwiseOptions) -> list[Fit]:
-    """Every fit: seed by seed, so that whole seeds are done first."""
+    """Return every fit: seed by seed, so that whole seeds are done first."""
     recipe, methods = _recipe(options), methods_of(options)
     return [
         Fit(
@@ -228,7 +228,7 @@ def run_all(
     on: str | None = None,
     keep: bool = False,
 ) -> pl.DataFrame:
-    """Every fit that is not done yet, ``jobs`` at a time, in processes or on Ray; then the results of all.
+    """Run the missing fits, ``jobs`` at a time, in processes or on Ray; return the results of all.
 
     Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
     the methods that share it. With ``keep`` first stages stay, for methods that are asked for later.
@@ -270,7 +270,7 @@ def run_all(
 
 
 def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
-    """Fits as they finish, started in their order but for those that wait for what others make."""
+    """Yield fits as they finish, started in their order but for those that need another's results."""
     makers = _makers(todo, store)
     left = Counter(fit.place for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
@@ -290,7 +290,7 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *
 
 
 def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
-    """Of each first stage and each search: the first fit that needs it, so that the number of jobs changes nothing."""
+    """Return the first fit that needs each first stage and each search, so that the number of jobs changes nothing."""
     makers: dict[str, str] = {}
     for fit in todo:
         for name in _shared(fit, store):
@@ -299,7 +299,7 @@ def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
 
 
 def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
-    """Return the first fit of the queue that has what it shares with others, or is the one to make it."""
+    """Return the first fit of the queue whose shared results exist, or that is to make them."""
     for fit in queue:
         waits = any(makers.get(name, fit.name) != fit.name for name in _shared(fit, store))
         comes_last = fit.chooses and left[fit.place] > 1
@@ -309,13 +309,13 @@ def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, in
 
 
 def _shared(fit: Fit, store: Store) -> list[str]:
-    """Return what a fit shares with others: the first stages of its place, and searches that are not done."""
+    """Return the shared results that a fit needs: the first stages of its place, and unfinished searches."""
     stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
     return stages + [search for search in fit.searches if not store.tuned(search)]
 
 
 def measure_fit(fit: Fit, place: Place) -> pl.DataFrame:
-    """:func:`listwright.training.suites.listwise.fits.measure`, whose errors say of which fit they are."""
+    """Call :func:`listwright.training.suites.listwise.fits.measure`, and name the fit in its errors."""
     try:
         return measure(fit, place)
     except ListwrightError as error:  # of a class that any process can make again from its message

@@ -161,7 +161,7 @@ def _refused(on: str, error: Exception) -> RecipeError:
 
 
 def check_room(ray: Any, seconds: float) -> None:
-    """Wait until a task has run; raise DataError if no core becomes free in time.
+    """Run a task on the cluster, to see that it has room and works.
 
     Raises:
         RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.

@@ -424,7 +424,7 @@ def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def refuse(method: str, words: Iterable[str]) -> None:
-    """Raise RecipeError for the first of the words, if there is any.
+    """Refuse the first of the words, if there is any.
 
     Args:
         method: whose words they are, as in ``fit``.

@@ -400,7 +400,7 @@ def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
 
 
 def _checked(sums: pl.LazyFrame, experiment: Experiment) -> pl.DataFrame:
-    """Return the sums sorted by day; raise DataError if they are empty.
+    """Return the sums, sorted by day and unit.
 
     Raises:
         DataError: if a query has two candidates at one place, or no time.

@@ -146,7 +146,7 @@ def doubtful(splits: Splits) -> list[str]:
 
 
 def measurable(splits: Splits) -> Splits:
-    """Return the splits unchanged; raise DataError if no test query can tell rankers apart.
+    """Return the splits unchanged, after a check that rankers can be told apart on the test queries.
 
     Raises:
         DataError: if no test query has two candidates with different labels: every mean would be a convention's.

@@ -286,7 +286,7 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
 
 
 def _check_texts(message: Message) -> None:
-    """Raise ValueError for text that is no UTF-8: protobuf returns it as bytes."""
+    """Raise ScoringError for text that is no UTF-8: protobuf returns it as bytes."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
             continue  # a forest has millions of numbers

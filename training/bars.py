@@ -47,9 +47,9 @@ class Bars(rich.progress.Progress):
         self._stage: tuple[str, float] | None = None
         self._latest: TaskID | None = None
         self._earlier: frozenset[TaskID] = frozenset()
-        self._began = self._told = self.get_time()
+        self._began = self._last_line = self.get_time()
         self._over = threading.Event()
-        self._teller: threading.Thread | None = None
+        self._printer: threading.Thread | None = None
 
     def enter(self, stage: str) -> None:
         """Begin a stage of the run; see :meth:`listwright.training.progress.Progress.enter`."""
@@ -76,31 +76,31 @@ class Bars(rich.progress.Progress):
         """Show bars, or begin to print lines."""
         if not self._plain:
             super().start()
-        elif not self.console.quiet and self._teller is None:
-            self._began = self._told = self.get_time()
+        elif not self.console.quiet and self._printer is None:
+            self._began = self._last_line = self.get_time()
             self._over.clear()
-            self._teller = threading.Thread(target=self._tell_until_over, daemon=True)
-            self._teller.start()
+            self._printer = threading.Thread(target=self._print_until_over, daemon=True)
+            self._printer.start()
 
     def stop(self) -> None:
         """Leave the bars as they are at the end: without a terminal they are printed once, now."""
         if not self._plain:
             super().stop()
-        elif self._teller is not None:
+        elif self._printer is not None:
             self._over.set()
-            self._teller.join()
-            self._teller = None
+            self._printer.join()
+            self._printer = None
             if self.tasks:
                 self.console.print(self.get_renderable())
 
     def tell(self) -> None:
         """Print a line if one is due."""
         now = self.get_time()
-        if now - self._told >= LINE_S:
-            self._told = now
+        if now - self._last_line >= LINE_S:
+            self._last_line = now
             self.console.out(self._line(now), highlight=False)
 
-    def _tell_until_over(self) -> None:
+    def _print_until_over(self) -> None:
         while not self._over.wait(CHECK_S):
             self.tell()
 

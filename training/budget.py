@@ -156,7 +156,7 @@ class Budget:
         """Seconds since the fit began, those of interrupted attempts among them."""
         return self._clock() - self._began
 
-    def left(self) -> float:
+    def unspent(self) -> float:
         """Return the seconds left for fitting, less those reserved; infinite without a bound."""
         if not self.bounded or self.replayed:
             return math.inf
@@ -185,7 +185,7 @@ class Budget:
             return True
         if name in self.ends:
             return done < self.ends[name]
-        goes_on = self.left() >= seconds
+        goes_on = self.unspent() >= seconds
         if not goes_on:
             self.ends[name] = done
         self._remember()
@@ -276,7 +276,7 @@ def boosting_plan(
         return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
     ways = [(width, by_folds), (width, by_folds and blind), (1.0, by_folds and blind)]
-    most = min(BOOSTING * budget.seconds, budget.left())
+    most = min(BOOSTING * budget.seconds, budget.unspent())
     for columns, selection in ways:
         affordable = [rung for rung in ladder if cost(rung, columns, selection) <= most]
         if affordable:

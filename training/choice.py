@@ -24,7 +24,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
 from listwright.training.budget import network_plan
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval, shuffled_lists, whole
+from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import FEWEST, SAME, choice_verdict_of
 from listwright.training.evaluation.intervals import Sequence as ConfidenceSequence
 from listwright.training.first_stage import lambdamart
@@ -69,7 +69,7 @@ Values = Float[np.ndarray, " N"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class DefaultChoice:
     """What ``auto`` means in a bundle.
 
     Args:
@@ -264,7 +264,7 @@ def _mean_ndcg(reranker: Reranker, valid: Dataset, strategy: str, cutoff: int) -
     """Return the weighted mean NDCG over the validation queries, ranked by the serving code."""
     values = [
         ndcg(
-            whole(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
+            check_complete(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
             labels,
             cutoff=cutoff,
             gains=valid.gains,
@@ -282,7 +282,7 @@ def _worse(name: str, value: float, first: float, valid: Dataset, cutoff: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class NetworkComparison:
     """The result of comparing a network with the ranker selected before it.
 
     Args:
@@ -298,7 +298,9 @@ class Compared:
     seconds: float
 
 
-def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]) -> Compared:
+def compare_fitted(
+    run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]
+) -> NetworkComparison:
     """Compare a network on the validation queries that stopped its fit.
 
     Half of them choose the epoch by which the other half is ranked, and the other way round: no query is ranked by an
@@ -320,12 +322,12 @@ def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, c
     metric = f"ndcg@{spec.ndcg_at}"
     comparison = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
     in_time = not run.budget.bounded or has_ended(network.history, network.best_epoch, spec)
-    return Compared(values, comparison, in_time, 0.0)
+    return NetworkComparison(values, comparison, in_time, 0.0)
 
 
 def compare(
     run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Values]
-) -> Compared | None:
+) -> NetworkComparison | None:
     """Rank training queries by networks that did not see them, and compare.
 
     Without a bound on the time, every query is looked at. With one, a comparison ends as soon as its interval lies
@@ -374,7 +376,7 @@ def compare(
     assert comparison is not None
     whole = bool(np.isfinite(values).all())
     in_time = not budget.bounded or (to_the_end and (whole or is_settled(comparison)))
-    return Compared(values, comparison, in_time, seconds)
+    return NetworkComparison(values, comparison, in_time, seconds)
 
 
 def is_settled(comparison: Comparison) -> bool:
@@ -401,7 +403,7 @@ def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tup
     looks, epochs = network_plan(
         run.budget,
         spec.title,
-        seconds=run.budget.left() / waiting,
+        seconds=run.budget.unspent() / waiting,
         epoch=cache(lambda: epoch_of(run, spec, first)),
         epochs=spec.max_epochs,
         steps=len(run.splits.train) / spec.batch_size,

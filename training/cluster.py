@@ -166,7 +166,7 @@ def check_room(ray: Any, seconds: float) -> None:
     Raises:
         RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
     """
-    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(here(), packed(os.getpid))
+    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), packed(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
     if not ready:
         ray.cancel(probe, force=True)
@@ -230,7 +230,7 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._room_s, self._origin = ray, room_seconds(), here()
+        self._ray, self._room_s, self._origin = ray, room_seconds(), current_origin()
         self._task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(call)
         self._running: dict[Any, Future[Any]] = {}
         self._change = threading.Condition()
@@ -396,7 +396,7 @@ class Group:
         if not self._actors:
             gpus = 1 if self._workers.device.startswith("cuda") else 0
             kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
-            self._actors = [kind.remote(here()) for _ in range(size)]
+            self._actors = [kind.remote(current_origin()) for _ in range(size)]
         addressed = [actor.address.remote() for actor in self._actors]
         ready, _ = ray.wait(addressed, num_returns=size, timeout=room_seconds())
         if len(ready) < size:
@@ -485,7 +485,7 @@ class Origin:
             ) from error
 
 
-def here() -> Origin:
+def current_origin() -> Origin:
     """Return the origin of this process."""
     return Origin(str(Path.cwd()), versions())
 

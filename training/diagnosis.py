@@ -50,7 +50,7 @@ EPOCHS = (4, 30)
 NDCG_AT = 10
 """Cutoff of every NDCG here."""
 
-SHOWN = 10
+PRINTED_FEATURES = 10
 """Features that are printed; all of them are among the numbers."""
 
 MOSTLY, PARTLY = 0.5, 0.1
@@ -206,13 +206,13 @@ def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
     rows = int(minutes * min(MOST_ROWS, MOST_VALUES // max(numeric, 1)))
     rng = np.random.default_rng([seed, rows])
     train, valid = (
-        part if part.rows <= most else part.select(_drawn(part, most, fewest, rng))
+        part if part.rows <= most else part.select(_draw_queries(part, most, fewest, rng))
         for part, most, fewest in ((splits.train, rows, FEWEST), (splits.valid, rows // 3, 2))
     )
     return replace(splits, train=train, valid=valid)
 
 
-def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
+def _draw_queries(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
     """Draw queries with about so many rows, at least ``fewest``, in the data's order; one has an order to learn."""
     order = rng.permutation(len(data))
     mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
@@ -358,9 +358,9 @@ def _features(diagnosis: Diagnosis) -> Iterator[str]:
     yield "Share of each feature's variance between lists (intraclass correlation),"
     yield f"{diagnosis.of_queries:,} training queries; list-relative columns take that share away"
     yield ""
-    for spread in diagnosis.features[:SHOWN]:
+    for spread in diagnosis.features[:PRINTED_FEATURES]:
         yield _feature(spread)
-    if rest := diagnosis.features[SHOWN:]:
+    if rest := diagnosis.features[PRINTED_FEATURES:]:
         shares = [spread.between for spread in rest if spread.between is not None]
         yield f"  and {len(rest)} more" + (f", {min(shares):.2f} to {max(shares):.2f}" if shares else "")
     if diagnosis.categorical:

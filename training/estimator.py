@@ -33,7 +33,7 @@ from listwright.training.evaluation.evaluate import per_query
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import Default
-from listwright.training.recipe.model import QilcmSpec, RankLoss, named
+from listwright.training.recipe.model import QilcmSpec, RankLoss, model_like
 from listwright.training.workspace import check_names
 
 UNSAVED = "library"
@@ -42,8 +42,8 @@ UNSAVED = "library"
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
 
-_MADE = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
-"""Attributes that the files of the bundle give."""
+_DERIVED = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
+"""Attributes that are derived from the files of the bundle."""
 
 AUTO = "auto"
 """The model that is chosen by comparing."""
@@ -206,7 +206,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("fit", others)
         recipe, budget = self._recipe(), Budget(self.minutes)
-        data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
+        data = memory.read_judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
         remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
@@ -244,7 +244,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             UserWarning: where the bundle does not know most of a column's categories, or float32 merges its numbers.
         """
         check_is_fitted(self)
-        data, order = self._asked(X, qid)
+        data, order = self._read_candidates(X, qid)
         for sentence in self._doubts(X, data):
             warnings.warn(sentence, stacklevel=2)
         scores = np.empty(data.rows)
@@ -281,8 +281,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("score", others)
         scores = self.predict(X, qid)
-        data, order = self._asked(X, qid)
-        judged = memory.with_labels(data, order, y, sample_weight).worth(self.manifest_.protocol.gains, "y")
+        data, order = self._read_candidates(X, qid)
+        judged = memory.with_labels(data, order, y, sample_weight).with_gains(self.manifest_.protocol.gains, "y")
         try:
             values = per_query(judged, scores[order], metric or f"ndcg@{self.ndcg_at}")
         except ValueError as error:
@@ -317,8 +317,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         loaded = bundle.load(Path(path))
         return cls(**parameters_of(loaded.manifest.recipe, frozenset(cls._get_param_names())))._read(loaded)
 
-    def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-        return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
+    def _read_candidates(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+        return memory.read_unjudged(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
 
     def _doubts(self, X: Values, data: Dataset) -> list[str]:
         """Return notes on columns that differ from the fitted ones: unknown categories, numbers that float32 merges."""
@@ -330,7 +330,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         state = dict(super().__getstate__())
         if "files_" in state:
             state["files_"] = {**self.files_, MANIFEST: to_json(self.manifest_).encode()}
-        return {name: value for name, value in state.items() if name not in _MADE}
+        return {name: value for name, value in state.items() if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the estimator of that state, its bundle checked as :meth:`load` does.
@@ -399,7 +399,7 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
     recipe = config.of(values, "training.Qilcm")
     if parameters["model"] == AUTO:
         return config.changed(recipe, {"choice": Choice()})
-    return config.changed(recipe, {"model": named(parameters["model"], recipe.model)})
+    return config.changed(recipe, {"model": model_like(parameters["model"], recipe.model)})
 
 
 def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.command import run_command
 from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
 from listwright.training.progress import Progress
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 ENDINGS = (".parquet", ".csv", ".txt")
 
@@ -92,7 +92,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     out.parent.mkdir(parents=True, exist_ok=True)
     task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
 
-    def drawn() -> Iterator[pl.DataFrame]:
+    def draw_frames() -> Iterator[pl.DataFrame]:
         nonlocal rows
         for block in blocks(queries, features, length=length, longest=longest, seed=seed):
             rows += len(block.labels)
@@ -100,11 +100,11 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
             task.reach(block.first + len(block.lengths))
 
     with (
-        told_if_full(out.parent, "make some, or choose another --out"),
+        disk_full_as_data_error(out.parent, "make some, or choose another --out"),
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own,
     ):
         partial = Path(own) / out.name
-        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, drawn())
+        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, draw_frames())
         partial.rename(out)
     return rows
 

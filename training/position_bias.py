@@ -104,9 +104,9 @@ def estimate(
     if places is not None and places < 2:
         raise RecipeError(f"--positions {places}: expected 2 or more, propensities are relative to the first")
     rng = np.random.default_rng(seed)
-    evidence = _found(path, way, places, same)
+    evidence = _collect_evidence(path, way, places, same)
     count = int(evidence.pairs.max()) + 1 if places is None else places
-    whole = evidence.whole()
+    whole = evidence.totals()
     _check_enough(path, evidence, whole, count)
     values = all_pairs(evidence.pairs, whole, count)
     drawn, task = [], progress.begin("Bootstrap samples", RESAMPLES)
@@ -118,7 +118,7 @@ def estimate(
     return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.used, clicks)
 
 
-def _found(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
+def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
     if way != "harvest":
         evidence = swap_evidence(path, places)
         if evidence is not None:
@@ -395,7 +395,7 @@ class Evidence:
     queries: int
     used: int
 
-    def whole(self) -> Float[np.ndarray, "P 3"]:
+    def totals(self) -> Float[np.ndarray, "P 3"]:
         """Return ``(P, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
         sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
         (balanced,) = self._balanced(sums)
@@ -403,7 +403,7 @@ class Evidence:
         return whole
 
     def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
-        """Yield :meth:`whole` of bootstrap samples of the groups, which are the same in all strata."""
+        """Yield :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
         times = resamples(len(self.strata[0]), samples, rng)
         drawn = []
         for stratum in self.strata:

@@ -23,7 +23,7 @@ from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from listwright.training import steps
 from listwright.training.bars import progress_bars
 from listwright.training.budget import Budget
-from listwright.training.choice import Chosen, compared_networks, without_worse
+from listwright.training.choice import DefaultChoice, compared_networks, without_worse
 from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import Shards, announce, load
@@ -35,14 +35,20 @@ from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.progress import Stopwatch
 from listwright.training.recipe.config import GivenModel, Recipe
-from listwright.training.reporting.measures.details import alone, default_of, details, measured_here, repeat
+from listwright.training.reporting.measures.details import (
+    default_of,
+    details,
+    measured_here,
+    repeat,
+    short_details,
+)
 from listwright.training.reporting.measures.explained import explained
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough
-from listwright.training.steps import Fitted, under_bundle_schema
+from listwright.training.steps import Fitted, with_bundle_schema
 from listwright.training.workspace import RunContext, Workspace
 
 GOLDEN_LISTS = 8
@@ -132,7 +138,7 @@ def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
     """Return splits under the bundle's schema, and their digest, which must equal that of an interrupted run."""
-    splits = under_bundle_schema(recipe, read)
+    splits = with_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
         check_enough(recipe.specialists, informative)
@@ -179,7 +185,7 @@ def _report(
 ) -> Report:
     """Measure the run's results through its sealed bundle, and return the report."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
-    more = alone(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
+    more = short_details(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
     return Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -256,7 +262,7 @@ def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Mani
     """Return the manifest of these fits' bundle."""
     schema, first = splits.train.schema, fitted.first
     stages = [_stage(network) for network in fitted.networks]
-    default = fitted.chosen or Chosen(stages[0].kind if stages else "first_stage")
+    default = fitted.chosen or DefaultChoice(stages[0].kind if stages else "first_stage")
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,

@@ -17,7 +17,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
 from listwright.training.command import run_command, split_names
 from listwright.training.progress import SILENT, Progress
-from listwright.training.scoring.job import Job, Scored, check_output
+from listwright.training.scoring.job import Job, ScoreResult, check_output
 from listwright.training.stored.writing import folder_of
 
 _EXAMPLES = """examples:
@@ -71,7 +71,7 @@ def _what_is_left(options: argparse.Namespace) -> str:
 
 def score(
     job: Job, *, jobs: int | None = None, on: str | None = None, resume: bool = False, progress: Progress = SILENT
-) -> Scored:
+) -> ScoreResult:
     """Rank every list of a file or a folder, ``jobs`` parts at a time; write the rows in order with the added columns.
 
     Where is up to ``on``, which :func:`listwright.training.cluster.side_by_side` reads; without ``jobs`` all
@@ -94,7 +94,7 @@ def score(
         raise RecipeError("a worker was stopped from outside before its first part: give the command again") from error
 
 
-def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> Scored:
+def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> ScoreResult:
     with ExitStack() as until_scored:
         workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
         if on is None:

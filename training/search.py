@@ -188,7 +188,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search.
 
     Args:
@@ -222,7 +222,7 @@ def search(
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
     goes_on: GoesOn | None = None,
-) -> Found:
+) -> SearchResult:
     """Try settings and return the best.
 
     Args:
@@ -332,7 +332,7 @@ def run_trial(
     return Outcome(value, fact, tuple(reports.items()))
 
 
-def _result(study: optuna.Study, space: Space) -> Found:
+def _result(study: optuna.Study, space: Space) -> SearchResult:
     finished = _finished(study)
     complete = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     if not complete:
@@ -347,7 +347,7 @@ def _result(study: optuna.Study, space: Space) -> Found:
     took = finished[0].duration
     assert took is not None
     seconds = took.total_seconds()
-    return Found(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned, seconds)
+    return SearchResult(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned, seconds)
 
 
 def _study(journal: Path | None, name: str, prune_after: int | None) -> optuna.Study:

@@ -21,7 +21,7 @@ from listwright.ranking.relative import KINDS
 from listwright.training import choice
 from listwright.training.budget import boosting_plan
 from listwright.training.choice import (
-    Chosen,
+    DefaultChoice,
     Strategy,
     better_first_stage,
     compare,
@@ -71,7 +71,7 @@ class Fitted:
     first: FittedFirstStage
     plain: FittedFirstStage | None = None
     anomaly: FittedAnomaly | None = None
-    chosen: Chosen | None = None
+    chosen: DefaultChoice | None = None
     networks: Sequence[FittedNetwork] = ()
     specialists: FittedSpecialists | None = None
 
@@ -171,7 +171,7 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
     return spec.model_copy(update=changes)
 
 
-def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
+def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> DefaultChoice:
     """Choose what ``auto`` will mean, by queries that are not test queries.
 
     Args:
@@ -183,7 +183,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     specs = compared_networks(recipe)
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
-        return Chosen(
+        return DefaultChoice(
             recipe.model.kind, choice.reason(comparisons, {}, validation=validation) if alone else None, comparisons
         )
     current: Strategy = "first_stage"
@@ -209,7 +209,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
     reason = choice.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
-    return Chosen(current, reason, tuple(all_comparisons), networks)
+    return DefaultChoice(current, reason, tuple(all_comparisons), networks)
 
 
 def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
@@ -219,7 +219,7 @@ def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
     return _fit_network(run, spec, first)
 
 
-def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
+def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice) -> list[FittedNetwork]:
     """Fit the second stages of the bundle, except those without enough time.
 
     They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
@@ -240,7 +240,9 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> li
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
     most = run.budget.plan(
-        f"epochs for {spec.title}", spec.max_epochs, lambda: max(1.0, run.budget.left() / epoch_of(run, spec, first))
+        f"epochs for {spec.title}",
+        spec.max_epochs,
+        lambda: max(1.0, run.budget.unspent() / epoch_of(run, spec, first)),
     )
     task = run.progress.begin(f"Training {spec.title}", most)
     fitted = second_stage.fit(
@@ -295,12 +297,12 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT)
         recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
 
     Raises:
-        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`under_bundle_schema`.
+        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`with_bundle_schema`.
     """
-    return under_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
+    return with_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
 
 
-def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
+def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     """Return splits under the schema of the bundle.
 
     Args:
@@ -317,13 +319,13 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             more rows than LambdaMART takes.
     """
     needed: frozenset[str] = frozenset()
-    splits = splits.worth(recipe.data.gains).weighed()
+    splits = splits.with_gains(recipe.data.gains).with_normalised_weights()
     _check_weights(recipe, splits)
     match recipe.first_stage:
         case GivenModel(path=path):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             if isinstance(model, str):
-                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+                splits = splits.with_schema(bring_your_own.with_model_categories(model, splits.train.schema))
             needed = bring_your_own.columns_of(model, splits.train.schema)
         case GivenColumn(column=column):
             needed = frozenset([column])

@@ -32,7 +32,7 @@ from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.search import Found, Rounds, Value
+from listwright.training.search import Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 from listwright.training.steps import load
 from listwright.training.workspace import digest_of
@@ -52,7 +52,7 @@ class Winner:
         searched: the winning values.
         title: what was searched: ``LightGBM``, or the network's.
         ndcg_at: cutoff of the validation NDCG.
-        found: trials and values, as the search counts them.
+        result: trials and values, as the search counts them.
         first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
     """
 
@@ -60,12 +60,12 @@ class Winner:
     searched: dict[str, Value]
     title: str
     ndcg_at: int
-    found: Found
+    result: SearchResult
     first_stage_trials: int | None
 
 
 @contextmanager
-def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
+def lock_study(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
     """Lock the folder of a study against others; ``state/`` in it is for :func:`tune`.
 
     Raises:
@@ -248,7 +248,7 @@ def _first_stage(
     else:
         task = progress.begin("First stages", len(specs))
         turns = math.ceil(len(specs) / workers.jobs)
-        minutes = max(MOMENT_S, budget.left() / 2 / turns) / 60 if budget.bounded else 0.0
+        minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
         running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))
@@ -273,7 +273,7 @@ def fragment(winner: Winner, command: str) -> str:
 
     Numbers that are the same as Listwright's defaults are left out, but for those that were searched.
     """
-    search = winner.found
+    search = winner.result
     own = "failed" if search.first_value is None else f"{search.first_value:.4f}"
     lines = [
         f"# {command}",

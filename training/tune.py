@@ -86,7 +86,7 @@ def _search(
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars)
-        with study.held(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
+        with study.lock_study(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
             winner = study.tune(
                 recipe,
                 splits,

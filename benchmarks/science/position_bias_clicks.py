@@ -85,7 +85,7 @@ def propensities(served: Served, strength: float, seed: int, count: int) -> Posi
     asked = rng.choice(whole, count)
     rows = np.array([served.data.offsets[n] + served.orders[n] for n in asked])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
-    shop = Shop(length=SHOWN, shown=SHOWN, strength=strength)
+    shop = Shop(length=SHOWN, depth=SHOWN, strength=strength)
     log = swapped_rows(shop, _visits(attraction), np.tile(np.arange(SHOWN), (count, 1)), rng)
     with tempfile.TemporaryDirectory() as folder:
         log.write_parquet(Path(folder) / "rows.parquet")
@@ -101,7 +101,7 @@ def harvested(served: Served, strength: float, seed: int, count: int) -> Positio
     rows = np.array([served.data.offsets[n] + served.orders[n] for n in asked])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
     shown = np.array([other[n] if two else np.arange(SHOWN) for n, two in zip(asked.tolist(), second, strict=True)])
-    shop = Shop(length=SHOWN, shown=SHOWN, strength=strength)
+    shop = Shop(length=SHOWN, depth=SHOWN, strength=strength)
     log = judged_rows(shop, _visits(attraction), shown, rng)
     log = log.with_columns(
         bundle=np.repeat(np.where(second, "shop/2", "shop/1"), SHOWN), asked=np.repeat(asked.astype(str), SHOWN)

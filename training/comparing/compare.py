@@ -20,10 +20,10 @@ from scipy.stats import binomtest, wilcoxon
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.comparing.comparison import (
-    Compared,
     Effect,
     Look,
     Ratio,
+    TrafficComparison,
     check_ratio,
     enough,
     look_of,
@@ -61,7 +61,7 @@ def compare(
     challenger: str | None = None,
     share: float = 0.5,
     worth: float | None = None,
-) -> Compared:
+) -> TrafficComparison:
     """Compare control and challenger.
 
     Args:
@@ -95,7 +95,7 @@ def compare(
 
 def compare_arms(
     experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, worth: float | None
-) -> Compared:
+) -> TrafficComparison:
     """Compare the arms of a split, control and one challenger.
 
     Args:
@@ -129,7 +129,7 @@ def compare_arms(
         for place, metric in enumerate(metrics)
     )
     there = last.totals[:, [0, 1]] > 0.0
-    return Compared(
+    return TrafficComparison(
         kind="split",
         experiment=experiment.name,
         bundles=_bundles(sums, name),
@@ -144,7 +144,7 @@ def compare_arms(
 
 
 class _Grown(NamedTuple):
-    """Cumulative ``totals (N, 2 + 4 M)``: queries of control and challenger, each metric's sums of both, and squares."""
+    """Cumulative ``totals (N, 2 + 4 M)``: queries of both arms, and each metric's sums and sums of squares."""
 
     day: date
     totals: Float[np.ndarray, "N Z"]
@@ -219,7 +219,7 @@ def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
     return control, other
 
 
-def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | None) -> Compared:
+def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | None) -> TrafficComparison:
     """Compare the two teams of interleaved lists.
 
     Definition (Chapelle, Joachims, Radlinski, Yue 2012, eq. 1): over queries in which a team earned anything,
@@ -248,7 +248,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     needed = needed_for(preference.value, preference.variance, float(queries), sequence, preference.within)
     effect = Effect("preference", None, None, looks[-1], float(low), float(high), sequence.difference, needed)
     by_unit = _preference(sums)
-    return Compared(
+    return TrafficComparison(
         kind="interleaving",
         experiment=experiment.name,
         bundles=None,

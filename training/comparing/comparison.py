@@ -34,7 +34,7 @@ RESAMPLES = 2000
 MOST_GROUPS = 4000
 """More units are dealt at random to so many groups, and groups are drawn: the variance is the same, memory bounded."""
 
-_TOGETHER = 200
+_SAMPLES_AT_A_TIME = 200
 
 LEVEL = 0.01
 """A mismatch is told where its always-valid p-value is below: at most so many sound experiments are ever refused."""
@@ -74,7 +74,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class RequiredQueries:
     """Queries needed to show a true difference, beyond those there are, with a power of 80 %.
 
     Args:
@@ -115,11 +115,11 @@ class Effect:
     low: float
     high: float
     difference: float
-    needed: tuple[Needed, ...]
+    needed: tuple[RequiredQueries, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class TrafficComparison:
     """The comparison of two rankers.
 
     Args:
@@ -167,7 +167,7 @@ def look_of(day: date, estimate: float, variance: float, queries: float, sequenc
 
 def needed_for(
     estimate: float, variance: float, queries: float, sequence: Sequence, within: float = math.nan
-) -> tuple[Needed, ...]:
+) -> tuple[RequiredQueries, ...]:
     """Return how many more queries the observed difference needs, and the smallest relevant one.
 
     Args:
@@ -177,7 +177,7 @@ def needed_for(
         sequence: of the looks.
         within: what of the variance more queries of the same units would lower; NaN where that is not known.
     """
-    rows: list[Needed] = []
+    rows: list[RequiredQueries] = []
     differences: tuple[tuple[float, Literal["observed", "worth"]], ...] = (
         (estimate, "observed"),
         (sequence.difference, "worth"),
@@ -190,7 +190,7 @@ def needed_for(
         beyond = (
             (one - 1.0 if one > 1.0 else 0.0) * queries if math.isfinite(one) else one for one in (*times, *again)
         )
-        rows.append(Needed(true, why, *beyond))
+        rows.append(RequiredQueries(true, why, *beyond))
     return tuple(rows)
 
 
@@ -286,7 +286,7 @@ def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray,
 def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "M G"]]:
     """Draw bootstrap samples: how often each group is in each, some samples at a time."""
     even = np.full(groups, 1.0 / groups)
-    sizes = [min(_TOGETHER, samples - begin) for begin in range(0, samples, _TOGETHER)]
+    sizes = [min(_SAMPLES_AT_A_TIME, samples - begin) for begin in range(0, samples, _SAMPLES_AT_A_TIME)]
     return [rng.multinomial(groups, even, size=size).astype(np.float64) for size in sizes]
 
 

@@ -8,19 +8,26 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, LEVEL, Compared, Effect, Needed
+from listwright.training.comparing.comparison import (
+    FEWEST_ACTIVE,
+    FEWEST_UNITS,
+    LEVEL,
+    Effect,
+    RequiredQueries,
+    TrafficComparison,
+)
 
 _WIDTH = 80
 
 NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MAP"}
 
 
-def text(compared: Compared) -> str:
+def text(compared: TrafficComparison) -> str:
     """Return the text of a comparison: verdict, checks, metrics, power."""
     return "\n".join(_lines(compared))
 
 
-def numbers(compared: Compared) -> dict[str, Any]:
+def numbers(compared: TrafficComparison) -> dict[str, Any]:
     """Return everything that was measured as JSON values: an unknown number is null, a day is ISO 8601."""
     plain = asdict(compared) | {"decision": compared.decision, "verdict": verdict(compared)}
     plain["ratio"]["failed"] = compared.ratio.failed
@@ -38,7 +45,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def title(compared: Compared) -> str:
+def title(compared: TrafficComparison) -> str:
     """Return the title: kind, experiment, and how many queries of how many units and days."""
     named = "" if compared.experiment is None else f" {compared.experiment!r}"
     days = (compared.looks[-1].day - compared.looks[0].day).days + 1
@@ -48,7 +55,7 @@ def title(compared: Compared) -> str:
     )
 
 
-def _lines(compared: Compared) -> Iterator[str]:
+def _lines(compared: TrafficComparison) -> Iterator[str]:
     yield title(compared)
     if compared.bundles is not None:
         yield f"control {compared.bundles[0]}, challenger {compared.bundles[1]}"
@@ -104,7 +111,7 @@ def interval(middle: float, half: float) -> str:
     return "not known" if math.isinf(half) else f"[{signed(middle - half)}, {signed(middle + half)}]"
 
 
-def verdict(compared: Compared) -> str:
+def verdict(compared: TrafficComparison) -> str:
     """Return the answer in one sentence."""
     effect, decision = compared.effects[0], compared.decision
     look, name = effect.look, metric_name(effect.metric)
@@ -125,7 +132,7 @@ def verdict(compared: Compared) -> str:
     )
 
 
-def advice(compared: Compared) -> list[str]:
+def advice(compared: TrafficComparison) -> list[str]:
     """Return what to do next."""
     effect, look = compared.effects[0], compared.effects[0].look
     if compared.decision == "mismatch":
@@ -152,7 +159,7 @@ def more(queries: float) -> str:
     return f"{round(queries / 10**digits) * 10**digits:,}"
 
 
-def ratio_sentence(compared: Compared) -> str:
+def ratio_sentence(compared: TrafficComparison) -> str:
     """Describe how many queries each arm received."""
     ratio = compared.ratio
     state = "contradict the shares" if ratio.failed else "agree with the shares"
@@ -167,12 +174,12 @@ def p_text(p: float) -> str:
     return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
 
 
-def needed_name(one: Needed) -> str:
-    """Return the name of the difference that a row of :class:`Needed` is about."""
+def needed_name(one: RequiredQueries) -> str:
+    """Return the name of the difference that a row of :class:`RequiredQueries` is about."""
     return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
 
 
-def _mismatch(compared: Compared) -> str:
+def _mismatch(compared: TrafficComparison) -> str:
     if compared.crossed:
         return f"{compared.crossed:,} units were in both arms"
     ratio = compared.ratio
@@ -183,7 +190,7 @@ def _mismatch(compared: Compared) -> str:
     )
 
 
-def _power(compared: Compared) -> str:
+def _power(compared: TrafficComparison) -> str:
     effect: Effect = compared.effects[0]
     worth = next(one for one in effect.needed if one.why == "worth")
     if worth.always == 0.0:

@@ -22,7 +22,7 @@ from listwright.ranking.plain_file import read_object
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.sources import file_digest
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
@@ -37,7 +37,7 @@ FULL = "make some, or set LISTWRIGHT_CACHE to a folder on another disk; the same
 
 _log = logging.getLogger(__name__)
 
-Beside = dict[str, list[Any]]
+Extras = dict[str, list[Any]]
 """What a parser found beside the dataset: lists of text and numbers by name."""
 
 
@@ -56,7 +56,7 @@ def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
     return cached_with(digest, source, lambda: (parse(), {}))[0]
 
 
-def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Beside]]) -> tuple[Dataset, Beside]:
+def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Extras]]) -> tuple[Dataset, Extras]:
     """Return a parsed file and its further results, from the cache if its source has not changed.
 
     Args:
@@ -76,7 +76,7 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Bes
     return parsed
 
 
-def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
+def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
     try:
         if not (entry / _FACTS).is_file():
             return None
@@ -92,7 +92,7 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
         return None
 
 
-def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Beside) -> None:
+def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Extras) -> None:
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=entry.parent))
@@ -120,7 +120,7 @@ def _arrays(entry: Path) -> tuple[str, ...]:
     return (*_ARRAYS, _WEIGHTS) if (entry / f"{_WEIGHTS}.npy").exists() else _ARRAYS
 
 
-def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside) -> dict[str, str]:
+def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Extras) -> dict[str, str]:
     hashes = {array: file_digest(entry / f"{array}.npy") for array in _arrays(entry)}
     hashes |= {
         name: hashlib.sha256(json.dumps(part).encode()).hexdigest()
@@ -129,7 +129,7 @@ def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside)
     return hashes | {"schema": schema.fingerprint}
 
 
-def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> tuple[Stored, Beside]:
+def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> tuple[Stored, Extras]:
     """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
@@ -144,7 +144,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
     """
     name = hashlib.sha256(f"shards/{FORMAT}/{PARSER_VERSION}/{digest}".encode()).hexdigest()
     entry, partial = folder() / name, folder() / f".{name}.partial"
-    with told_if_full(folder(), FULL):
+    with disk_full_as_data_error(folder(), FULL):
         folder().mkdir(parents=True, exist_ok=True)
         with FileLock(folder() / f".{name}.lock"):
             if entry.exists():
@@ -162,7 +162,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
     return _opened(entry, check=False)
 
 
-def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Beside]:
+def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Extras]:
     shards = open_shards(entry, check=check)
     return shards, shards.facts["beside"]
 

@@ -267,7 +267,7 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> li
     return numbers.gather(rows).to_list()
 
 
-def shown(time: Time) -> str:
+def time_text(time: Time) -> str:
     """Format a time for display, without a zero fraction of a second or a zero hour."""
     if isinstance(time, float):
         return f"{time:.15g}"

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema, count_categories
 from listwright.training.command import in_list
-from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, mapped, taken
+from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, map_rows, take_rows
 from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
@@ -101,14 +101,14 @@ class Dataset:
         lengths = self.lengths[np.asarray(queries, dtype=np.int64)]
         return replace(
             self,
-            features=taken(self.features, rows),
+            features=take_rows(self.features, rows),
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
             weights=None if self.weights is None else self.weights[rows],
         )
 
-    def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
+    def with_gains(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
         """Return the same rows with other gains.
 
         Raises:
@@ -126,10 +126,10 @@ class Dataset:
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
         """Return some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
-        features = mapped(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
+        features = map_rows(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
         return replace(self, features=features, schema=schema)
 
-    def under(self, schema: FeatureSchema) -> Dataset:
+    def with_schema(self, schema: FeatureSchema) -> Dataset:
         """Return the same rows encoded with another schema's categories; values that it lacks become unknown.
 
         Training data fixes the schema; validation and test data are read under it, as the service would.
@@ -149,7 +149,7 @@ class Dataset:
                 copied[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
             return copied
 
-        return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
+        return replace(self, features=map_rows(self.features, len(schema), recoded), schema=schema)
 
 
 def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
@@ -228,7 +228,7 @@ class Remedies:
     split_by: str = ""
     keep_constant: str = "drop_constant = false under [data] of a recipe"
 
-    def without(self, name: str) -> str:
+    def exclusion(self, name: str) -> str:
         """Return how to exclude the column of that name."""
         return self.leave_out.format(in_list(name))
 
@@ -255,18 +255,18 @@ class Splits:
     dropped: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
 
-    def under(self, schema: FeatureSchema) -> Splits:
-        """Return the same splits encoded with another schema's categories, see :meth:`Dataset.under`."""
-        train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+    def with_schema(self, schema: FeatureSchema) -> Splits:
+        """Return the same splits encoded with another schema's categories, see :meth:`Dataset.with_schema`."""
+        train, valid, test = (part.with_schema(schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)
 
-    def worth(self, gains: tuple[float, ...] | None) -> Splits:
-        """Return the same splits with other gains, see :meth:`Dataset.worth`."""
+    def with_gains(self, gains: tuple[float, ...] | None) -> Splits:
+        """Return the same splits with other gains, see :meth:`Dataset.with_gains`."""
         named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
-        train, valid, test = (part.worth(gains, name) for name, part in named)
+        train, valid, test = (part.with_gains(gains, name) for name, part in named)
         return replace(self, train=train, valid=valid, test=test)
 
-    def weighed(self) -> Splits:
+    def with_normalised_weights(self) -> Splits:
         """Return the same splits with weights whose mean over the training queries is 1: only their ratios count.
 
         Raises:

@@ -68,11 +68,11 @@ class Finding:
 
     Args:
         columns: their names.
-        said: what was found, with its figure, and what to do about it.
+        message: what was found, with its figure, and what to do about it.
     """
 
     columns: tuple[str, ...]
-    said: str
+    message: str
 
 
 def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | None = ()) -> list[Finding]:
@@ -89,7 +89,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     lists, findings, per_list = ListFacts(train), list[Finding](), list[str]()
     coarse = {one.name: one for one in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
-        name, leave_out = feature.name, remedies.without(feature.name)
+        name, leave_out = feature.name, remedies.exclusion(feature.name)
         texts = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
         if (time := _time(feature, column, lists)) is not None:
             split_by = remedies.split_by.format(name)
@@ -128,7 +128,7 @@ def _time(feature: Feature, column: Column, lists: ListFacts) -> str | None:
     if _TIME_WORDS.isdisjoint(words) and words[1:][-1:] != ["at"]:
         return None
     for form, low, high in TIMES_IN_NUMBERS:
-        count = lists.within(column, low, high)
+        count = lists.count_within(column, low, high)
         if count >= NEARLY * lists.all:
             return f"looks like a time: {form} in {count} of {lists.all} training queries"
     count, steps, distinct = lists.in_one_direction(column)
@@ -210,7 +210,7 @@ def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Find
     text = (
         f"{listed} {has} one value per list in all {lists.longer} training lists of two or more. {it} cannot change an "
         f"order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
-        f"If {one} is an id or a time of the query, {remedies.without('NAME' if several else names[0])}"
+        f"If {one} is an id or a time of the query, {remedies.exclusion('NAME' if several else names[0])}"
     )
     return Finding(tuple(names), text)
 
@@ -319,7 +319,7 @@ class ListFacts:
         longer = self._longer
         return bool((low[longer] == high[longer]).all() and low[longer].min() < high[longer].max())
 
-    def within(self, column: Column, low: float, high: float) -> int:
+    def count_within(self, column: Column, low: float, high: float) -> int:
         """Count the lists with a value of the column and none outside the bounds."""
         outside = np.logical_or.reduceat((column < low) | (column > high), self._starts)
         present = np.logical_or.reduceat(~np.isnan(column), self._starts)

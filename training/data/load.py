@@ -126,11 +126,11 @@ def doubtful(splits: Splits) -> list[str]:
     findings = leaks(train, remedies, splits.rounding)
     explained = {finding.columns for finding in findings}
     dropped = dropped_note(splits)
-    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.said for finding in findings)]
+    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.message for finding in findings)]
     many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
         f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "
-        f"{remedies.without(name)}"
+        f"{remedies.exclusion(name)}"
         for name, values in many.items()
         if (name,) not in explained
     ]

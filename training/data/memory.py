@@ -33,7 +33,9 @@ _EXACT = 2**127
 """Whole numbers from here on are no type of polars."""
 
 
-def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None) -> Dataset:
+def read_judged(
+    X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None
+) -> Dataset:
     """Return judged candidates, read as a table of the same columns would be.
 
     Args:
@@ -62,7 +64,7 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], s
 
 
 def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
-    """Return notes on rows that :func:`judged` read under a schema."""
+    """Return notes on rows that :func:`read_judged` read under a schema."""
     ids, unnamed = _ids(qid), _unnamed([str(name) for name in getattr(X, "columns", ())], schema.names)
     notes, rounded = [index_note(unnamed)] if unnamed else [], count_rounded(ids)
     if rounded:
@@ -74,19 +76,19 @@ def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
     return (*notes, *(note for note in coded if note is not None))
 
 
-def asked(
+def read_unjudged(
     X: Values, qid: Values, schema: FeatureSchema, columns: tuple[str, ...]
 ) -> tuple[Dataset, Int[np.ndarray, " R"]]:
     """Return candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
 
     Args:
-        X: as in :func:`judged`; a frame's columns are found by name, an array's by position.
-        qid: as in :func:`judged`.
+        X: as in :func:`read_judged`; a frame's columns are found by name, an array's by position.
+        qid: as in :func:`read_judged`.
         schema: categories that it lacks are unknown.
         columns: what X had when it was fitted, the schema's names among them; what is no feature is not looked at.
 
     Raises:
-        DataError: as in :func:`judged`.
+        DataError: as in :func:`read_judged`.
         SchemaMismatchError: if the columns are not those that were fitted, or text stands where numbers were.
 
     Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
@@ -131,7 +133,7 @@ def _filled(feature: Feature) -> pl.Expr:
 
 
 def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values, sample_weight: Values = None) -> Dataset:
-    """Return the result of :func:`asked` with labels and weights."""
+    """Return the result of :func:`read_unjudged` with labels and weights."""
     column = _column("y", y)
     _check_length("y", column, data.rows)
     labels = whole_labels(column, _fault)[order]
@@ -154,7 +156,7 @@ def _frame(X: Values, names: tuple[str, ...] | None, keep: tuple[str, ...]) -> p
     """Convert X to a frame.
 
     Args:
-        X: as in :func:`judged`.
+        X: as in :func:`read_judged`.
         names: of an array's columns.
         keep: columns of a frame that stay, even if they look like an index.
     """

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.evaluate import check_complete
 
 FEWEST_LISTS = 20
 """Validation lists with a choice among scored candidates: fewer say too little about a temperature."""
@@ -57,7 +57,7 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcom
     """
     outcomes = []
     for n, (features, labels) in enumerate(data.lists()):
-        scores = whole(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
+        scores = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
         scored = np.flatnonzero(~np.isnan(scores))
         chosen = np.flatnonzero(labels[scored] > 0)
         if len(scored) > 1 and len(chosen) == 1:

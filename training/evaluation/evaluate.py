@@ -27,7 +27,7 @@ ROUTED = "routed"
 PLAIN = "plain_first_stage"
 """LightGBM without list-relative columns, where the bundle's first stage has some."""
 
-_DRAWN = 1_000_000
+_DRAWS_AT_A_TIME = 1_000_000
 """Queries that are drawn at a time: their numbers take 8 MB."""
 
 
@@ -133,7 +133,7 @@ def evaluate(
     }
     for n, (shuffled, candidates, labels) in enumerate(shuffled_lists(test)):
         rankings = {
-            name: whole(reranker.rerank(candidates, strategy=name), test.qids[n])
+            name: check_complete(reranker.rerank(candidates, strategy=name), test.qids[n])
             for name in strategies or ("first_stage",)
         }
         ranking = next(iter(rankings.values()))
@@ -147,7 +147,7 @@ def evaluate(
         if plain is not None:
             scores_by_ranker[PLAIN] = plain[test.slice(n)][shuffled]
         if reranker.router is not None:
-            scores_by_ranker[ROUTED] = whole(reranker.rerank(candidates), test.qids[n]).sort_keys
+            scores_by_ranker[ROUTED] = check_complete(reranker.rerank(candidates), test.qids[n]).sort_keys
         for ranker, scores in scores_by_ranker.items():
             for metric in METRICS:
                 value = measure(metric, scores, labels, kept=of_scored, gains=protocol.gains, highest=highest)
@@ -169,7 +169,7 @@ def shuffled_lists(
         yield order, CandidateList(features[order]), labels[order]
 
 
-def whole(ranking: Ranking, qid: str) -> Ranking:
+def check_complete(ranking: Ranking, qid: str) -> Ranking:
     """Return the ranking; raise ScoringError if a stage failed.
 
     Raises:
@@ -208,7 +208,7 @@ def bootstrap_interval(
     if len(values) == 0 or (weights is not None and not weights.any()):
         return 0.0, 0.0
     rng = np.random.default_rng(0)
-    together = max(1, _DRAWN // len(values))
+    together = max(1, _DRAWS_AT_A_TIME // len(values))
     means = []
     for begin in range(0, RESAMPLES, together):
         drawn = rng.integers(0, len(values), (min(together, RESAMPLES - begin), len(values)))

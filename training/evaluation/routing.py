@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import shuffled_lists, whole
+from listwright.training.evaluation.evaluate import check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.router import bests
 
@@ -142,7 +142,11 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         answers = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         answers += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
-            float(np.nan_to_num(ndcg(whole(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)))
+            float(
+                np.nan_to_num(
+                    ndcg(check_complete(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)
+                )
+            )
             for one in answers
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist

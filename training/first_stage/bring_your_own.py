@@ -97,7 +97,7 @@ def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
     return text
 
 
-def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
+def with_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
     """Return the schema with categories in the order of the model's own pandas categories, so that its codes mean the
     same.
 
@@ -310,7 +310,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
             f"the graph has {len(inputs)} inputs ({_listed(inputs)}), not one: export it with one float32 input (L, N)"
         )
     (value,) = inputs
-    what = f"input {_shown(value)}"
+    what = f"input {_describe_value(value)}"
     if _type(value) != "float32":
         raise ScoringError(
             f"{what} is not float32: export it with float32 input, e.g. FloatTensorType([None, {width}])"
@@ -374,7 +374,7 @@ def _opsets(given: onnx.ModelProto) -> Iterable[onnx.OperatorSetIdProto]:
 
 def _rewritten(graph: onnx.GraphProto, features: str, scores: str, width: int) -> onnx.GraphProto:
     """Return the part of the graph that leads to the scores, under new names."""
-    nodes, weights = _needed(graph, scores)
+    nodes, weights = _find_dependencies(graph, scores)
 
     def renamed(name: str) -> str:
         return "features" if name == features else name and f"given/{name}"
@@ -399,7 +399,7 @@ def _rewritten(graph: onnx.GraphProto, features: str, scores: str, width: int) -
     return graph_out
 
 
-def _needed(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+def _find_dependencies(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """Return the operators and weights that the scores depend on; constants count as weights."""
     constants = {node.output[0]: tensor for node in graph.node if (tensor := _constant(node)) is not None}
     wanted, nodes = {scores}, []
@@ -453,7 +453,7 @@ def _shape(value: onnx.ValueInfoProto) -> list[int | None] | None:
     return [size if (size := axis.dim_value) > 0 else None for axis in tensor.shape.dim]
 
 
-def _shown(value: onnx.ValueInfoProto) -> str:
+def _describe_value(value: onnx.ValueInfoProto) -> str:
     """Format a value's name, type and shape: ``'variable' (float32, (?, 1))``."""
     shape = _shape(value)
     axes = None if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
@@ -461,7 +461,7 @@ def _shown(value: onnx.ValueInfoProto) -> str:
 
 
 def _listed(values: Iterable[onnx.ValueInfoProto]) -> str:
-    return _cut([_shown(value) for value in values])
+    return _cut([_describe_value(value) for value in values])
 
 
 def _cut(names: list[str]) -> str:

@@ -113,9 +113,9 @@ class ParallelGrower:
 
     def _grow(
         self, group: Group, settings: dict[str, Any], seed: int, start: int, trees: int, model: str | None
-    ) -> Grown:
+    ) -> GrownTrees:
         own = seed if start == 0 else int(np.random.default_rng([seed, start]).integers(2**31))
-        grown: Grown | None = group.step("grow", {**settings, "seed": own}, trees, model, addressed=True)[0]
+        grown: GrownTrees | None = group.step("grow", {**settings, "seed": own}, trees, model, addressed=True)[0]
         assert grown is not None
         return grown
 
@@ -168,7 +168,7 @@ class HeldRows:
         )
 
 
-class Grown(NamedTuple):
+class GrownTrees(NamedTuple):
     """The model after some trees.
 
     Args:
@@ -199,7 +199,7 @@ class TreeWorker:
 
     def grow(
         self, settings: dict[str, Any], trees: int, model: str | None, addresses: list[tuple[str, int]]
-    ) -> Grown | None:
+    ) -> GrownTrees | None:
         """Grow trees on top of a model, or the first ones; only rank 0 returns them."""
         network = {
             "tree_learner": "data",
@@ -222,7 +222,7 @@ class TreeWorker:
             )
         booster.free_network()
         curve = next(iter(curves["valid_0"].values())) if curves else []
-        return Grown(booster.model_to_string(), curve) if self._rank == 0 else None
+        return GrownTrees(booster.model_to_string(), curve) if self._rank == 0 else None
 
 
 @contextmanager

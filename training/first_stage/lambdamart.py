@@ -21,7 +21,17 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import LAMBDAMART, Found, GoesOn, Objective, Range, Rounds, StepReport, Value, search
+from listwright.training.search import (
+    LAMBDAMART,
+    GoesOn,
+    Objective,
+    Range,
+    Rounds,
+    SearchResult,
+    StepReport,
+    Value,
+    search,
+)
 from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
@@ -119,7 +129,7 @@ def search_settings(
     grower: Grower | None = None,
     goes_on: GoesOn | None = None,
     watch: StepReport | None = None,
-) -> Found:
+) -> SearchResult:
     """Search settings as :func:`tune` does, without the final fit; the fact of a trial is its number of trees.
 
     Args:

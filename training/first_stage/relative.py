@@ -13,7 +13,7 @@ from listwright.ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
 from listwright.ranking.first_stage import read_booster
 from listwright.ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.stored.rows import MappedLists, Rows, mapped
+from listwright.training.stored.rows import MappedLists, Rows, map_rows
 from listwright.training.stored.rows import columns as columns_of
 
 LEAST_GAIN = 0.001
@@ -81,7 +81,7 @@ def with_quantiles(columns: Sequence[RelativeColumn], train: Dataset) -> tuple[R
         train: widened.
     """
     first = len(train.schema) - len(columns)
-    last = mapped(train.features, len(columns), lambda rows: rows[:, first:])
+    last = map_rows(train.features, len(columns), lambda rows: rows[:, first:])
     return tuple(
         column.model_copy(update={"quantiles": _quantiles(values)})
         for column, values in zip(columns, columns_of(last), strict=True)

@@ -158,7 +158,7 @@ def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
                     event = event_in(line)
                 except ValidationError as error:
                     faulty[Cause.UNREADABLE if whole else Cause.CUT_OFF] += 1
-                    first = first or f"{path}, line {number}: {_said(error)}"
+                    first = first or f"{path}, line {number}: {_describe_error(error)}"
                     continue
                 held.append(
                     (
@@ -194,7 +194,7 @@ def _number_at(value: object, names: Sequence[str]) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _said(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, fault["loc"]))
     return f"{place}: {fault['msg']}" if place else str(fault["msg"])

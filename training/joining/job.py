@@ -32,7 +32,7 @@ from listwright.training.joining.events import (
 from listwright.training.joining.pieces import PieceTimes, Schema, Slice, of_file, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
 from listwright.training.progress import SILENT, Progress
-from listwright.training.stored.writing import job_folder, told_if_full, write_json
+from listwright.training.stored.writing import disk_full_as_data_error, job_folder, write_json
 
 FULL = "make some, and run the same command with --resume"
 
@@ -122,8 +122,8 @@ def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> 
     facts = {name: str(value) for name, value in asdict(job).items() if name not in ("out", "labels")}
     facts |= {"labels": job.labels.model_dump_json(), "polars": pl.__version__}
     with (
-        job_folder(job.out, facts, resume=resume, kept=f"served-*{DONE}") as folder,
-        told_if_full(job.out.parent, FULL),
+        job_folder(job.out, facts, resume=resume, keep_pattern=f"served-*{DONE}") as folder,
+        disk_full_as_data_error(job.out.parent, FULL),
     ):
         return _Run(job, folder, progress).all()
 
@@ -277,7 +277,7 @@ class _Run:
                 counts = Counts()
                 rows = judged_rows(
                     slice_,
-                    times.within(slice_),
+                    times.find_pieces(slice_),
                     matched,
                     superseded,
                     schema=schema,
@@ -303,7 +303,7 @@ class _Run:
             label=prefix + LABEL,
             time=prefix + TIME,
             prefix=prefix,
-            seen=bool(job.labels.seen),
+            only_seen=bool(job.labels.seen),
         )
         rows = pl.scan_parquet(list(written))
         rows.sink_parquet(whole, compression="zstd", metadata=metadata)
@@ -330,7 +330,7 @@ def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
 
 def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
     """Partition rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
-    for number, frame in enumerate(_together(frames)):
+    for number, frame in enumerate(_merge_frames(frames)):
         dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
         for (bucket,), part in dealt.partition_by("bucket", as_dict=True, include_key=False).items():
             inside = folder / f"{int(str(bucket)):05}"
@@ -338,7 +338,7 @@ def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) 
             part.write_parquet(inside / f"{stem}-{number:07}.parquet", compression="lz4")
 
 
-def _together(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _merge_frames(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Combine frames into larger ones, of :data:`DEALT_ROWS` or a little more."""
     held, rows = list[pl.DataFrame](), 0
     for frame in frames:

@@ -233,7 +233,7 @@ class PieceTimes:
         bounds = [_bounds(path) for path in pieces]
         self._first, self._last = (np.array(times, dtype="datetime64[us]") for times in zip(*bounds, strict=True))
 
-    def within(self, slice_: Slice) -> list[Path]:
+    def find_pieces(self, slice_: Slice) -> list[Path]:
         """Return the pieces with a record in the period."""
         begin, end = np.datetime64(slice_.begin, "us"), np.datetime64(slice_.end, "us")
         return [self._pieces[n] for n in np.flatnonzero((self._first < end) & (self._last >= begin)).tolist()]

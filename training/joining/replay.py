@@ -19,7 +19,7 @@ from listwright.ranking.served.record import ServedRecord
 
 
 @dataclass
-class Replayed:
+class ReplayResult:
     """The result of ranking again.
 
     Args:
@@ -37,7 +37,7 @@ class Replayed:
     others: int = 0
 
 
-def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
+def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
     """Rank logged records of a bundle again.
 
     Args:
@@ -50,7 +50,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
         DataError: if a file cannot be read.
     """
     manifest = loaded.manifest
-    result = Replayed()
+    result = ReplayResult()
     files: Sequence[Path] = [served] if served.is_file() else log_files(served)
     for record in islice(
         _of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, result), most
@@ -67,7 +67,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
     return result
 
 
-def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Replayed) -> Iterable[ServedRecord]:
+def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: ReplayResult) -> Iterable[ServedRecord]:
     for record in served:
         if record.degraded is not None:
             result.degraded += 1

@@ -17,8 +17,8 @@ QID, LABEL, TIME = "query_id", "label", "served_at"
 _RECORD, _OBJECT = " record", " object"
 """Columns of their own: names that no other column has."""
 
-_BEFORE = (QID, "candidate_id", "position", LABEL)
-_BEHIND = (
+_LEADING = (QID, "candidate_id", "position", LABEL)
+_TRAILING = (
     "score",
     "first_stage_score",
     "bundle",
@@ -41,7 +41,7 @@ def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
         RecipeError: if a sum has the name of another column that is not a feature.
         DataError: if a feature has the name of another column.
     """
-    others = {*_BEFORE, *_BEHIND, *(f"n_{action}" for action in labels.actions)}
+    others = {*_LEADING, *_TRAILING, *(f"n_{action}" for action in labels.actions)}
     twice = [name for name in labels.sums if name in others]
     if twice:
         raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
@@ -81,9 +81,9 @@ def judged_rows(
     """
     records = _between(pieces, slice_)
     records = records.join(_between(superseded, slice_).select("record"), on="record", how="anti").sort(TIME, "record")
-    rows = _shown(records, schema, prefix)
+    rows = _candidate_rows(records, schema, prefix)
     rows = _with_events(rows, records, _between(matched, slice_), labels, prefix, counts)
-    ordered = [prefix + name for name in _BEFORE] + list(schema.names) + [prefix + name for name in _BEHIND]
+    ordered = [prefix + name for name in _LEADING] + list(schema.names) + [prefix + name for name in _TRAILING]
     return rows.select(*ordered, *_of_events(labels, prefix))
 
 
@@ -92,7 +92,7 @@ def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
     return pl.scan_parquet(list(files)).filter(inside).collect()
 
 
-def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
+def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
     """Return features and logged values of each shown candidate, under the names of the judged rows, and its record."""
     lengths = records["length"].to_numpy()
     rows, width = int(lengths.sum()), len(schema.names)

@@ -130,11 +130,11 @@ def _nearest(
             others = rows[there]
             if gains is not None:
                 others = torch.mul(others, (1.0 + gains[q] * gains[there])[:, None], out=scaled[: len(others)])
-            found = distances[: len(lines) * len(others) * length**2].view(len(lines) * length, -1)
+            products = distances[: len(lines) * len(others) * length**2].view(len(lines) * length, -1)
             torch.addmm(  # the source's own norm does not change which neighbour is nearest
-                norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=found
+                norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=products
             )
-            by_list = found.view(len(lines), length, -1, length)
+            by_list = products.view(len(lines), length, -1, length)
             chosen = lines, lines + slots[: stop - start]
             near = by_list.min(dim=3).indices  # (T, L, P) three times as fast as argmin
             forth[here, start:stop] = near.transpose(1, 2)[chosen]

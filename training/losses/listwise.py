@@ -59,7 +59,7 @@ def att_rank(
     loss = _cross_entropy(scores, labels.to(scores.dtype), relevant, mask, weights)
     if form == "paper":
         loss = loss / mask.sum(dim=-1).clamp(min=1)
-    return _weighed(loss, mask, weights).mean()
+    return _apply_weights(loss, mask, weights).mean()
 
 
 def softmax_cross_entropy(
@@ -93,7 +93,7 @@ def softmax_cross_entropy(
         log_gain = exponent + torch.log(-torch.expm1(-exponent))  # log(2^y - 1) without computing 2^y
     else:
         log_gain = torch.tensor(gains, dtype=scores.dtype, device=scores.device).log()[labels.long()]
-    return _weighed(_cross_entropy(scores, log_gain, relevant, mask, weights), mask, weights).mean()
+    return _apply_weights(_cross_entropy(scores, log_gain, relevant, mask, weights), mask, weights).mean()
 
 
 def plackett_luce(
@@ -120,7 +120,7 @@ def plackett_luce(
     Convention: a list whose labels are all equal has loss 0 and still counts in the mean.
     """
     loss = -log_likelihood(scores, labels, mask, nodes=nodes)
-    return _weighed(loss, _all_real(scores, mask), weights).mean()
+    return _apply_weights(loss, _all_real(scores, mask), weights).mean()
 
 
 def ranking_loss(
@@ -166,7 +166,7 @@ def _cross_entropy(
     return -(target * log_s.masked_fill(~relevant, 0.0)).sum(dim=-1)
 
 
-def _weighed(
+def _apply_weights(
     loss: Float[Tensor, " B"], mask: Bool[Tensor, "B L"], weights: Float[Tensor, "B L"] | None
 ) -> Float[Tensor, " B"]:
     """Multiply each list's loss by the mean weight of its candidates."""

@@ -14,7 +14,7 @@ from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
-from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, named
+from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, model_like
 
 GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
 
@@ -83,7 +83,7 @@ class LambdaMart(RecipePart):
         return kinds
 
 
-class _Given(RecipePart):
+class _ForeignStage(RecipePart):
     """A first stage that was fitted elsewhere."""
 
     @model_validator(mode="before")
@@ -94,7 +94,7 @@ class _Given(RecipePart):
         return values
 
 
-class GivenModel(_Given):
+class GivenModel(_ForeignStage):
     """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
 
     Args:
@@ -106,7 +106,7 @@ class GivenModel(_Given):
     path: str
 
 
-class GivenColumn(_Given):
+class GivenColumn(_ForeignStage):
     """First-stage scores that stand in the data, in the feature column of this name."""
 
     kind: Literal["column"] = "column"
@@ -242,7 +242,7 @@ class Recipe(RecipePart):
         """
         kind = name.partition("-")[0]
         own = None if self.model.kind == kind else self.rivals.spec(kind)
-        return named(name, self.model if own is None else own)
+        return model_like(name, self.model if own is None else own)
 
 
 def recipe_names() -> list[str]:
@@ -299,7 +299,7 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
 
 def described(error: ValidationError, model: type[BaseModel]) -> str:
     """Describe all faults of a recipe in one line; a misspelled field gets the closest name in ``model``."""
-    return "; ".join(_said(fault, model) for fault in error.errors())
+    return "; ".join(_describe_fault(fault, model) for fault in error.errors())
 
 
 def _place(parts: tuple[str | int, ...]) -> str:
@@ -314,7 +314,7 @@ def _fields(model: type[BaseModel]) -> list[str]:
     return sorted({name for part in parts for name in part.get("properties", {})})
 
 
-def _said(fault: Any, model: type[BaseModel]) -> str:
+def _describe_fault(fault: Any, model: type[BaseModel]) -> str:
     """Describe one fault, with its place and the value there."""
     place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "union_tag_not_found":

@@ -248,7 +248,7 @@ class Rivals(RecipePart):
         return spec
 
 
-def named(name: str, like: Model) -> Model:
+def model_like(name: str, like: Model) -> Model:
     """Return the model of that name, fitted like another one.
 
     Args:

@@ -80,7 +80,7 @@ def _bound(first: FirstStage, texts: Sequence[str] | None) -> FirstStage | dict[
     if not isinstance(first, LambdaMart):
         raise RecipeError(GIVEN_IS_FREE.format("the first stage", "--monotone"))
     directions: dict[str, object] = dict(first.monotone)
-    for name, text in _named("--monotone", texts, "1, -1 or 0").items():
+    for name, text in _parse_named("--monotone", texts, "1, -1 or 0").items():
         directions[name] = int(text) if text.removeprefix("-").isdecimal() else text
     return {**first.model_dump(), "monotone": directions}
 
@@ -124,11 +124,11 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": tuple(options.gains)}})
     if not options.default:
         return recipe
-    defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
+    defaults = tuple((dict(recipe.data.defaults) | _parse_named("--default", options.default, "VALUE")).items())
     return config.changed(recipe, {"data": recipe.data.model_copy(update={"defaults": defaults})})
 
 
-def _named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
+def _parse_named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
     """Parse an option's ``NAME=VALUE``; the value is checked once the feature is known."""
     names: dict[str, str] = {}
     for text in texts:

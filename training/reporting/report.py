@@ -39,7 +39,7 @@ _NAMES = {
     "first_stage": "first stage",
     ROUTED: "routed",
 }
-_SHOWN = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+_TABLE_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +188,11 @@ def show(report: Report, console: Console) -> None:
         title=f"Test split, {evaluation.queries} queries, through the sealed bundle",
     )
     table.add_column("ranker", no_wrap=True)
-    for name in _SHOWN:
+    for name in _TABLE_METRICS:
         table.add_column(metric_name(name), justify="right", no_wrap=True)
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
-        cells = [by_key[ranker, name] for name in _SHOWN]
+        cells = [by_key[ranker, name] for name in _TABLE_METRICS]
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
     _show_choice(report, console)

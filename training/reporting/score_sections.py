@@ -122,7 +122,7 @@ def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
 
 
 def _error(facts: Facts) -> str:
-    """Format the error with what chance explains; earlier versions' interval, which excluded 0 too often, is left out."""
+    """Format the error with what chance explains; reports of earlier versions lack the latter."""
     if "p" not in facts:
         return f"{facts['ece']:.4f}"
     return f"{facts['ece']:.4f} (by chance up to {facts['by_chance']['high']:.4f}, p {facts['p']:.3f})"

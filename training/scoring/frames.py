@@ -125,10 +125,10 @@ def batches(
     names = {name for name, _ in opened}
     if len(names) > 1:
         raise DataError(data, "holds tables and LETOR text: score them one after the other")
-    return Batches(names.pop(), _alike(data, [rows for _, rows in opened]), ids_only)
+    return Batches(names.pop(), _check_columns(data, [rows for _, rows in opened]), ids_only)
 
 
-def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
+def _check_columns(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
     """Yield the batches of all files, which must have the columns of the first."""
     first: FileRows | None = None
     for batch in chain.from_iterable(files):
@@ -164,10 +164,10 @@ def _opened(
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
-    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
+    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).find_column(qid, "--qid")
     if not is_parquet(path):
         return column, _csv(path, rows, schema, column)
-    rows = only(rows, needed(schema, column, columns))
+    rows = select_existing(rows, columns_to_read(schema, column, columns))
     return column, _parquet(path, rows, column, ids_only=ids_only)
 
 
@@ -265,18 +265,18 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
     for path, first, rows in ranges:
         try:
             scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path, glob=False)
-            frames.append(only(scan, names).slice(first, rows).collect())
+            frames.append(select_existing(scan, names).slice(first, rows).collect())
         except UNREADABLE as error:
             raise unreadable(path, error) from error
     return pl.concat(frames)
 
 
-def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
+def columns_to_read(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
     """Return the names of the columns to read; None for all."""
     return None if columns is None else frozenset((qid, *schema.names, *columns))
 
 
-def only(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
+def select_existing(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
     """Return those of the columns that exist, in their order; None for all."""
     if names is None:
         return rows

@@ -60,7 +60,7 @@ def unnamed(names: Sequence[str], features: Sequence[str], qid: str) -> set[str]
     return {name for name in names if is_index(name)} - {*features, qid}
 
 
-class Scored(NamedTuple):
+class ScoreResult(NamedTuple):
     """The result of a scoring job."""
 
     rows: int

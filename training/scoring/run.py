@@ -27,9 +27,9 @@ from listwright.training.data.cells import count_rounded, rounded_note
 from listwright.training.data.tables.frames import index_note, listed
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
-from listwright.training.scoring.job import PART_ROWS, Job, Scored, unnamed
+from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
 from listwright.training.scoring.worker import COLUMNS, FULL, SIZES, rows_file, score_part, size_file
-from listwright.training.stored.writing import WorkerStoppedError, job_folder, told_if_full
+from listwright.training.stored.writing import WorkerStoppedError, disk_full_as_data_error, job_folder
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     workers_read: bool,
     resume: bool,
     progress: Progress,
-) -> Scored:
+) -> ScoreResult:
     """Score the missing parts of a job, and publish all.
 
     Args:
@@ -58,8 +58,8 @@ def run(
     """
     manifest, facts = inputs(job)
     with (
-        job_folder(job.out, facts, resume=resume, kept=SIZES) as folder,
-        told_if_full(job.out.parent, FULL),
+        job_folder(job.out, facts, resume=resume, keep_pattern=SIZES) as folder,
+        disk_full_as_data_error(job.out.parent, FULL),
     ):
         try:
             with until_scored:
@@ -74,7 +74,7 @@ def run(
         if _facts(job, manifest) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
-    return Scored(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
+    return ScoreResult(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
 
 
 def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) -> None:
@@ -134,7 +134,7 @@ def _all_parts(
             done += part.rows.height
             task.reach(done)
             continue
-        running[_begun(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
+        running[_submit(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
         if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
             take(wait(running, return_when=FIRST_COMPLETED).done)
     while running:
@@ -145,7 +145,7 @@ def _all_parts(
     return written
 
 
-def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
+def _submit(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
     """Submit a part. Rows that are already read go through a file: a pipe would copy them several times."""
     ranges = part.ranges
     if not ids_only:
@@ -239,7 +239,7 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
         while (cut := _end_of_list(held[qid], rows)) is not None:
             yield Part(number, _checked(held[:cut], qid, places, keys), columns, _ranges(places, cut))
             held, number = held[cut:], number + 1
-            places = _behind(places, cut)
+            places = _skip_rows(places, cut)
     if held.height:
         yield Part(number, _checked(held, qid, places, keys), columns, _ranges(places, held.height))
 
@@ -252,7 +252,7 @@ class _Place(NamedTuple):
     first: int
 
 
-def _behind(places: list[_Place], rows: int) -> list[_Place]:
+def _skip_rows(places: list[_Place], rows: int) -> list[_Place]:
     """Return the places after the first ``rows`` rows."""
     left = []
     for path, lines, first in places:
@@ -263,7 +263,7 @@ def _behind(places: list[_Place], rows: int) -> list[_Place]:
 
 
 def _fault(places: list[_Place], row: int, qid: str, message: str) -> DataError:
-    place = _behind(places, row)[0]
+    place = _skip_rows(places, row)[0]
     return DataError(place.path, message, line=place.lines[0], column=qid)
 
 

@@ -24,10 +24,10 @@ from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.leaks import rounding_of
-from listwright.training.data.memory import asked
-from listwright.training.scoring.frames import ARROW, RowRange, needed, read
+from listwright.training.data.memory import read_unjudged
+from listwright.training.scoring.frames import ARROW, RowRange, columns_to_read, read
 from listwright.training.scoring.job import Job
-from listwright.training.stored.writing import told_if_full, write_json
+from listwright.training.stored.writing import disk_full_as_data_error, write_json
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""
@@ -56,14 +56,14 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     if size.exists():
         return
     served = loaded(str(job.bundle))
-    rows = read(ranges, needed(served.manifest.feature_schema, qid, job.columns))
+    rows = read(ranges, columns_to_read(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
     scored, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
     scored = scored.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
     path = part_file(Path(folder), number)
-    with told_if_full(path.parent, FULL):
+    with disk_full_as_data_error(path.parent, FULL):
         scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     write_json(size, [scored.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
     rows_file(Path(folder), number).unlink(missing_ok=True)
@@ -203,7 +203,7 @@ def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Rank
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
-    """Return the lists as :func:`asked` reads them, faster where all columns exist."""
+    """Return the lists as :func:`read_unjudged` reads them, faster where all columns exist."""
     ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
     if ids.dtype.is_integer() or ids.dtype == pl.String:
         features = _plain(rows, schema)
@@ -211,7 +211,7 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
             begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
             return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
     columns = rows.select(by_name([name for name in schema.names if name in rows.columns]))
-    data, order = asked(columns, ids, schema, schema.names)
+    data, order = read_unjudged(columns, ids, schema, schema.names)
     assert isinstance(data.features, np.ndarray)
     return _Lists(data.features, data.offsets, order, data.qids)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from listwright.ranking.order import best, rank_by_score
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec
-from listwright.training.stored.rows import Features, Rows, taken, with_column
+from listwright.training.stored.rows import Features, Rows, take_rows, with_column
 
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
@@ -62,14 +62,14 @@ class Lists:
         device: str = "cpu",
         shuffled: bool = False,
     ) -> None:
-        rows_of_lists = _kept(data, scores, cutoff)
+        rows_of_lists = _rows_within_cutoff(data, scores, cutoff)
         if shuffled:
             rng = np.random.default_rng(0)
             rows_of_lists = [rng.permutation(rows) for rows in rows_of_lists]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(rows_of_lists)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in rows_of_lists])])
-        matrix = taken(data.features, self.rows)
+        matrix = take_rows(data.features, self.rows)
         self.matrix: Features = with_column(matrix, scores[self.rows]) if append_score else matrix
         self._features = None if isinstance(self.matrix, Rows) else torch.from_numpy(self.matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
@@ -87,8 +87,8 @@ class Lists:
         """Mean list length after the cutoff."""
         return len(self.rows) / len(self)
 
-    def kept(self, n: int) -> Int[np.ndarray, " C"]:
-        """Return the candidates of query ``n`` within the cutoff, numbered within the query, in the order of the rows."""
+    def candidates(self, n: int) -> Int[np.ndarray, " C"]:
+        """Return the numbers within query ``n`` of its candidates within the cutoff, in the order of the rows."""
         rows: Int[np.ndarray, " C"] = self.rows[self.offsets[n] : self.offsets[n + 1]] - self._first_rows[n]
         return rows
 
@@ -179,7 +179,7 @@ def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"],
     )
 
 
-def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
+def _rows_within_cutoff(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
     """Return the rows of each query that reach the second stage, in input order."""
     rows_of_lists = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
     if data.lengths.max() <= cutoff:

@@ -13,7 +13,17 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search import Found, GoesOn, Pruned, Rounds, StepReport, Value, own_values, search, space_of
+from listwright.training.search import (
+    GoesOn,
+    Pruned,
+    Rounds,
+    SearchResult,
+    StepReport,
+    Value,
+    own_values,
+    search,
+    space_of,
+)
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
@@ -132,7 +142,7 @@ def search_network(
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
     goes_on: GoesOn | None = None,
-) -> Found:
+) -> SearchResult:
     """Search for the values that rank the validation queries best; the fact of a trial is its best epoch.
 
     Args:

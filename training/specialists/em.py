@@ -136,7 +136,7 @@ class Mixture:
         self.lists, self.rankers, self.shares = lists, rankers, shares
         self.steps = list(steps)
         self._counts = torch.ones_like(shares[:, 0]) if counts is None else counts
-        self.weights = mixture_weights(self._seen, alpha)
+        self.weights = mixture_weights(self._expected_counts, alpha)
         if self.steps:
             self.weights = torch.tensor(self.steps[-1].weights, dtype=shares.dtype)
         self._alpha, self._seed = alpha, seed
@@ -155,8 +155,8 @@ class Mixture:
         return abs(now - before) <= CONVERGED * abs(before)
 
     @property
-    def _seen(self) -> Float[Tensor, "N K"]:
-        """How often each component is expected to have seen each list."""
+    def _expected_counts(self) -> Float[Tensor, "N K"]:
+        """Expected number of times that each component ranked each list."""
         return self._counts[:, None] * self.shares
 
     def iterate(self, iterations: int) -> Iterator[Step]:
@@ -175,11 +175,11 @@ class Mixture:
             if k in reseeded:
                 ranker.forget(rng)
             else:
-                ranker.fit(self.lists, self._seen[:, k], rng)
+                ranker.fit(self.lists, self._expected_counts[:, k], rng)
         if reseeded:
             self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
         else:
-            self.weights = mixture_weights(self._seen, self._alpha)
+            self.weights = mixture_weights(self._expected_counts, self._alpha)
         self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
         prior = torch.xlogy(self._alpha - 1.0, self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
         step = Step(

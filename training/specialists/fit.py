@@ -196,7 +196,7 @@ def judge(
     aggregates = np.empty((len(data), len(described.names)), dtype=np.float32)
     by_specialists = []
     for n, (features, _) in enumerate(data.lists()):
-        first, top = scores[data.slice(n)], lists.kept(n)
+        first, top = scores[data.slice(n)], lists.candidates(n)
         with torch.inference_mode():
             outputs = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
         by_first_stage = rank_by_score(first)

@@ -108,7 +108,7 @@ class BlockedLists:
     ) -> None:
         self._inputs, self._labels, self._starts, self._lengths = inputs, labels, starts, lengths
         self._top, self._held = top, held
-        self._made: dict[int, PaddedLists] = {}
+        self._cache: dict[int, PaddedLists] = {}
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -146,11 +146,11 @@ class BlockedLists:
             first = last
 
     def _block(self, first: int, last: int) -> PaddedLists:
-        if first in self._made:
-            return self._made[first]
+        if first in self._cache:
+            return self._cache[first]
         block = self.batch(torch.arange(first, last))
         if self._held:
-            self._made[first] = block
+            self._cache[first] = block
         return block
 
 

@@ -53,7 +53,7 @@ class SrmNetwork(nn.Module):
         super().__init__()
         self.standardise = standardise
         linear = [ranker.w for ranker in rankers if isinstance(ranker, LinearRanker)]
-        self.heads = _stacked(torch.stack(linear)) if len(linear) == len(rankers) else _Beside(rankers)
+        self.heads = _stacked(torch.stack(linear)) if len(linear) == len(rankers) else _ParallelNetworks(rankers)
         self.heads.float()
 
     def forward(self, features: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch K"]:
@@ -96,7 +96,7 @@ def _stacked(weights: Float[Tensor, "K P"]) -> nn.Linear:
     return heads
 
 
-class _Beside(nn.Module):
+class _ParallelNetworks(nn.Module):
     """Networks side by side, each with one output."""
 
     def __init__(self, rankers: list[Component]) -> None:

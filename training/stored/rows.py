@@ -99,12 +99,12 @@ def by_chunk(
     return result
 
 
-def taken(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
+def take_rows(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
     """Return some rows by their numbers, in the order given: a copy of an array, a view of :class:`Rows`."""
-    return Taken(features, rows) if isinstance(features, Rows) else features[rows]
+    return SelectedRows(features, rows) if isinstance(features, Rows) else features[rows]
 
 
-def mapped(
+def map_rows(
     features: Features, width: int, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, "M E"]]
 ) -> Features:
     """Apply a function to each row: at once to an array, on access to :class:`Rows`.
@@ -114,13 +114,13 @@ def mapped(
         width: E.
         function: sees rows alone; what it is given is its own.
     """
-    return Mapped(features, width, function) if isinstance(features, Rows) else function(features)
+    return MappedRows(features, width, function) if isinstance(features, Rows) else function(features)
 
 
-def joined(parts: Sequence[Features]) -> Features:
+def join_rows(parts: Sequence[Features]) -> Features:
     """Return the rows of several matrices of one width, one after the other."""
     if any(isinstance(part, Rows) for part in parts):
-        return Joined(parts)
+        return JoinedRows(parts)
     return np.concatenate([np.asarray(part) for part in parts])
 
 
@@ -137,20 +137,20 @@ def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
     return rows
 
 
-class Taken(Rows):
+class SelectedRows(Rows):
     """Some rows of others, in the order given."""
 
     def __init__(self, base: Rows, rows: Int[np.ndarray, " M"]) -> None:
         super().__init__(len(rows), base.shape[1])
-        self._base: Rows = base._base if isinstance(base, Taken) else base
-        self._rows: Int[np.ndarray, " M"] = base._rows[rows] if isinstance(base, Taken) else rows
+        self._base: Rows = base._base if isinstance(base, SelectedRows) else base
+        self._rows: Int[np.ndarray, " M"] = base._rows[rows] if isinstance(base, SelectedRows) else rows
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
         """Return some rows by their numbers; see :meth:`Rows.pick`."""
         return self._base.pick(self._rows[rows])
 
 
-class Mapped(Rows):
+class MappedRows(Rows):
     """A function applied to each row of other rows."""
 
     def __init__(
@@ -202,14 +202,14 @@ class MappedLists(Rows):
         starts, lengths = self._offsets[lists], np.diff(self._offsets)[lists]
         places = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         whole = self._base.pick(np.repeat(starts - places[:-1], lengths) + np.arange(places[-1]))
-        made = np.empty((len(whole), self.shape[1]), dtype=np.float32)
+        values = np.empty((len(whole), self.shape[1]), dtype=np.float32)
         for first, last in pairwise(places.tolist()):
-            made[first:last] = self._function(whole[first:last])
-        found: Float[np.ndarray, "M D"] = made[places[list_of] + rows - starts[list_of]]
-        return found
+            values[first:last] = self._function(whole[first:last])
+        selected: Float[np.ndarray, "M D"] = values[places[list_of] + rows - starts[list_of]]
+        return selected
 
 
-class Joined(Rows):
+class JoinedRows(Rows):
     """The rows of several matrices, one after the other."""
 
     def __init__(self, parts: Sequence[Features]) -> None:

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.rows import Joined, Rows, runs
+from listwright.training.stored.rows import JoinedRows, Rows, runs
 
 FORMAT = 1
 """Of the folder. Raise it with every change that an older Listwright would read wrongly."""
@@ -97,19 +97,19 @@ class ShardRows(Rows):
         Raises:
             DataError: if the file is shorter than it was written, or cannot be read.
         """
-        found = np.empty((len(rows), self._own), dtype=np.float32)
+        values = np.empty((len(rows), self._own), dtype=np.float32)
         try:
             file = os.open(self._path, os.O_RDONLY)
             try:
                 for first, last in runs(rows):
-                    self._read(file, found[first:last], 4 * self._own * int(rows[first]))
+                    self._read(file, values[first:last], 4 * self._own * int(rows[first]))
             finally:
                 os.close(file)
         except OSError as error:
             raise DataError(self._path, f"cannot be read: {error.strerror or error}: {_AGAIN}") from error
         if self._own == self.shape[1]:
-            return found
-        return np.pad(found, ((0, 0), (0, self.shape[1] - self._own)))
+            return values
+        return np.pad(values, ((0, 0), (0, self.shape[1] - self._own)))
 
     def _read(self, file: int, into: Float[np.ndarray, "M D"], place: int) -> None:
         left = into.reshape(-1).view(np.uint8).data
@@ -243,7 +243,7 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
             beside.append(dict(arrays))
     lengths = np.concatenate([arrays["lengths"] for arrays in beside])
     return Stored(
-        features=Joined(parts),
+        features=JoinedRows(parts),
         labels=np.concatenate([arrays["labels"] for arrays in beside]),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         qids=tuple(qid for arrays in beside for qid in json.loads(arrays["qids"].tobytes())),

@@ -20,7 +20,7 @@ from listwright.ranking.plain_file import read_object
 
 
 @contextmanager
-def told_if_full(folder: Path, remedy: str) -> Iterator[None]:
+def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
     """Raise DataError where a write below a folder fails because the disk is full.
 
     Args:
@@ -53,14 +53,14 @@ def folder_of(out: Path) -> Path:
 
 
 @contextmanager
-def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
+def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_pattern: str) -> Iterator[Path]:
     """Lock the hidden folder next to ``out`` against other jobs.
 
     Args:
         out: the file or folder that will be published.
         facts: what the parts depend on, as JSON has it; a job is resumed under the same only.
         resume: whether an interrupted job goes on.
-        kept: pattern of file names; after an error the folder stays if it has such a file.
+        keep_pattern: pattern of file names; after an error the folder stays if it has such a file.
 
     Raises:
         RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
@@ -82,7 +82,7 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) 
             except WorkerStoppedError:
                 raise
             except Exception:
-                if not any(folder.glob(kept)):
+                if not any(folder.glob(keep_pattern)):
                     shutil.rmtree(folder)
                 raise
     except Timeout:

@@ -106,7 +106,7 @@ class Store:
         """Return the place of a unit: its folder, and those of shared results."""
         return Place(self.state(unit), self._tuned, self._parts)
 
-    def leave(self, unit: str) -> None:
+    def remove_state(self, unit: str) -> None:
         """Remove a folder of checkpoints, if it exists."""
         if (folder := self._state / unit).exists():
             shutil.rmtree(folder)

@@ -9,7 +9,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
 from listwright.training import diagnosis
-from listwright.training.choice import Chosen
+from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
@@ -237,7 +237,7 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     one = gain(*NOTHING, "qilcm2").comparison
     fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
     monkeypatch.setattr(diagnosis.steps, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
-    monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
+    monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: DefaultChoice("first_stage", None, (one,)))
     relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT)
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

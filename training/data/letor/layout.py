@@ -28,10 +28,10 @@ from listwright.training.data.sources import (
     is_archive,
     open_plain,
 )
-from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.data.split import by_query, check_fold, checked, distinguish_ids, merged, set_aside
 from listwright.training.progress import NO_TASK, SILENT, Progress, Task
 from listwright.training.recipe.data import LetorData
-from listwright.training.stored.rows import mapped
+from listwright.training.stored.rows import map_rows
 from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 _ROLE_OF = {
@@ -84,7 +84,7 @@ def load(
         return _container(spec, Container(paths[0]), fold=fold, rng=rng, reader=reader)
     if any(path.is_dir() or is_archive(path) for path in paths):
         raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
-    dataset = together([reader.file(path) for path in paths])
+    dataset = concatenate([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
 
 
@@ -136,7 +136,9 @@ def _fold(container: Container, folds: _Folds, *, fold: int, reader: Reader) -> 
     if missing:
         raise DataError(container.path, f"Fold{fold} has no {' and no '.join(missing)} file")
     train, valid, test = as_wide([reader.member(container, folds[fold][role]) for role in SPLITS])
-    return checked(*apart(train, valid, test), f"{container.path.name}, the publisher's fold {fold} of {max(folds)}")
+    return checked(
+        *distinguish_ids(train, valid, test), f"{container.path.name}, the publisher's fold {fold} of {max(folds)}"
+    )
 
 
 def _parts(spec: LetorData, container: Container, names: list[str], *, fold: int, reader: Reader) -> Splits:
@@ -168,10 +170,10 @@ def _single(
     by_role = dict(zip(names, parts, strict=True))
     train, test = by_role["train"], by_role["test"]
     if "valid" in by_role:
-        return checked(*apart(train, by_role["valid"], test), how)
+        return checked(*distinguish_ids(train, by_role["valid"], test), how)
     train, valid = set_aside(train, spec.split, rng)
     how += f" (it has no validation file: {len(valid)} training queries were set aside)"
-    return checked(*apart(train, valid, test), how)
+    return checked(*distinguish_ids(train, valid, test), how)
 
 
 def _part(container: Container, part: str) -> str | None:
@@ -235,7 +237,7 @@ class Reader:
             with opened() as (stream, size):
                 return letor.read(stream, source, groups=groups, task=_reading(self._progress, title, size))
 
-        def write(writer: ShardWriter) -> cache.Beside:
+        def write(writer: ShardWriter) -> cache.Extras:
             groups = None if group_file is None else _read_groups(group_file)
             with opened() as (stream, size):
                 stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
@@ -257,7 +259,7 @@ def as_wide(parts: list[Dataset]) -> list[Dataset]:
     return [_widened(part, width) for part in parts]
 
 
-def together(parts: list[Dataset]) -> Dataset:
+def concatenate(parts: list[Dataset]) -> Dataset:
     """Return all queries of several files.
 
     Raises:
@@ -275,7 +277,7 @@ def _widened(part: Dataset, width: int) -> Dataset:
     if part.features.shape[1] == width:
         return part
     more = ((0, 0), (0, width - part.features.shape[1]))
-    features = mapped(part.features, width, lambda rows: np.pad(rows, more))
+    features = map_rows(part.features, width, lambda rows: np.pad(rows, more))
     return replace(part, features=features, schema=letor.letor_schema(width))
 
 
@@ -288,7 +290,7 @@ def _group_files(path: Path) -> tuple[Path, ...]:
 def _read_groups(path: Path) -> Int[np.ndarray, " N"]:
     sizes = []
     with open_plain(path) as (stream, _):
-        for number, line in enumerate(letor.whole(stream, str(path)).splitlines(), start=1):
+        for number, line in enumerate(letor.read_all(stream, str(path)).splitlines(), start=1):
             text = line.strip()
             if not text:
                 continue

@@ -142,7 +142,7 @@ def comes_back(qid: str, began: int | None) -> str:
     return f"query {qid!r} comes back here, {before}: keep the rows of a query together"
 
 
-def whole(stream: BinaryIO, source: str) -> bytes:
+def read_all(stream: BinaryIO, source: str) -> bytes:
     """Read all bytes of a small file, without a byte order mark.
 
     Raises:

@@ -72,7 +72,7 @@ def blocks(
         z = rng.standard_normal((rows, features), dtype=np.float32)
         utilities = _utilities(z[:, :used], weights, rng.normal(size=at_once)[query_of], rng)
         labels = np.searchsorted(bounds, utilities).astype(np.int32)
-        columns = _shown(z, query_of, at_once, rng)
+        columns = _fill_columns(z, query_of, at_once, rng)
         count = min(at_once, queries - first)
         rows_of_count = int(lengths[:count].sum())
         yield SyntheticBlock(first, columns[:rows_of_count], labels[:rows_of_count], lengths[:count])
@@ -103,7 +103,7 @@ def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float
     return bounds
 
 
-def _shown(
+def _fill_columns(
     z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], queries: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "R D"]:
     """Replace z by what the feature columns hold."""

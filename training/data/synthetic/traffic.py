@@ -19,7 +19,7 @@ class Shop:
 
     Args:
         length: candidates of a query.
-        shown: places.
+        depth: shown places.
         strength: of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
         liking: standard deviation over units of the log-odds of a click: one person clicks more than another.
         rate: mean attraction of a candidate, about.
@@ -28,7 +28,7 @@ class Shop:
     """
 
     length: int = 20
-    shown: int = 10
+    depth: int = 10
     strength: float = 1.0
     liking: float = 0.5
     rate: float = 0.2
@@ -78,10 +78,10 @@ def split_rows(
 ) -> pl.DataFrame:
     """Return judged rows of a split: each unit is served by its arm, control or challenger."""
     arm = rng.random(int(people.unit.max()) + 1)[people.unit] < share
-    order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.shown]
+    order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.depth]
     return judged_rows(shop, people, order, rng).with_columns(
-        pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.shown)),
-        pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.shown)),
+        pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.depth)),
+        pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.depth)),
     )
 
 
@@ -90,11 +90,11 @@ def interleaved_rows(
 ) -> pl.DataFrame:
     """Return judged rows of an interleaving of both orders."""
     lists = [
-        team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.shown)
+        team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.depth)
         for n, (control, challenger) in enumerate(zip(orders[0].tolist(), orders[1].tolist(), strict=True))
     ]
-    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.shown)
-    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.shown)
+    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.depth)
+    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.depth)
     return judged_rows(shop, people, order, rng).with_columns(pl.Series("team", teams))
 
 
@@ -102,7 +102,7 @@ def swapped_rows(
     shop: Shop, people: Visits, order: Int[np.ndarray, "N L"], rng: np.random.Generator, *, share: float = 0.5
 ) -> pl.DataFrame:
     """Return judged rows of one ranker, of which a share has two neighbours of the shown places swapped (FairPairs)."""
-    count, depth = len(order), shop.shown
+    count, depth = len(order), shop.depth
     swaps = rng.random(count) < share
     upper = rng.integers(0, depth - 1, count)
     order, rows = order[:, :depth].copy(), np.flatnonzero(swaps)

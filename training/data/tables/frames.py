@@ -158,7 +158,7 @@ class Table:
         """Return the same file with some of its columns."""
         return Table(self.path, self.frame.select(names))
 
-    def named(self, name: str | None, option: str) -> str:
+    def find_column(self, name: str | None, option: str) -> str:
         """Return the column of that name.
 
         Raises:

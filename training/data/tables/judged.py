@@ -23,7 +23,7 @@ UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def judged_metadata(
-    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", seen: bool = False
+    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", only_seen: bool = False
 ) -> dict[str, str]:
     """Return the metadata of a file of judged rows.
 
@@ -31,9 +31,9 @@ def judged_metadata(
         features: names of the feature columns, in order.
         qid, label, time: names of other columns.
         prefix: of the names of all columns but the features.
-        seen: whether shown candidates are missing that nobody saw.
+        only_seen: whether shown candidates that nobody saw are missing.
     """
-    facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": seen}
+    facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": only_seen}
     return {KEY: json.dumps(facts)}
 
 
@@ -48,7 +48,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
         ignored.
     """
-    metadata = said_of(path_of(sources[0])) if sources else None
+    metadata = read_judged_metadata(path_of(sources[0])) if sources else None
     if metadata is None:
         return spec
     features, split = set(metadata["features"]), spec.split
@@ -61,7 +61,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 
-def said_of(path: Path) -> dict[str, Any] | None:
+def read_judged_metadata(path: Path) -> dict[str, Any] | None:
     """Return what a file of judged rows says about its columns; None for another file."""
     if not path.is_file() or not is_parquet(path):
         return None
@@ -97,7 +97,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
         there = rows.collect_schema().names()
     except UNREADABLE as error:
         raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
-    metadata = said_of(path if path.is_file() else min(path.glob("*.parquet"))) or {}
+    metadata = read_judged_metadata(path if path.is_file() else min(path.glob("*.parquet"))) or {}
     if metadata.get("seen", False):
         raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
     prefix = metadata.get("prefix", "")

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.command import in_list
-from listwright.training.data.cache import FULL, Beside, cached_with, stored
+from listwright.training.data.cache import FULL, Extras, cached_with, stored
 from listwright.training.data.cache import folder as cache_folder
 from listwright.training.data.cells import (
     Fault,
@@ -63,7 +63,7 @@ from listwright.training.data.tables.judged import with_judged_columns
 from listwright.training.progress import SILENT, Progress, Task
 from listwright.training.recipe.data import AnyData, Propensity, TableData, TableSplit
 from listwright.training.stored.shards import QueryBlock, ShardWriter
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 
@@ -128,7 +128,7 @@ def load(
     return replace(splits, remedies=remedies, rounding=rounding, notes=notes)
 
 
-class Read(NamedTuple):
+class ReadTable(NamedTuple):
     """A table as it was read.
 
     Args:
@@ -145,7 +145,7 @@ class Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> Read:
+def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> ReadTable:
     """Read a table.
 
     What a cell means, :mod:`listwright.training.data.cells` says. A column of numbers is numeric, in CSV and as text of
@@ -168,12 +168,12 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
         path /= spec.file
     check_table(path)
 
-    def parse() -> tuple[Dataset, Beside]:
+    def parse() -> tuple[Dataset, Extras]:
         table = read_table(path)
         _check_named(spec, [table])
         return _parsed(spec, table, _split_by(spec.split))
 
-    def write(writer: ShardWriter) -> Beside:
+    def write(writer: ShardWriter) -> Extras:
         with _scratch() if on_disk else nullcontext(Path()) as folder:
             table = open_table(path, folder)
             _check_named(spec, [table])
@@ -181,7 +181,7 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 
     digest = _digest(spec, [path])
     dataset, beside = _stored(digest, path, write) if on_disk else cached_with(digest, path.name, parse)
-    return Read(dataset, path.name, tuple(beside["marks"]), _rounding(beside), tuple(beside["notes"]))
+    return ReadTable(dataset, path.name, tuple(beside["marks"]), _rounding(beside), tuple(beside["notes"]))
 
 
 def _read_splits(
@@ -199,7 +199,7 @@ def _read_splits(
         whole = [read(path) for path in files.values()]
         _check_named(spec, whole)
         unnamed = [_unnamed(spec, table) for table in whole]
-        same = alike(whole, ignore=ignore.union(*unnamed), named=named)
+        same = with_same_columns(whole, ignore=ignore.union(*unnamed), named=named)
         column_names = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
         return {split: table.select(names) for split, table, names in zip(files, whole, column_names, strict=True)}
 
@@ -207,7 +207,7 @@ def _read_splits(
         return spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
 
     @cache
-    def parsed() -> dict[str, tuple[Dataset, Beside]]:
+    def parsed() -> dict[str, tuple[Dataset, Extras]]:
         train, *others = tables(read_table).values()
         first = _parsed(spec, train)
         later = as_trained(first[0].schema)
@@ -216,10 +216,10 @@ def _read_splits(
     with _scratch() as folder:
         opened = cache(lambda: tables(partial(open_table, scratch=folder)))
 
-        def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Beside:
+        def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Extras:
             return _streamed(writer, spec_of_split, opened()[split], progress)
 
-        read: list[tuple[Dataset, Beside]] = []
+        read: list[tuple[Dataset, Extras]] = []
         for split, path in files.items():
             if on_disk:
                 spec_of_split = as_trained(read[0][0].schema) if read else spec
@@ -235,13 +235,13 @@ def _read_splits(
 def _scratch() -> Iterator[Path]:
     """Create a temporary folder on the disk of the shards, for as long as they are written."""
     parent = cache_folder()
-    with told_if_full(parent, FULL):
+    with disk_full_as_data_error(parent, FULL):
         parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=parent, prefix=".columns-") as folder:
         yield Path(folder)
 
 
-def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Beside]) -> tuple[Dataset, Beside]:
+def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Extras]) -> tuple[Dataset, Extras]:
     shards, beside = stored(f"table/{digest}", path.name, write)
     schema = FeatureSchema(features=tuple(Feature.model_validate(feature) for feature in beside["features"]))
     return dataset_of(shards, schema), beside
@@ -256,21 +256,21 @@ def _digest(spec: TableData, paths: Iterable[Path]) -> str:
 def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
     """Raise RecipeError unless all tables have the named columns; an ignored one needs to be in one table only."""
     for table in tables:
-        table.named(spec.qid, "--qid")
-        table.named(spec.label, "--label")
+        table.find_column(spec.qid, "--qid")
+        table.find_column(spec.label, "--label")
         for name, option in ((spec.weight, "--weight"), (spec.position, "--position")):
             if name is not None:
-                table.named(name, option)
+                table.find_column(name, option)
         for name in spec.categorical:
-            table.named(name, "--categorical")
+            table.find_column(name, "--categorical")
     if spec.split.by != "random":
-        tables[0].named(spec.split.column, _OPTION[spec.split.by])
+        tables[0].find_column(spec.split.column, _OPTION[spec.split.by])
     for name in spec.ignore:
         if not any(name in table.frame.columns for table in tables):
-            tables[0].named(name, "--ignore")
+            tables[0].find_column(name, "--ignore")
 
 
-def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
+def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Extras]:
     """Return the dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
@@ -286,7 +286,7 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
 
 
-def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
+def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Extras:
     """Write the rows into shards, after reading every column once for its kind; return the same as :func:`_parsed`."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
@@ -355,7 +355,7 @@ def _feature(
     return values, feature, [] if loss is None else [loss], [] if note is None else [note]
 
 
-def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
+def _rounding(*tables: Extras) -> tuple[Rounding, ...]:
     """Return what float32 merges, for each column by the first table that has some."""
     by_name = {name: Rounding(name, *facts) for table in reversed(tables) for name, *facts in table["rounding"]}
     return tuple(by_name.values())
@@ -365,7 +365,7 @@ def _split_by(split: TableSplit) -> str:
     return ", or split by it with --split time --time-column {}" if split.by == "random" else ""
 
 
-def alike(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
+def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
     """Return the tables with the same columns, of the same kinds.
 
     Args:
@@ -555,7 +555,7 @@ def open_table(path: Path, scratch: Path) -> Table:
 
 def _as_parquet(path: Path, target: Path) -> None:
     rows = scan_csv(path)
-    with told_if_full(target.parent, FULL):
+    with disk_full_as_data_error(target.parent, FULL):
         rows.sink_parquet(target, compression="lz4")
         last = rows.collect_schema().names()[-1]
     if pl.scan_parquet(target).select(pl.col(last).is_null().any()).collect().item():  # a short line ends in nulls

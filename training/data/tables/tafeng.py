@@ -18,7 +18,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.cache import FULL, folder
 from listwright.training.data.sources import check_exists, file_digest, is_archive
 from listwright.training.progress import Progress
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 BUILDER_VERSION = 1
 """Raise it whenever the same transactions give another table."""
@@ -71,7 +71,7 @@ def table_of(source: str, progress: Progress) -> Path:
     if not out.exists():
         task = progress.begin(f"Making a table of {path.name}", 1)
         table = ranking_table(_transactions(path))
-        with told_if_full(folder(), FULL):
+        with disk_full_as_data_error(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=out.parent) as mine:  # another process may be making the same table
                 partial = Path(mine) / out.name

@@ -13,7 +13,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.evaluate import check_complete
 from listwright.training.evaluation.intervals import interval, resampled_means
 
 MOST_QUERIES = 2000
@@ -33,7 +33,7 @@ FEWEST_IN_BIN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankedQuery:
     """One test query, ranked by the bundle.
 
     Args:
@@ -52,22 +52,22 @@ class Seen:
     ranks: Int[np.ndarray, " L"]
 
     @property
-    def kept(self) -> Bool[np.ndarray, " L"]:
+    def reranked(self) -> Bool[np.ndarray, " L"]:
         """``(L,)`` True where the second stage scored."""
-        kept: Bool[np.ndarray, " L"] = np.isfinite(self.scores)
-        return kept
+        reranked: Bool[np.ndarray, " L"] = np.isfinite(self.scores)
+        return reranked
 
 
-def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
+def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[RankedQuery]:
     """Rank some queries of the test split, by their numbers there, with the bundle."""
     queries = []
     rng = np.random.default_rng(0)
     for n in map(int, picked):
         rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
         features, labels = test.features[rows], test.labels[rows]
-        ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
+        ranking = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
         before = ranks_of(rank_by_score(ranking.first_stage_scores))
-        queries.append(Seen(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
+        queries.append(RankedQuery(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
     return queries
 
 
@@ -88,11 +88,11 @@ def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
     }
 
 
-def movement(queries: Sequence[Seen]) -> dict[str, object]:
+def movement(queries: Sequence[RankedQuery]) -> dict[str, object]:
     """Return the ranks gained by the candidates that the second stage scored, by first-stage rank and relevance."""
-    before = np.concatenate([query.first_ranks[query.kept] for query in queries])
-    gained = before - np.concatenate([query.ranks[query.kept] for query in queries])
-    relevant = np.concatenate([query.labels[query.kept] > 0 for query in queries])
+    before = np.concatenate([query.first_ranks[query.reranked] for query in queries])
+    gained = before - np.concatenate([query.ranks[query.reranked] for query in queries])
+    relevant = np.concatenate([query.labels[query.reranked] > 0 for query in queries])
     ranks = _ranks(int(before.max()))
     curves: dict[str, object] = {}
     for name, chosen in (("relevant", relevant), ("irrelevant", ~relevant)):
@@ -115,15 +115,15 @@ def _ranks(longest: int) -> list[tuple[int, int]]:
     return bins
 
 
-def scores(queries: Sequence[Seen]) -> dict[str, object]:
+def scores(queries: Sequence[RankedQuery]) -> dict[str, object]:
     """Return both stages' scores by relevance, in standard deviations of their list, where the second stage scored."""
     drawn = {}
     for name in ("first_stage", "second_stage"):
         counts = np.zeros((2, len(HISTOGRAM) - 1), dtype=np.int64)
         right = pairs = 0.0
         for query in queries:
-            values = (query.first_scores if name == "first_stage" else query.scores)[query.kept]
-            relevant = query.labels[query.kept] > 0
+            values = (query.first_scores if name == "first_stage" else query.scores)[query.reranked]
+            relevant = query.labels[query.reranked] > 0
             ordered = np.sign(values[relevant][:, None] - values[~relevant][None, :])
             right, pairs = right + float((ordered + 1.0).sum()) / 2.0, pairs + ordered.size
             if len(values) > 1 and values.std() > 0.0:
@@ -137,7 +137,9 @@ def scores(queries: Sequence[Seen]) -> dict[str, object]:
     return {"edges": rounded(HISTOGRAM), **drawn}
 
 
-def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarray, " M"]) -> dict[str, object] | None:
+def anomaly(
+    reranker: Reranker, queries: Sequence[RankedQuery], gained: Float[np.ndarray, " M"]
+) -> dict[str, object] | None:
     """Return the gain in equal bins by how unlike the training queries a query is; None without an anomaly score.
 
     Args:

@@ -28,7 +28,7 @@ from listwright.training.evaluation.evaluate import Evaluation
 from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
+from listwright.training.reporting.measures.behaviour import RankedQuery, mean_and_half
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.stored.rows import columns
 
@@ -90,14 +90,14 @@ def details(
     }
 
 
-def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[behaviour.Seen]) -> dict[str, object] | None:
+def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[RankedQuery]) -> dict[str, object] | None:
     stage = reranker.manifest.second_stage
     if stage is None:
         return None
     return attention(module, stage.first_stage_score, queries, reranker.relative if stage.relative else None)
 
 
-def alone(splits: Splits) -> dict[str, object]:
+def short_details(splits: Splits) -> dict[str, object]:
     """Return the details of a bundle whose first stage stands alone: there is nothing to compare it with."""
     return {"features": coverage(splits.train, splits.test)}
 
@@ -141,7 +141,7 @@ def _learning(network: FittedNetwork) -> dict[str, object]:
 
 
 def attention(
-    module: nn.Module, first_stage_score: bool, queries: Sequence[Seen], relative: RelativeColumns | None = None
+    module: nn.Module, first_stage_score: bool, queries: Sequence[RankedQuery], relative: RelativeColumns | None = None
 ) -> dict[str, object] | None:
     """Return attention times list length by first-stage rank: 1 is each candidate's share of an even split.
 
@@ -159,10 +159,10 @@ def attention(
         return None
     by_rank: list[list[float]] = [[] for _ in range(MOST_RANKS)]
     for query in queries:
-        if query.kept.sum() < 2:
+        if query.reranked.sum() < 2:
             continue
         weights = _attention_weights(preprocess, network, first_stage_score, relative, query)
-        ranks = query.first_ranks[query.kept]
+        ranks = query.first_ranks[query.reranked]
         for rank, weight in zip(ranks, weights * len(weights), strict=True):
             if rank <= MOST_RANKS:
                 by_rank[rank - 1].append(float(weight))
@@ -175,12 +175,12 @@ def _attention_weights(
     network: QilcmNetwork | Qilcm2Network,
     first_stage_score: bool,
     relative: RelativeColumns | None,
-    query: Seen,
+    query: RankedQuery,
 ) -> Float[np.ndarray, " C"]:
     features = query.features if relative is None else relative.widened(query.features)
-    rows = features[query.kept]
+    rows = features[query.reranked]
     if first_stage_score:
-        rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
+        rows = np.column_stack([rows, query.first_scores[query.reranked].astype(np.float32)])
     with torch.inference_mode():
         inputs = preprocess(torch.from_numpy(rows))[None]
         attention = (

@@ -22,7 +22,7 @@ from listwright.training.evaluation.calibration import (
     log_probabilities,
     without_choice,
 )
-from listwright.training.evaluation.evaluate import bootstrap_interval, whole
+from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete
 from listwright.training.evaluation.intervals import RESAMPLES, interval
 from listwright.training.first_stage.boosting import Directions
 from listwright.training.recipe.config import LambdaMart, Recipe
@@ -124,8 +124,8 @@ class _Flat(NamedTuple):
     """Every scored candidate of every list: its list, its probability, whether it was chosen, and its bin."""
 
     query: Int[np.ndarray, " R"]
-    said: Float[np.ndarray, " R"]
-    was: Float[np.ndarray, " R"]
+    probability: Float[np.ndarray, " R"]
+    chosen: Float[np.ndarray, " R"]
     bin: Int[np.ndarray, " R"]
 
 
@@ -151,7 +151,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
     flat = _flat(outcomes, temperature, weights)
     count, size = int(flat.bin.max()) + 1, len(outcomes)
     sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
-    for total, values in zip(sums, (np.ones_like(flat.said), flat.said, flat.was), strict=True):
+    for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.chosen), strict=True):
         np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
     drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
     candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
@@ -183,7 +183,7 @@ def _errors_by_chance(
     """Return the errors if each list's choice were drawn from its own probabilities; bins stay the same."""
     size, count = len(weights), len(stated)
     first = np.searchsorted(flat.query, np.arange(size))
-    whole = np.concatenate([np.cumsum(part) for part in np.split(flat.said, first[1:])])
+    whole = np.concatenate([np.cumsum(part) for part in np.split(flat.probability, first[1:])])
     last = np.append(first[1:], len(whole)) - 1
     ends = flat.query + whole / whole[last][flat.query]
     rng, errors = np.random.default_rng(0), np.empty(DRAWS)
@@ -276,4 +276,4 @@ def _moves(reranker: Reranker, splits: Splits, column: int, ranker: str) -> list
 
 
 def _ranked(reranker: Reranker, features: Float[np.ndarray, "L D"], ranker: str, qid: str) -> Ranking:
-    return whole(reranker.rerank(CandidateList(features), strategy=ranker), qid)
+    return check_complete(reranker.rerank(CandidateList(features), strategy=ranker), qid)

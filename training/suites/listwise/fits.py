@@ -158,7 +158,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
     fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
         lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
-        second_scores = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
+        second_scores = [scores[test.slice(n)][lists.candidates(n)] for n in range(len(test))]
     else:
         widened = relative.widened_part(test, first.relative) if fitted.spec.relative else test
         lists = lists_for(fitted.spec.model_copy(update={"cutoff": fit.cutoff}), widened, scores)
@@ -274,7 +274,7 @@ def _measured(
 ) -> dict[str, float]:
     rows = test.slice(n)
     labels: Int[np.ndarray, " L"] = test.labels[rows]
-    reranked = lists.kept(n)
+    reranked = lists.candidates(n)
     scores = sort_keys(second_scores, reranked, first_scores[rows])
     in_reach = np.zeros(len(labels), dtype=bool)
     in_reach[reranked] = True

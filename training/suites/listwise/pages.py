@@ -322,13 +322,13 @@ def table_beside_print(results: Results, printed: Printed) -> PageTable:
     """Return every figure above the one that the paper prints."""
     methods = [name for name in results.methods if any(printed.value(m, name) is not None for m in printed.rows)]
     rows = [
-        [metric_name(metric), *(_beside(results, printed, metric, name) for name in methods)] for metric in printed.rows
+        [metric_name(metric), *(_cell(results, printed, metric, name) for name in methods)] for metric in printed.rows
     ]
     note = "Above: measured here. Below: Zhu, Chen, He, AAAI 2019, Tables 2 and 3, means of 20 runs."
     return PageTable(f"Beside the paper's rows “{printed.name}”", ["", *map(title, methods)], rows, note)
 
 
-def _beside(results: Results, printed: Printed, metric: str, method: str) -> str:
+def _cell(results: Results, printed: Printed, metric: str, method: str) -> str:
     value = printed.value(metric, method)
     return f"{results.mean(method, metric):.4f}\n{'none' if value is None else f'paper {value:.4f}'}"
 

@@ -265,7 +265,7 @@ def run_all(
         bar.update(task, description=title)
     if not keep:  # of fits that were done with it, nothing is there any more
         for place in {fit.place for fit in fits}:
-            store.leave(place)
+            store.remove_state(place)
     return store.join([fit.name for fit in fits])
 
 
@@ -285,7 +285,7 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *
             makers = {name: maker for name, maker in makers.items() if maker != fit.name}
             left[fit.place] -= 1
             if left[fit.place] == 0 and not keep:
-                store.leave(fit.place)
+                store.remove_state(fit.place)
             yield fit
 
 

@@ -17,7 +17,7 @@ from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, r
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.evaluation.intervals import Sequence, fixed_half_width
 
-SHOP = Shop(days=8, length=12, shown=6)
+SHOP = Shop(days=8, length=12, depth=6)
 NOISE = {"better": (1.5, 0.5), "same": (1.0, 1.0), "worse": (0.5, 1.5)}
 
 
@@ -136,7 +136,7 @@ def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_
     prefixed = rows.rename({name: f"j_{name}" for name in rows.columns}).with_columns(position=pl.lit(7.5))
     prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said))
     assert compare(path) == compare(traffic["split", "better"])
-    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said, seen=True))
+    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said, only_seen=True))
     with pytest.raises(DataError, match="join again, without seen"):
         compare(path)
 

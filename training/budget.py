@@ -24,7 +24,7 @@ LEAST_S = 60.0
 """Seconds that a fit is given at least by default, so that small tables are not kept short."""
 
 GIVEN_S = 300.0
-"""The same where the first stage was brought along, and no LightGBM is fitted."""
+"""The same for a given first stage, without LightGBM."""
 
 FITTING = 0.85
 """Share of the time for fitting, less the time of the export; the rest is for figures and report."""
@@ -169,7 +169,7 @@ class Budget:
 
         Args:
             name: of the work.
-            most: of it that the recipe asks for.
+            most: its size in the recipe.
             affordable: how much there is time for.
         """
         if not self.bounded:
@@ -240,8 +240,8 @@ class BoostingPlan:
     Args:
         trials: settings that are tried.
         folds: of the out-of-fold scores.
-        by_folds: whether settings are chosen by a cross-validation, where the recipe says so.
-        columns: whether list-relative columns are tried, where the recipe says so.
+        by_folds: whether settings are chosen by a cross-validation, where the recipe enables it.
+        columns: whether list-relative columns are tried, where the recipe enables it.
     """
 
     trials: int

@@ -334,7 +334,7 @@ def compare(
     above 0, below 0, or within :data:`SAME` of it.
 
     Args:
-        run: its recipe says by how many folds; those that are finished are not done again.
+        run: its recipe has the number of folds; finished ones are not repeated.
         spec: of the network.
         first: that it stands on.
         current: name of the ranker to beat, and its ``(N,)`` values; NaN where it was not looked at.

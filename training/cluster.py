@@ -41,7 +41,7 @@ LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
 """What ``--on`` may say; an address follows the last one."""
 
 ROOM_S = 60.0
-"""Seconds that a command waits for free cores before it gives up; $LISTWRIGHT_ROOM_S says another number."""
+"""Seconds that a command waits for free cores before it fails; $LISTWRIGHT_ROOM_S overrides it."""
 
 OBJECT_STORE_BYTES = 512 * 2**20
 """Shared memory of a local Ray: what does not fit is spilled to disk."""
@@ -50,13 +50,13 @@ STARTS = 3
 """Tries to start a local Ray, or a server of a cluster for this client."""
 
 LATE, UNSERVED = "timed out during startup", "Initialization failure from server"
-"""What Ray says of a local start that took longer than 30 s, and of a server that did not start: on a busy machine the
-next try may succeed."""
+"""Ray's messages for a local start that took longer than 30 s, and of a server that did not start: a retry may succeed
+on a busy machine."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_task_oom_retries": "3",  # its default tries for ever, and says nothing
+    "RAY_task_oom_retries": "3",  # by default it retries for ever, silently
     "RAY_worker_niceness": "0",  # its default is 15: on a busy machine such workers get next to nothing
 }
 
@@ -201,8 +201,8 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
     """Start an executor, and yield it with the number of pieces of work to submit at a time.
 
     Args:
-        on: as ``--on`` says it; None for processes of this machine.
-        jobs: as ``--jobs`` says it; None for ``local_jobs`` here, and for all cores of a cluster.
+        on: value of ``--on``; None for processes of this machine.
+        jobs: value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
         local_jobs: how many are worth while here.
 
     Raises:
@@ -259,7 +259,7 @@ class RayExecutor(Executor):
             self._collector.join()
         if cancel_futures:
             for task in self._running:
-                with suppress(self._ray.exceptions.RayError, ConnectionError):  # what ended the work is told already
+                with suppress(self._ray.exceptions.RayError, ConnectionError):  # that error is raised already
                     self._ray.cancel(task, force=True)
 
     def _collect(self) -> None:
@@ -281,7 +281,7 @@ class RayExecutor(Executor):
                     last_core = time.monotonic()
                 elif time.monotonic() - last_core > self._room_s:
                     raise no_room(self._ray, self._room_s)
-            except Exception as error:  # whoever waits for a future must hear of whatever ends this thread
+            except Exception as error:  # waiting threads must get whatever ends this one
                 self._fail_all(error)
                 return
 
@@ -371,7 +371,7 @@ class Group:
                 self.stop()
                 if isinstance(error.cause, ListwrightError):
                     raise error.cause from None
-                lost: Exception = error  # who waited for a lost worker fails before Ray tells that it is lost
+                lost: Exception = error  # ranks that wait for a lost worker fail before Ray reports the loss
             except exceptions.RayError as error:
                 self.stop()
                 lost = error
@@ -534,7 +534,7 @@ class _OneThreadContext(SpawnContext):
 def pool(jobs: int) -> Iterator[Executor]:
     """Start worker processes that stop at once when this process fails, is interrupted, or is killed."""
     context = _OneThreadContext()
-    # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
+    # a pipe, and no event: a process killed while it waits for an event keeps the lock that setting it needs
     receiver, sender = context.Pipe(duplex=False)
     workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(receiver,))
     try:

@@ -89,8 +89,8 @@ def in_list(name: str) -> str:
 def repeatable(command: str, arguments: Sequence[str]) -> str:
     """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
 
-    Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json``, ``--on``
-    and ``--resume``, because they change nothing in the result.
+    Folders of absolute paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
+    ``--on`` and ``--resume``, which do not change the result.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     attempt.add_argument("--out")

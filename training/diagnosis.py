@@ -114,7 +114,7 @@ def diagnose(
         recipe: its data, first stage, fold and seed.
         sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
-        progress: told how far it is.
+        progress: reports progress.
         minutes: how long it may take about; 0 for all queries.
 
     Raises:

@@ -431,7 +431,7 @@ def refuse(method: str, words: Iterable[str]) -> None:
         words: keywords that it does not take.
 
     Raises:
-        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; says what to do instead.
+        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; with the alternative.
         TypeError: for any other, as Python does.
     """
     for word in words:

@@ -69,7 +69,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     Args:
         out: Parquet, CSV or LETOR text, by its name; must not exist.
         queries, features, length, longest, seed: as of :func:`listwright.training.data.synthetic.stream.blocks`.
-        progress: told how many queries are written.
+        progress: reports the queries written.
 
     Raises:
         RecipeError: if a number makes no sense, the name is of no known kind, or the file exists.

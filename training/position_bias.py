@@ -25,7 +25,7 @@ from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
 
 FEWEST_CLICKS = 30
-"""At each place of a pair, and for a swap in each of its two variants, below which the pair says nothing."""
+"""At each place of a pair, and for a swap in each of its two variants, below which the pair is left out."""
 
 RESAMPLES = 300
 
@@ -39,7 +39,7 @@ _CELL = ("bundle", "experiment", "shown")
 _HARVESTED_COLUMNS = ("query_id", "candidate_id", "position", "label", "bundle")
 
 _KEY = " request"
-"""Column with the hash of what was asked: a name that no column of the rows has."""
+"""Column with the hash of the request: a name that no column of the rows has."""
 
 _RATES, _COUNTS = ("rate", "rate_lower"), ("len", "clicks", "clicks_lower")
 
@@ -92,13 +92,13 @@ def estimate(
         path: judged rows, a Parquet file or a folder of them.
         way: ``swaps``, ``harvest``, or None for swaps where there are any.
         places: K; None for all that the evidence reaches.
-        same: column that says which queries asked the same; see
+        same: column by which equal requests are recognised; see
             :func:`listwright.training.position_bias.harvest_evidence`.
         seed: of the bootstrap.
-        progress: told every bootstrap sample, once the data can say.
+        progress: reports every bootstrap sample, once the data suffice.
 
     Raises:
-        RecipeError: if fewer than two places are asked for.
+        RecipeError: if ``places`` is less than two.
         DataError: if the data cannot say; names what is lacking, and for how many places they can.
     """
     if places is not None and places < 2:
@@ -291,7 +291,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     Args:
         path: judged rows.
         places: K, from the top; None for all that were shown.
-        same: column that says which queries asked the same, a query text for example; None for the shown candidates.
+        same: column by which equal requests are recognised, a query text for example; None for the shown candidates.
         seed: of the hash that deals requests to groups.
 
     Returns:
@@ -350,7 +350,7 @@ def all_pairs(
     Returns:
         ``(K,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
 
-    Convention: of places that no pair links with the first, it says nothing of use; who calls sees to that.
+    Convention: places that no pair links with the first get no meaningful value; callers check that.
     """
     n, clicks = evidence[:, 0], evidence[:, 1:]
     scale = 1.0 / max(float(n.sum()), _EDGE)

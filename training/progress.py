@@ -70,10 +70,10 @@ class _Silent:
 
 
 SILENT: Progress = _Silent()
-"""For whoever does not want to know."""
+"""Progress that is not reported."""
 
 NO_TASK: Task = _Silent()
-"""A task that nobody asks about."""
+"""A task that is not reported."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Stopwatch:
     """Wall-clock seconds by step.
 
     Args:
-        progress: told the name of every step that begins.
+        progress: reports the name of every step that begins.
     """
 
     progress: Progress = SILENT

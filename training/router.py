@@ -3,7 +3,7 @@
 One forest has two heads: each specialist's chance of being the best, calibrated by a temperature, and its NDCG above
 the generalist's. Temperature and margin are chosen on lists that neither the rankers nor the forest saw the labels of.
 
-An Isolation Forest over the mean features of the first stage's top ten says how unlike the training queries a query is.
+An Isolation Forest over the mean features of the first stage's top ten measures how unusual a query is.
 Query vector and forest are those of the QILCM paper (Zhu, Chen, He, AAAI 2019, its Figure 2); Isolation Forest is Liu,
 Ting, Zhou, 2008: score ``2^(-mean path length / c(sample size))`` in (0, 1), higher is stranger.
 """
@@ -96,7 +96,7 @@ class FittedRouter:
     Args:
         graph: ONNX, ``(1, A) -> (1, 2 K)``.
         stage: how the manifest names it.
-        facts: what the report says about it.
+        facts: for the report.
     """
 
     graph: bytes

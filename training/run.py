@@ -213,7 +213,7 @@ def usable_device(name: str) -> str:
     """Return the device of that name, tested before the first stage is fitted.
 
     Raises:
-        RecipeError: if it cannot be used; says why.
+        RecipeError: if it cannot be used; with the reason.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -30,7 +30,7 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 STARTUP_TRIALS = 5
-"""Trials that are finished before the first one is pruned: a median of fewer says little."""
+"""Trials that are finished before the first one is pruned: a median of fewer is unreliable."""
 
 Value = float | int | str | tuple[int, ...]
 """One hyperparameter, as the recipe has it."""
@@ -179,7 +179,7 @@ class Outcome(NamedTuple):
 
     Args:
         value, fact: of the objective; None where the trial was ended early.
-        reports: steps and held-out values that it told.
+        reports: its steps and held-out values.
     """
 
     value: float | None
@@ -194,7 +194,7 @@ class SearchResult:
     Args:
         values: the best.
         value: held-out, of the best.
-        fact: what the objective said with it.
+        fact: of the objective.
         first_value: of the first trial, the values that the recipe had; None if that trial failed.
         trials, pruned: finished ones, and how many of them were ended early.
         first_seconds: that the first trial took, whenever that was.
@@ -231,12 +231,12 @@ def search(
         first: the first trial, so that the search never ends below it.
         trials: in all, those of the journal included.
         seed: of the proposals.
-        journal: file that remembers finished trials; nobody else may use it meanwhile.
+        journal: file of the finished trials; no other process may use it meanwhile.
         name: of the study in the journal.
         prune_after: steps of a trial before it can be pruned; None prunes nothing.
-        task: told every finished trial and the best value so far.
+        task: reports every finished trial and the best value so far.
         rounds: runs trials elsewhere, with its own objective.
-        goes_on: asked before each trial but the first; False ends the search.
+        goes_on: called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.

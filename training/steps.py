@@ -175,7 +175,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     """Choose what ``auto`` will mean, by queries that are not test queries.
 
     Args:
-        run: the recipe says what is compared.
+        run: its recipe has the rankers to compare.
         first: that the second stages stand on.
         comparisons: of first stages, which only the reason tells.
     """
@@ -313,8 +313,8 @@ def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         RecipeError: if a default or a monotone constraint does not fit; see
             :func:`listwright.training.data.load.with_defaults` and
             :func:`listwright.training.first_stage.boosting.check_monotone`. If there are weights that a part of the
-            recipe cannot honour. If an ONNX graph that was brought along does not fit the data.
-        SchemaMismatchError: if a model that was brought along does not fit the data.
+            recipe cannot honour. If a given ONNX graph does not fit the data.
+        SchemaMismatchError: if a given model does not fit the data.
         DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
             more rows than LambdaMART takes.
     """

@@ -133,7 +133,7 @@ def tune(
         state: folder; what is finished there is not done again.
         trials: in all, those that stand in the folder included.
         device: torch device of the network.
-        progress: told how far it is.
+        progress: reports progress.
         workers: where the fits run; None for this process.
         budget: the time that there is, half of it for a first stage below a network; None for no bound.
 

@@ -98,7 +98,7 @@ class Workspace:
 
         Args:
             splits: of the run.
-            model: file of a first stage that was brought along.
+            model: file of a given first stage.
 
         Returns:
             sha256 of features, labels and lists of all splits.
@@ -189,7 +189,7 @@ class RunContext:
         recipe: what to fit.
         splits: under the schema that the bundle will have.
         state: folder for checkpoints; what is finished there is not done again.
-        progress: told how far it is.
+        progress: reports progress.
         device: torch device of the networks.
         workers: of a data-parallel fit; None for this process.
         budget: the time that there is; by default no bound.

@@ -1,6 +1,6 @@
 """One comparison on traffic: checks, estimates at every look, and the decision that they allow.
 
-Estimates are means over queries whose uncertainty is that of units: a person who comes back is one witness.
+Estimates are means over queries whose uncertainty is that of units: queries of one person are not independent.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Decision = Literal["mismatch", "too_few", "challenger", "control", "none"]
 """No verdict by a mismatch, or too few units; who is better; or no difference that is shown."""
 
 FEWEST_UNITS, FEWEST_ACTIVE = 100, 30
-"""Units of each arm, and among them units whose value is not 0, below which nothing is said: the intervals rest on the
-central limit theorem.
+"""Units of each arm, and among them units whose value is not 0, below which there is no verdict: the intervals rest on
+the central limit theorem.
 """
 
 RESAMPLES = 2000
@@ -37,7 +37,7 @@ MOST_GROUPS = 4000
 _SAMPLES_AT_A_TIME = 200
 
 LEVEL = 0.01
-"""A mismatch is told where its always-valid p-value is below: at most so many sound experiments are ever refused."""
+"""A mismatch has a lower always-valid p-value: at most so many sound experiments are ever refused."""
 
 CONCENTRATION = 1000.0
 """Of the Dirichlet prior: shares that are off by about 1.6 percentage points are found first."""
@@ -79,7 +79,7 @@ class RequiredQueries:
 
     Args:
         true: the difference.
-        why: it is asked for: ``observed`` or ``worth``.
+        why: reason for the row: ``observed`` or ``worth``.
         always: more queries until the sequence shows it, if new units come as fast as queries; infinite where it is out
             of reach.
         fixed: the same for one planned look.
@@ -151,7 +151,7 @@ class TrafficComparison:
 
     @property
     def decision(self) -> Decision:
-        """What may be said."""
+        """The verdict."""
         return "mismatch" if self.ratio.failed or self.crossed else self.effects[0].look.decision
 
 

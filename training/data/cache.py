@@ -61,7 +61,7 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Ext
 
     Args:
         digest: hash of everything that the result depends on.
-        source: name of the source, for whoever looks into the cache.
+        source: name of the source, recorded in the cache.
         parse: reads the source; its result is stored only when it is whole.
 
     Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
@@ -134,8 +134,8 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
 
     Args:
         digest: hash of everything that the result depends on.
-        source: name of the source, for whoever looks into the cache.
-        write: streams the source from :attr:`ShardWriter.place` on, and says what was found beside the rows.
+        source: name of the source, recorded in the cache.
+        write: streams the source from :attr:`ShardWriter.place` on, and returns the results besides the rows.
 
     Raises:
         DataError: if there is no room; what is written stays for the next run.

@@ -240,7 +240,7 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> li
     Args:
         column: numbers, dates, datetimes, or ISO 8601 text; a datetime without a zone counts as UTC.
         rows: their numbers, from 0.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
 
     Raises:
         DataError: if any row of the column holds something else; names the first such value.

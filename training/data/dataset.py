@@ -25,7 +25,7 @@ class Dataset:
 
     Args:
         features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes. An array, or
-            :class:`listwright.training.stored.rows.Rows`, which are read where they are asked for.
+            :class:`listwright.training.stored.rows.Rows`, which are read on access.
         labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
@@ -112,7 +112,7 @@ class Dataset:
         """Return the same rows with other gains.
 
         Raises:
-            DataError: if a label has none; ``name`` says whose labels these are.
+            DataError: if a label has none; ``name`` names their owner in the error.
         """
         highest = int(self.labels.max()) if self.rows else 0
         if gains is not None and highest >= len(gains):
@@ -240,7 +240,7 @@ class Splits:
     Args:
         train, valid, test: all under the schema that ``train`` fixed.
         how: one line for the report: which queries went where, and why.
-        remedies: of whoever gave the data.
+        remedies: in the words of the data's source: options of a command, or arguments.
         rounding: columns that lost much when they were rounded; None where they were read as float32.
         dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
         notes: what a person should know of the source beside.
@@ -280,7 +280,7 @@ class Splits:
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
-        with np.errstate(over="ignore", under="ignore"):  # told below
+        with np.errstate(over="ignore", under="ignore"):  # reported below
             train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
         weights = train.query_weights
         assert weights is not None

@@ -84,7 +84,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
         rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
-    lists, only what names, categories and ``rounding`` say is said.
+    lists, only names, categories and ``rounding`` are checked.
     """
     lists, findings, per_list = ListFacts(train), list[Finding](), list[str]()
     coarse = {one.name: one for one in rounding or ()}

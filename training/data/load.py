@@ -32,7 +32,7 @@ from listwright.training.recipe.data import Default, Defaults, LetorData, Synthe
 from listwright.training.stored.rows import Features
 
 _ROWS = 65_536
-"""Rows that are compared at a time: most columns are told to vary by the first of them."""
+"""Rows that are compared at a time: most columns vary already in the first of them."""
 
 _MOST_NAMES = 8
 
@@ -58,10 +58,10 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
         recipe: its ``data``, ``fold`` and ``seed``.
         sources: what ``--data`` named; empty for synthetic data.
         shards: whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
-        progress: told how far the reading of long files has come.
+        progress: reports the reading of long files.
 
     Raises:
-        RecipeError: if the sources do not fit the recipe; says what to pass.
+        RecipeError: if the sources do not fit the recipe; with the options to pass.
         DataError: if they cannot be read; names file, line and column.
     """
     rng = np.random.default_rng(recipe.seed)
@@ -172,7 +172,7 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
         needed: names of columns that stay, whatever they hold.
 
     Returns:
-        Copies of what is left; :attr:`Splits.dropped` says what is not.
+        Copies of what is left; :attr:`Splits.dropped` has the others.
 
     Raises:
         DataError: if no column would be left.
@@ -224,8 +224,8 @@ def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) ->
 
     Args:
         sources: what ``--data`` named.
-        shards: what was asked for; under ``auto``, the answer is said if it is yes.
-        progress: told that answer.
+        shards: the option; under ``auto``, the decision for shards is printed.
+        progress: prints the decision.
     """
     if shards != "auto":
         return shards == "always"
@@ -251,7 +251,7 @@ def bytes_of(path: Path) -> int:
             return 4 * len(rows.collect_schema()) * int(rows.select(pl.len()).collect().item())
         size = path.stat().st_size
     except (OSError, pl.exceptions.PolarsError):
-        return 0  # whoever reads it says what is wrong
+        return 0  # reading it raises the error
     return int(size * _TEXT * (_PACKED if path.name.lower().endswith(_PACKED_ENDINGS) else 1.0))
 
 

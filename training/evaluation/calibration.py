@@ -111,7 +111,7 @@ def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
         splits: of the run.
 
     Returns:
-        Empty where labels are no choices; without a strategy that :func:`temperature_of` says nothing about.
+        Empty where labels are no choices; strategies without a temperature, see :func:`temperature_of`, are left out.
     """
     if not are_choices(splits):
         return {}

@@ -112,7 +112,7 @@ def evaluate(
 
     Args:
         reranker: of a loaded bundle.
-        test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
+        test: queries that no part of the bundle was fitted or tuned on here; a given first stage may
             know them.
         protocol: the default counts empty queries 0, takes the full ideal, and the gains and weights of the
             test queries.

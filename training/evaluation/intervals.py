@@ -35,7 +35,7 @@ POWER = 0.8
 """Probability with which a true difference is to be shown."""
 
 MOST_TIMES = 1e6
-"""Of the data so far: beyond, the number that is needed says only that it is out of reach."""
+"""As a multiple of the data so far: a larger requirement counts as out of reach."""
 
 _NORMAL = NormalDist()
 

@@ -61,7 +61,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
     for part in (graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.input, *graph.graph.output):
         del part.metadata_props[:]  # the exporter's notes: where on this machine each line of code stands
     length = graph.graph.input[0].type.tensor_type.shape.dim[0]
-    if length.HasField("dim_value"):  # the exporter says nothing where the module fixed it
+    if length.HasField("dim_value"):  # the exporter does not report a length that the module fixed
         raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
     if metadata:
         onnx.helper.set_model_props(graph, dict(metadata))
@@ -151,7 +151,7 @@ def _check_list(
     ranking = reranker.rerank(CandidateList(features), strategy=stage.kind, specialist=specialist)
     if ranking.reason is not None:
         if np.isnan(ranking.first_stage_scores).all():
-            return  # a first-stage column with holes cannot be ranked, and says so
+            return  # a first-stage column with missing values cannot be ranked, and the reason says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
     scored = np.flatnonzero(~np.isnan(ranking.scores))
     widened = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)

@@ -25,7 +25,7 @@ from listwright.training.search import Objective, StepReport, Value
 from listwright.training.stored.rows import CHUNK_ROWS, Features
 
 REPORT_EVERY = 10
-"""Trees: the median of trials is asked every few."""
+"""Trees between two reports to the pruning by medians."""
 
 Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
 """Queries to fit on, and those that are held out then."""
@@ -116,7 +116,7 @@ class LocalGrower:
         settings, binned = settings_of(params, seed), self._bins_of(train)
         if queries is not None:
             binned = binned.subset(train.rows_of(queries).tolist())
-            binned.free_raw_data = True  # it asks for no row: they may lie on disk
+            binned.free_raw_data = True  # it needs no rows, which may be on disk
         elif self._best is not None and self._best[1] == {**settings, "trees": trees}:
             return self._best[2]  # as a trial has grown it
         with clear_refusal():

@@ -254,8 +254,8 @@ def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
 def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     """Return the same graph under our names, with a flat score and only arithmetic operators.
 
-    Other outputs go, and so do the operators that only they need, documentation, metadata and the names of whoever made
-    it. Every value gets the prefix ``given/``. Constants become weights.
+    Other outputs go, and so do the operators that only they need, documentation, metadata and the names of its producer.
+    Every value gets the prefix ``given/``. Constants become weights.
 
     Args:
         model: a serialised ONNX model with one float32 input ``(L, N)`` and one output ``(L,)`` or ``(L, 1)``.
@@ -425,7 +425,7 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
             number = "float32" if "float" in attribute.name else "int64"
             try:
                 values = np.array(helper.get_attribute_value(attribute), dtype=number)
-            except (TypeError, ValueError, OverflowError) as error:  # the attribute says another type than its name
+            except (TypeError, ValueError, OverflowError) as error:  # the attribute's type is not that of its name
                 raise ScoringError(_DAMAGED) from error
             tensor.CopyFrom(numpy_helper.from_array(values))
         case _:

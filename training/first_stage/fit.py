@@ -30,7 +30,7 @@ class FittedFirstStage:
         model: LightGBM text, or an ONNX graph; None where the scores come from a column.
         train_scores: ``(R,)`` scores of the training rows, out-of-fold if Listwright fitted the model.
         valid_scores: ``(R,)`` scores of the validation rows.
-        facts: what the report says about it.
+        facts: for the report.
         relative: the list-relative columns that it sees behind the features.
         notes: what a person should know of it.
     """
@@ -87,7 +87,7 @@ def fit(
         state: folder for checkpoints; what is finished there is not done again.
         progress: of tuning and of the out-of-fold scores.
         grower: grows LambdaMART's trees; None for this process.
-        goes_on: asked before each setting of LightGBM but the first, by the name of the work; None tries all.
+        goes_on: called before each setting of LightGBM but the first, with the name of the work; None tries all.
     """
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     match spec:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HEAD_BYTES = 65_536
-"""A format is told by so many bytes."""
+"""A format is recognised by so many bytes."""
 
 ACCEPTED = (
     "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, written by Booster.save_model(path)"

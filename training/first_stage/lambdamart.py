@@ -91,12 +91,12 @@ def tune(
         spec: the budget.
         seed: fixes boosting and the sampler.
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        task: told every finished trial and the best held-out NDCG so far.
+        task: reports every finished trial and the best held-out NDCG so far.
         grower: grows the trees; None for this process.
-        goes_on: asked before each trial but the first; trials below the median of earlier ones are then ended early.
+        goes_on: called before each trial but the first; trials below the median of earlier ones are then ended early.
 
     Raises:
-        RecipeError: if LightGBM refuses the data; says what it said.
+        RecipeError: if LightGBM refuses the data; with its message.
     """
     grower = grower or LocalGrower()
     best = search_settings(
@@ -136,7 +136,7 @@ def search_settings(
         train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
         rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
-        watch: told the trees of a trial here, and the held-out NDCG; may end the search by raising.
+        watch: called with the trees of a trial here, and the held-out NDCG; may end the search by raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     if watch is not None:
@@ -274,7 +274,7 @@ class SettingsTrial:
     """:func:`listwright.training.first_stage.lambdamart.trial_of` as an object that can be pickled.
 
     Args:
-        read: gives the splits; equal ones are asked once in a process.
+        read: returns the splits; equal ones are called once in a process.
         spec: the budget.
         seed: of boosting.
     """

@@ -318,7 +318,7 @@ def read_labels(path: Path) -> Labels:
     """Read the labels of a TOML file.
 
     Raises:
-        RecipeError: if it cannot be read, or says something else; names the fault.
+        RecipeError: if it cannot be read, or has other content; names the fault.
     """
     example = "write [labels] and below it lines such as click = 1"
     try:

@@ -23,7 +23,7 @@ CELLS = 100_000
 
 TURN = 64
 """Candidates, about, whose partners are searched at a time on a CPU: more lists at a time are fewer steps, and more
-distances that nobody asks for.
+distances that are not used.
 """
 
 GPU_CELLS = 2**26

@@ -7,7 +7,7 @@ Every query is a domain, and the network removes what differs between queries. T
 - **It also cancels the size of the context**: it works per dimension, so normalised ``c * h`` is ``sign(c)`` times
   normalised ``h`` up to epsilon. Half of the refined representation is nearly a signed copy of the other half, and
   logits jump where a component of ``c`` crosses 0.
-- With one candidate the normalised representation is 0 and the score says nothing, as it should.
+- With one candidate the normalised representation is 0 and the score carries no information, as intended.
 
 Variant 1 has plain means and variances in (4), (6) and (7), variant 3 no query normalisation; of variant 2 only the
 training differs.

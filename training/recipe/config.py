@@ -95,7 +95,7 @@ class _ForeignStage(RecipePart):
 
 
 class GivenModel(_ForeignStage):
-    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+    """A model that is in use already: LightGBM's text file or an ONNX graph, recognised by its content.
 
     Args:
         engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
@@ -161,7 +161,7 @@ class Router(RecipePart):
         folds: parts of the training queries; specialists and generalist are fitted anew without each, so that the
             router learns from lists that they did not see.
         trees, max_depth: of the forest that estimates shares and gains.
-        ndcg_at: cutoff of the NDCG that says which specialist is best and what it gains.
+        ndcg_at: cutoff of the NDCG that selects the best specialist and measures its gain.
         confidence: of the lower bound on the mean gain of routed queries that must be above 0.
     """
 

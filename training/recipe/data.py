@@ -63,7 +63,7 @@ Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), P
 
 
 class AnyData(RecipePart):
-    """What is said of the features, wherever the data come from.
+    """Options of features, whatever the source of the data.
 
     Args:
         defaults: values that stand for features which a request by name leaves out: a number, or a category as a
@@ -169,7 +169,7 @@ class TableData(AnyData):
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
         made_of: what ``--data`` names instead of a table, which is then made of it: ``tafeng``, Ta Feng's transactions.
         qid, label: column names.
-        weight: column that says how much each row counts, a query as the mean of its rows; no feature. None: all alike.
+        weight: column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
         propensity: of shown places, where labels are clicks; None: labels are what they seem.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.

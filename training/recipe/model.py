@@ -225,7 +225,7 @@ _PRINTED = {
     "learning_rate": 1e-3,
     "max_epochs": 100,
 }
-"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md says what it leaves open."""
+"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md lists what it leaves open."""
 
 _SHARED = {*Network.model_fields, "hidden"}
 

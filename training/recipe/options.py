@@ -25,7 +25,7 @@ models:
   first_stage          LightGBM alone, no network
   A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
 """
-"""What ``--model`` says, for the end of a help page."""
+"""The values of ``--model``, for the end of a help page."""
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 """How names of tables end."""

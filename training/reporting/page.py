@@ -103,7 +103,7 @@ def render(
 
     Args:
         title: what was measured, on what.
-        verdicts: what it says, in whole sentences; first on the page.
+        verdicts: conclusions in whole sentences; first on the page.
         sections: in this order below them.
         command: that repeats it.
         facts: data, protocol, versions.
@@ -148,7 +148,7 @@ def svg(figure: Figure, name: str, says: str) -> str:
     Args:
         figure: made inside :func:`style`, of the colours above.
         name: unique on the page, of letters and hyphens: ids are told apart by it.
-        says: what is seen, for readers who cannot see it.
+        says: description of the figure, for readers who cannot see it.
     """
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)

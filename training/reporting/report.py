@@ -111,7 +111,7 @@ class Report:
 
     @property
     def sealed(self) -> dict[str, object]:
-        """What the manifest says of the result: of the rankers that are in the bundle."""
+        """The results for the manifest: of the rankers in the bundle."""
         own = tuple(metric for metric in self.metrics if metric.ranker != PLAIN)
         return {"protocol": self.evaluation.protocol, "metrics": own}
 

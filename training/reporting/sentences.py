@@ -13,7 +13,7 @@ from listwright.training.reporting.fit_figures import Facts, metric_name
 GIVEN = (
     "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."
 )
-"""Stands wherever such a first stage is measured: who made it may know these queries, and nobody here does."""
+"""Printed wherever such a first stage is measured: its training data may include these queries."""
 
 
 def brought_along(first_stage: Mapping[str, object]) -> bool:
@@ -56,7 +56,7 @@ def choice_sentence(
         default: ``default_strategy`` of ``report.json``.
         names: what people call the rankers.
         budget: of ``report.json``; None for a fit without a bound.
-        given: whether the first stage was brought along, and so may know the queries.
+        given: whether the first stage was fitted elsewhere, perhaps on these queries.
     """
     compared = default.get("compared")
     if not compared:

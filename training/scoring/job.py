@@ -24,7 +24,7 @@ class Job:
         data: file with the lists, or a folder of such files.
         out: the file to write, whose name ends in one of :data:`FORMATS`; without an ending, a folder of Parquet parts.
         qid: column with the query id, for tables.
-        strategy: as a request says it.
+        strategy: as in a request.
         prefix: of the added columns.
         columns: of the data that are written beside them; None for all that are no features.
         with_features: write the features, too; only without ``columns``.

@@ -45,7 +45,7 @@ def run(
     """Score the missing parts of a job, and publish all.
 
     Args:
-        job: what is asked for.
+        job: options of the scoring.
         workers: score the parts.
         at_a_time: how many parts they score side by side.
         until_scored: its end ends the workers of this machine: none writes into the folder of a job that is over.

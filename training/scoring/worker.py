@@ -105,7 +105,7 @@ def ranked(
         rows: whole lists.
         loaded: the bundle.
         qid: column with the query id.
-        strategy: as a request says it.
+        strategy: as in a request.
         prefix: of the added columns.
 
     Returns:

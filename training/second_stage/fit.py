@@ -153,9 +153,9 @@ def search_network(
         journal: file that remembers finished trials.
         state: folder for the checkpoint of the trial under way.
         device: torch device.
-        task: told the finished trials, and every epoch of the one under way.
+        task: reports the finished trials, and every epoch of the running one.
         rounds: runs a :class:`NetworkTrial` elsewhere.
-        goes_on: asked before each trial but the first; False ends the search.
+        goes_on: called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end.

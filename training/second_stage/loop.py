@@ -120,10 +120,10 @@ def fit_network(
         checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
         device: torch device.
-        task: told every epoch, those of the checkpoint included.
-        report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
+        task: reports every epoch, those of the checkpoint included.
+        report: of a search: called with every epoch and the validation NDCG after it; may end the fit by raising.
         epoch_runner: begins epochs that run elsewhere; None for here.
-        goes_on: asked before each epoch but the first; False ends the fit.
+        goes_on: called before each epoch but the first; False ends the fit.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.

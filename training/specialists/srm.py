@@ -101,11 +101,11 @@ def fit_srm(
     Args:
         spec: of the recipe.
         train: training queries; those whose labels are all equal say nothing about any ranker and are left out. A
-            query's weight says how often it was seen.
+            query's weight is how often it occurred.
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
         seed: fixes every start.
         checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
-        task: told every iteration.
+        task: reports every iteration.
 
     Raises:
         DataError: if there are fewer queries with two different labels than specialists.

@@ -62,7 +62,7 @@ class Rows(ABC):
 
 
 Features = Float[np.ndarray, "_ _"] | Rows
-"""``(R, D)`` in memory, or read when it is asked for."""
+"""``(R, D)`` in memory, or read on access."""
 
 
 def _parts(numbers: Int[np.ndarray, " M"]) -> Iterator[Int[np.ndarray, " S"]]:

@@ -1,7 +1,7 @@
 """A folder of shards: the rows of whole queries in files of moderate size, and the data of the whole set.
 
 ==================  ================================================================================
-``shards.json``     written last: sizes and SHA-256 of all files, and what the source said of the data
+``shards.json``     written last: sizes and SHA-256 of all files, and the source's facts
 ``rows-00001.f32``  float32, row by row; as wide as the widest row in it
 ``rows-00001.npz``  labels, list lengths, query ids, and weights if there are some
 ==================  ================================================================================
@@ -66,7 +66,7 @@ class Stored:
         offsets: ``(N + 1,)`` int64.
         qids: N query ids.
         weights: ``(R,)``; None: all alike.
-        facts: what the writer said about the data.
+        facts: of the data, from the writer.
     """
 
     features: Rows
@@ -127,7 +127,7 @@ class ShardWriter:
         folder: that is worked in.
 
     Attributes:
-        place: where the source was behind the last whole shard, as :meth:`add` was told; None at the beginning.
+        place: position in the source after the last complete shard, from :meth:`add`; None at the beginning.
         rows: that are written.
     """
 

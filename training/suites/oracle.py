@@ -60,7 +60,7 @@ def measure(
         counts: every K, 1 among them.
         state: folder for checkpoints.
         ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
-        task: told what is being done.
+        task: reports the steps.
 
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.

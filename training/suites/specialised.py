@@ -38,7 +38,7 @@ class SpecialisedOptions:
         folds: which.
         ndcg_at: cutoff of the NDCG.
         command, made_with: for the page.
-        on: as ``--on`` says it; None for one unit after the other in this process.
+        on: value of ``--on``; None for one unit after the other in this process.
         jobs: units at a time on Ray; None for its cores.
     """
 
@@ -65,7 +65,7 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
         console: where the bar goes.
     """
     first = options.recipe.model_copy(update={"seed": 0, "fold": options.folds[0]})
-    splits = load(first, options.sources)  # wrong data are told of before a folder is made
+    splits = load(first, options.sources)  # wrong data raise before a folder is made
     about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
     del splits  # each unit reads its own
     with Store(out, settings) as store:

@@ -24,7 +24,7 @@ class Place:
 
     Args:
         state: its checkpoints, and those of units that share some with it.
-        tuned: settings that searches found; they stay, for seeds that are asked for later.
+        tuned: settings that searches found; they stay, for seeds of later runs.
         parts: results of the units that are done.
     """
 

@@ -66,7 +66,7 @@ def load(
     One folder or archive is searched for, in this order: the publisher's folds (``Fold1/train.txt`` …, also as LETOR
     3.0 spells them), the recipe's part files, one ``train.txt`` / ``vali.txt`` / ``test.txt`` (Istella-S; also with the
     set's name before it, ``set1.train.txt``, as Yahoo has them). Anything else are files: ``train=FILE valid=FILE
-    test=FILE`` says which is which, otherwise all queries are split. With ``on_disk``, rows stay on disk, in shards.
+    test=FILE`` names the splits, otherwise all queries are split. With ``on_disk``, rows stay on disk, in shards.
 
     Raises:
         RecipeError: if the sources make no sense together, or there is no such fold.

@@ -66,7 +66,7 @@ def read(
         stream: the text, decompressed.
         source: its name, for errors.
         groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
-        task: told the kilobytes that were parsed.
+        task: reports the kilobytes parsed.
 
     Raises:
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream

@@ -91,7 +91,7 @@ def features_of(
     Args:
         frame: feature columns alone.
         named: columns that are categories whatever their type.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
         leave_out: how a column that cannot be used is left out there.
         split_by: how queries are split by a column of times there, with ``{}`` for its name; empty where they are not.
 
@@ -167,7 +167,7 @@ def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[n
     Args:
         frame: feature columns alone, in the order of the schema.
         schema: of the fitted features, or of a whole table of which these are some rows.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
 
     Raises:
         DataError: if a number is none, or infinite as float32.

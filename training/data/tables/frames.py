@@ -1,6 +1,6 @@
 """Files of tables as frames: CSV (also gzip) and Parquet, their columns, and the lines of faults in them.
 
-Columns of CSV are text: :mod:`listwright.training.data.cells` says what it means.
+Columns of CSV are text: :mod:`listwright.training.data.cells` interprets it.
 """
 
 from __future__ import annotations

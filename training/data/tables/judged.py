@@ -42,7 +42,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
 
     Args:
         spec: what a recipe and a command line say; this comes first.
-        sources: the tables; those of judged rows are told by their metadata.
+        sources: the tables; judged rows are recognised by their metadata.
 
     Returns:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
@@ -69,7 +69,7 @@ def read_judged_metadata(path: Path) -> dict[str, Any] | None:
         text = pl.read_parquet_metadata(path).get(KEY)
         facts = None if text is None else from_json(text)
     except (OSError, ValueError, pl.exceptions.PolarsError):
-        return None  # whoever reads the table says what is wrong with it
+        return None  # reading the table raises the error
     return facts if isinstance(facts, dict) and {"features", "qid", "label", "time"} <= facts.keys() else None
 
 

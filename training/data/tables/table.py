@@ -92,7 +92,7 @@ def load(
         fold: which fold of a table that is split here.
         rng: of the split.
         on_disk: whether rows stay on disk, in shards; those of a query must then stand together.
-        progress: told how many rows are written there.
+        progress: reports the rows written there.
 
     Raises:
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
@@ -586,8 +586,8 @@ def stream_into(
         columns: the features.
         dataset: labels, lists, ids and weights of all rows; its features are not looked at.
         schema: of the features.
-        fault: says where a wrong value stands.
-        task: told how many rows are written.
+        fault: creates the error for a wrong value.
+        task: reports the rows written.
     """
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)

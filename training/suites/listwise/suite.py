@@ -53,7 +53,7 @@ class ListwiseOptions:
         folds: which.
         shifts: planted ones of table3; empty for its own.
         jobs: fits at a time; None for all cores.
-        on: as ``--on`` says it; None for processes here.
+        on: value of ``--on``; None for processes here.
         ndcg_at: cutoff of the NDCG that the sentences are about.
         trials: settings tried for every network and fold; 0 takes the recipe's.
         relative: whether table3 or anomaly stands on the first stage with list-relative columns.
@@ -93,7 +93,7 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
         raise RecipeError(f"--ndcg-at {options.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(options)
     about_data = []
-    # wrong data are told of here, and text is parsed once, not once per process
+    # wrong data raise here, and text is parsed once, not once per process
     for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
         splits = measurable(load(of_fold, options.sources))
         if of_fold.fold == options.folds[0]:
@@ -231,7 +231,7 @@ def run_all(
     """Run the missing fits, ``jobs`` at a time, in processes or on Ray; return the results of all.
 
     Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
-    the methods that share it. With ``keep`` first stages stay, for methods that are asked for later.
+    the methods that share it. With ``keep`` first stages stay, for methods of later runs.
 
     Raises:
         RecipeError: if a worker was stopped from outside; what is finished is kept.

@@ -254,7 +254,7 @@ def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
 def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     """Return the same graph under our names, with a flat score and only arithmetic operators.
 
-    Other outputs go, and so do the operators that only they need, documentation, metadata and the names of its producer.
+    Other outputs go, and so do operators that only they need, documentation, metadata and the names of its producer.
     Every value gets the prefix ``given/``. Constants become weights.
 
     Args:

@@ -45,7 +45,7 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
             metrics=tuple(dict.fromkeys(options.metric or ())),
             challenger=options.challenger,
             share=options.share,
-            worth=options.difference,
+            target=options.difference,
         )
         command = repeatable("compare", options.words)
         if options.out is not None:

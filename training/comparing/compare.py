@@ -35,10 +35,10 @@ from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.evaluation.intervals import Sequence
 
 SPLIT_DIFFERENCE = 0.05
-"""Difference that is worth to be shown, as a share of control's mean."""
+"""Smallest relevant difference, as a share of control's mean."""
 
 PREFERENCE_DIFFERENCE = 0.02
-"""Preference that is worth to be shown: 52 of 100 credited queries."""
+"""Smallest relevant preference: 52 of 100 credited queries."""
 
 _SUMS = ["preference", "credited", "squares"]
 
@@ -60,7 +60,7 @@ def compare(
     metrics: tuple[str, ...] = (),
     challenger: str | None = None,
     share: float = 0.5,
-    worth: float | None = None,
+    target: float | None = None,
 ) -> TrafficComparison:
     """Compare control and challenger.
 
@@ -71,7 +71,7 @@ def compare(
             with what a candidate earns, or ``hit`` for 1 where its label is above 0.
         challenger: its arm, where a split has several.
         share: planned share of the challenger among the units of a split.
-        worth: difference that is worth to be shown; None for the usual one.
+        target: smallest relevant difference; None for the usual one.
 
     Raises:
         RecipeError: if the options do not fit the rows.
@@ -79,22 +79,22 @@ def compare(
     """
     if not 0.0 < share < 1.0:
         raise RecipeError(f"--share {share:g}: expected a number between 0 and 1, the challenger's part of the units")
-    if worth is not None and not 0.0 < worth < float("inf"):
-        raise RecipeError(f"--difference {worth:g}: expected a number above 0")
+    if target is not None and not 0.0 < target < float("inf"):
+        raise RecipeError(f"--difference {target:g}: expected a number above 0")
     opened = open_experiment(path, experiment, columns_of(metrics))
     if not opened.interleaved:
-        return compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, worth=worth)
+        return compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, target=target)
     if len(metrics) > 1 or set(metrics) - {"hit", *columns_of(metrics)}:
         rule = "an interleaving has one metric: hit, or the column with what a candidate earns"
         raise RecipeError(f"--metric {' --metric '.join(metrics)}: {rule}")
     if challenger is not None or share != 0.5:
         raise RecipeError("--challenger and --share are of a split; these lists were interleaved: leave them out")
     credit = None if metrics in ((), ("hit",)) else metrics[0]
-    return compare_teams(opened, credit=credit, worth=worth)
+    return compare_teams(opened, credit=credit, target=target)
 
 
 def compare_arms(
-    experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, worth: float | None
+    experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, target: float | None
 ) -> TrafficComparison:
     """Compare the arms of a split, control and one challenger.
 
@@ -103,7 +103,7 @@ def compare_arms(
         metrics: as of :func:`listwright.training.comparing.compare.split_sums`; the first decides.
         challenger: its arm; None where there is one beside control.
         share: of the challenger among the units of both, as planned.
-        worth: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
+        target: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
             control's mean. The other metrics always take the latter.
 
     Raises:
@@ -120,12 +120,12 @@ def compare_arms(
     for last in map(_Grown._make, grown(wide, columns)):
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
-            sequence = sequences.get(metric) or _sequence(control, worth if place == 0 else None)
+            sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
             if enough(control, other):  # chosen at the first look that counts, and kept
                 sequences[metric] = sequence
             looks[metric].append(_look(last, place, sequence))
     effects = tuple(
-        _effect(last, place, metric, looks[metric][-1], sequences.get(metric), worth)
+        _effect(last, place, metric, looks[metric][-1], sequences.get(metric), target)
         for place, metric in enumerate(metrics)
     )
     there = last.totals[:, [0, 1]] > 0.0
@@ -172,10 +172,10 @@ def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tupl
     return sums.select("unit", "day", *values), columns
 
 
-def _sequence(control: Ratio, worth: float | None) -> Sequence:
+def _sequence(control: Ratio, target: float | None) -> Sequence:
     """Return the sequence that is narrowest at the smallest relevant difference; for a mean of 0 at the default."""
     share = SPLIT_DIFFERENCE * abs(control.value)
-    return Sequence(worth if worth is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
+    return Sequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
 
 def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
@@ -187,12 +187,12 @@ def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
     return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
 
-def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, worth: float | None) -> Effect:
+def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, target: float | None) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
     zero, one = (resampled_ratio(totals, queries, rng) for totals, queries, _ in at.arms(place))
     low, high = (math.nan, math.nan) if np.isnan(one - zero).all() else np.nanquantile(one - zero, [0.025, 0.975])
-    sequence = chosen or _sequence(control, worth if place == 0 else None)
+    sequence = chosen or _sequence(control, target if place == 0 else None)
     variance, within = control.variance + challenger.variance, control.within + challenger.within
     needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
@@ -219,7 +219,7 @@ def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
     return control, other
 
 
-def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | None) -> TrafficComparison:
+def compare_teams(experiment: Experiment, *, credit: str | None, target: float | None) -> TrafficComparison:
     """Compare the two teams of interleaved lists.
 
     Definition (Chapelle, Joachims, Radlinski, Yue 2012, eq. 1): over queries in which a team earned anything,
@@ -229,10 +229,10 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     Args:
         experiment: interleaved.
         credit: column with what a candidate earns; None for 1 where its label is above 0.
-        worth: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
+        target: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
     """
     sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
-    sequence = Sequence(PREFERENCE_DIFFERENCE if worth is None else worth)
+    sequence = Sequence(PREFERENCE_DIFFERENCE if target is None else target)
     looks: list[Look] = []
     totals = np.zeros((0, 3))
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)

@@ -13,7 +13,7 @@ from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
-    SHOWN,
+    PRINTED_FEATURES,
     Diagnosis,
     Gain,
     Spread,
@@ -99,7 +99,7 @@ def test_tables_fit_a_terminal_and_hold_the_numbers(relative):
     one = found(relative, gain(*HARM, "qilcm2"))
     lines = tables(one).splitlines()
     assert max(map(len, lines)) <= 80
-    assert sum("a_name" in line for line in lines) == SHOWN
+    assert sum("a_name" in line for line in lines) == PRINTED_FEATURES
     assert "and 11 more, 0.05 to 0.50" in tables(one)
     assert "-0.030 [-0.040, -0.020]  harm" in tables(one)
     assert ("+0.167 [-0.123, +0.456]  no difference shown" in tables(one)) == (relative is not None)

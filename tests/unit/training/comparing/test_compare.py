@@ -96,7 +96,7 @@ def test_few_units_leave_no_verdict(traffic, tmp_path):
 @pytest.mark.nightly
 def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
     found = compare(traffic["split", "same"])
-    wide, narrow = (compare(traffic["split", "same"], worth=worth).effects[0].needed[1] for worth in (0.1, 0.01))
+    wide, narrow = (compare(traffic["split", "same"], target=target).effects[0].needed[1] for target in (0.1, 0.01))
     assert narrow.true == 0.01
     assert narrow.always > wide.always
     assert narrow.fixed > 0.0

@@ -14,16 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID,
 from rich.text import Text
 
 LINE_S = 25.0
-"""Seconds between two lines: with what a look may take, one comes at least every half minute."""
+"""Seconds between two lines; at least one line appears every half minute."""
 
 CHECK_S = 1.0
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the clock."""
 
 PACE = 3600.0
 """Seconds of past steps that the time left is estimated from, where steps may take minutes."""
 
 BAR = BarColumn(bar_width=12)
-"""As long as leaves room for the others in the 80 columns of a plain terminal."""
+"""Width of a bar that fits the 80 columns of a plain terminal."""
 
 
 class Bars(rich.progress.Progress):

@@ -18,28 +18,28 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 
 FITS = 12
-"""LightGBM fits that take as long as a fit is given by default."""
+"""Default budget of a fit, as a multiple of one LightGBM fit."""
 
 LEAST_S = 60.0
-"""Seconds that a fit is given at least by default, so that small tables are not kept short."""
+"""Smallest default budget in seconds, so that small tables get enough."""
 
 GIVEN_S = 300.0
-"""The same for a given first stage, without LightGBM."""
+"""Default budget in seconds with a given first stage, without LightGBM."""
 
 FITTING = 0.85
 """Share of the time for fitting, less the time of the export; the rest is for figures and report."""
 
 EXPORT = 200.0
-"""Times :func:`_loop_seconds` that the export of a network takes, whatever the data: Python, which traces it."""
+"""Duration of a network's export, as a multiple of :func:`_loop_seconds`: Python traces it, whatever the data."""
 
 MOST_EXPORT = 1 / 3
-"""Share of the time that is kept for it at most."""
+"""Largest share of the time that is reserved for it."""
 
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM."""
 
 FOLD = 0.75
-"""LightGBM fits that the fit of one fold takes: it knows how many trees it needs."""
+"""LightGBM fits that the fit of one fold takes: the number of trees is known."""
 
 LATER_TRIALS = 2.5
 """LightGBM fits that a trial after the first takes about: it may try many leaves, or a low learning rate."""
@@ -48,12 +48,12 @@ _LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20,
 """Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
 
 FEWEST_EPOCHS = 4
-"""Of a network: with fewer, nothing is learned about it; or :data:`FEWEST_STEPS`, where an epoch has many."""
+"""Fewest epochs worth fitting a network for; or :data:`FEWEST_STEPS`, where an epoch has many steps."""
 
 FEWEST_STEPS = 500
 
 USUAL_EPOCHS = 30
-"""After which most networks have stopped: more looks are worth more than more epochs."""
+"""Epochs after which most networks have stopped: beyond, more parts are worth more than more epochs."""
 
 
 def check_minutes(minutes: float) -> None:

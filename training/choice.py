@@ -52,16 +52,16 @@ NAMES = {
     "relative": "the first stage with list-relative columns",
     "first_stage": "the first stage",
 }
-"""What people call the rankers of a comparison; a network has its title."""
+"""Display names of the rankers in a comparison; a network has its title."""
 
 ENOUGH = 2_000
 """Validation queries with two different labels from which rankers are compared on them; see :func:`count_alike`."""
 
 USUAL_SPREAD = 0.2
-"""Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
+"""Assumed standard deviation of a query's gain in NDCG, for which intervals valid at every look are narrowest."""
 
 ROUNDING = 1e-12
-"""Of a mean: less is no difference."""
+"""Difference of means below which they count as equal."""
 
 Strategy = NetworkKind | Literal["first_stage"]
 

@@ -29,16 +29,16 @@ from typing import Any
 from listwright.ranking.errors import ListwrightError, RecipeError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-"""Of a process: they share the cores, and figures repeat to the bit. Libraries read it when they are imported."""
+"""Variables for one thread per process, so that results repeat to the bit. Libraries read them when imported."""
 
 KEPT_PAGES = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:10000"}
-"""For the allocator of polars: the memory of one piece of work serves the next, and does not go back in between."""
+"""Settings of polars' allocator: memory is reused between pieces of work and not returned."""
 
 LIBRARIES = ("listwright", "ray", "lightgbm", "numpy", "polars", "torch")
-"""Whose versions decide what a fit gives, or whether two processes understand each other."""
+"""Libraries whose versions must agree between processes."""
 
 LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
-"""What ``--on`` may say; an address follows the last one."""
+"""Values of ``--on``; an address follows the last one."""
 
 ROOM_S = 60.0
 """Seconds that a command waits for free cores before it fails; $LISTWRIGHT_ROOM_S overrides it."""
@@ -61,12 +61,12 @@ _QUIET = {
 }
 
 TASK_RETRIES = 5
-"""How often a task begins again whose node or process is lost."""
+"""How often a task restarts whose node or process is lost."""
 
 _LOOK_S = 0.5
 
 STEP_RETRIES = 5
-"""How often a group begins a step anew."""
+"""How often a group repeats a step."""
 
 
 def add_on_option(parser: argparse.ArgumentParser) -> None:

@@ -42,7 +42,7 @@ FOLDS = 3
 """Parts of the training queries; each is ranked by models that were fitted without it."""
 
 ROWS_SEEN = 160_000
-"""Candidates that the quick second stage is shown in each fold in a minute; a small table gives many epochs."""
+"""Candidates that the quick second stage is fitted on in each fold in a minute; a small table gives many epochs."""
 
 EPOCHS = (4, 30)
 """Fewest and most epochs of the quick second stage."""
@@ -51,13 +51,13 @@ NDCG_AT = 10
 """Cutoff of every NDCG here."""
 
 PRINTED_FEATURES = 10
-"""Features that are printed; all of them are among the numbers."""
+"""Features that are printed; the JSON numbers have all."""
 
 MOSTLY, PARTLY = 0.5, 0.1
 """Intraclass correlation from which on most, or a part, of a feature is the level of its list."""
 
 WORTHWHILE = 0.01
-"""NDCG that is worth a longer look, where an interval does not rule it out."""
+"""Gain in NDCG that justifies a longer fit, where an interval does not exclude it."""
 
 _WIDTH, _NAME, _BAR = 80, 28, 10
 

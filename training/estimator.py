@@ -46,7 +46,7 @@ _DERIVED = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_feature
 """Attributes that are derived from the files of the bundle."""
 
 AUTO = "auto"
-"""The model that is chosen by comparing."""
+"""The model option under which the default is chosen by comparing."""
 
 _FIRST_STAGE = ("trials", "max_trees", "folds", "relative")
 

@@ -22,7 +22,7 @@ from listwright.training.recipe.options import add_data_options, recipe_for, wit
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
-"""As many as a bundle holds."""
+"""Most specialists of a bundle."""
 
 SPECIALISED = ("oracle", "routing")
 LISTWISE = ("table2", "table3", "anomaly", "lambda")

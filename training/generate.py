@@ -24,11 +24,11 @@ from listwright.training.stored.writing import disk_full_as_data_error
 ENDINGS = (".parquet", ".csv", ".txt")
 
 MOST_CELLS = 4 * BLOCK_CELLS
-"""Of one list, which is drawn at once."""
+"""Most cells of one list, which is drawn at once."""
 
 _GROUP_ROWS = 50_000
 _TEXT_CELLS = 2**22
-"""Cells that are spelled at a time."""
+"""Cells that are formatted at a time."""
 
 _EXAMPLES = """examples:
   listwright generate --queries 1000 --features 40 --out data/rows.parquet

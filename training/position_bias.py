@@ -25,12 +25,12 @@ from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
 
 FEWEST_CLICKS = 30
-"""At each place of a pair, and for a swap in each of its two variants, below which the pair is left out."""
+"""Fewest clicks at each place of a pair, and for a swap in each variant; pairs with fewer are left out."""
 
 RESAMPLES = 300
 
 HIGHEST = 1e6
-"""Of a propensity that is written: beyond, a bootstrap sample had no click at the first place."""
+"""Largest propensity that is written: beyond, a bootstrap sample had no click at the first place."""
 
 _SWAPPED_COLUMNS = ("query_id", "position", "label", "unit", "bundle", "experiment", "swapped")
 
@@ -44,10 +44,10 @@ _KEY = " request"
 _RATES, _COUNTS = ("rate", "rate_lower"), ("len", "clicks", "clicks_lower")
 
 _EDGE = 1e-6
-"""Examination and relevance stay so far from 0 and 1: a logarithm of each is taken."""
+"""Distance of examination and relevance from 0 and 1, as their logarithms are taken."""
 
 MOST_GROUPS = 500
-"""Units, or requests, are dealt to so many groups, which the bootstrap draws."""
+"""Most bootstrap groups, to which units or requests are assigned."""
 
 Way = Literal["swaps", "harvest"]
 

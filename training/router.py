@@ -38,7 +38,7 @@ from listwright.training.export.forest import attach, forest_graph
 from listwright.training.recipe.config import Router as RouterSpec
 
 FOLDS = 5
-"""Of the forest's own cross-fitting."""
+"""Folds of the forest's own cross-fitting."""
 
 COVERAGES = tuple(share / 10 for share in range(1, 11))
 """Shares of the lists with a positive estimated gain that are tried as routed."""
@@ -47,7 +47,7 @@ TOLERANCE = 1e-5
 """Largest difference of an estimate, or of an anomaly score, between the fitted and the exported forest."""
 
 FEWEST = 20
-"""Routed lists below which no bound on their mean gain is believed."""
+"""Fewest routed lists for a bound on their mean gain."""
 
 TREES = 100
 

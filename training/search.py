@@ -96,7 +96,7 @@ NETWORK: Space = {
     "dropout": OneOf((0.0, 0.1, 0.2, 0.4)),
     "weight_decay": OneOf((0.0, 1e-5, 1e-4, 1e-3)),
 }
-"""What all networks have. The number of epochs is found by early stopping in every trial."""
+"""Hyperparameters of all networks. The number of epochs is found by early stopping in every trial."""
 
 HIDDEN: Space = {"hidden": OneOf(((64,), (256, 128), (512, 256)))}
 
@@ -147,14 +147,15 @@ Pruned = optuna.TrialPruned
 """Raised by ``report`` to end a trial, and by an objective that fails in its own way."""
 
 StepReport = Callable[[int, float], None]
-"""Told a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
+"""Callback with a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
 
 GoesOn = Callable[[int, float], bool]
-"""Asked whether a work goes on: steps that are done, and seconds that the next one takes about."""
+"""Callback that decides whether to go on: from the finished steps, and the expected seconds of the next one."""
 
 Objective = Callable[[int, dict[str, Value], StepReport], tuple[float, int]]
-"""One trial: from the number of trials finished before it, a value for every hyperparameter of the space, and what is
-to be told the progress, to the held-out value, higher is better, and a fact to remember with it."""
+"""One trial: from the number of earlier trials, a value for every hyperparameter of the space, and a callback for its
+progress, to the held-out value, higher is better, and a fact to store with it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

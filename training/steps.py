@@ -52,7 +52,7 @@ from listwright.training.specialists.fit import FittedSpecialists, fit_specialis
 from listwright.training.workspace import RunContext
 
 MOST_ROWS = 10_000
-"""Of a query that LightGBM fits a ranker to."""
+"""Most rows of a query that LightGBM fits a ranker to."""
 
 
 @dataclass(frozen=True, slots=True)

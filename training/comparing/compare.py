@@ -43,14 +43,14 @@ PREFERENCE_DIFFERENCE = 0.02
 _SUMS = ["preference", "credited", "squares"]
 
 DEFAULT_METRICS = ("hit", "mrr", "ndcg@10")
-"""Of a split: the first one decides."""
+"""Metrics of a split; the first one decides."""
 
 _WITH_DEPTH = ("ndcg@", "err@")
 
 _WHO = ("query_id", "unit", "served_at", "experiment", "arm", "team", "position", "label", "bundle")
 
 MOST_LOOKS = 60
-"""Of a page: more days are looked at every few, the last one always."""
+"""Most looks on a page: of more days every few are used, and always the last."""
 
 
 def compare(

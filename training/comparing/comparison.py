@@ -22,7 +22,7 @@ from listwright.training.evaluation.intervals import (
 )
 
 Decision = Literal["mismatch", "too_few", "challenger", "control", "none"]
-"""No verdict by a mismatch, or too few units; who is better; or no difference that is shown."""
+"""Verdict: mismatch or too few units, the better ranker, or no difference shown."""
 
 FEWEST_UNITS, FEWEST_ACTIVE = 100, 30
 """Units of each arm, and among them units whose value is not 0, below which there is no verdict: the intervals rest on
@@ -32,7 +32,7 @@ the central limit theorem.
 RESAMPLES = 2000
 
 MOST_GROUPS = 4000
-"""More units are dealt at random to so many groups, and groups are drawn: the variance is the same, memory bounded."""
+"""Most bootstrap groups: more units are assigned to these at random, with the same variance and bounded memory."""
 
 _SAMPLES_AT_A_TIME = 200
 
@@ -40,7 +40,7 @@ LEVEL = 0.01
 """A mismatch has a lower always-valid p-value: at most so many sound experiments are ever refused."""
 
 CONCENTRATION = 1000.0
-"""Of the Dirichlet prior: shares that are off by about 1.6 percentage points are found first."""
+"""Concentration of the Dirichlet prior: shares that are off by about 1.6 percentage points are found first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,16 +29,16 @@ PARSER_VERSION = 7
 
 _ARRAYS = ("features", "labels", "offsets")
 _WEIGHTS = "weights"
-"""An array that few datasets have."""
+"""Name of the array that few datasets have."""
 _FACTS = "facts.json"
 
 FULL = "make some, or set LISTWRIGHT_CACHE to a folder on another disk; the same command goes on where it was"
-"""What to do where shards have no room."""
+"""Remedy where shards have no room."""
 
 _log = logging.getLogger(__name__)
 
 Extras = dict[str, list[Any]]
-"""What a parser found beside the dataset: lists of text and numbers by name."""
+"""A parser's results besides the dataset: lists of text and numbers by name."""
 
 
 def folder() -> Path:

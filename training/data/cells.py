@@ -25,7 +25,7 @@ _RESPELLED = rf"(?i)^[{PADDING}]|[{PADDING}]$|^(?:{_WORDS}|{WHOLE})$"
 _NARROW: dict[type[pl.DataType], type[np.floating]] = {pl.Float32: np.float32, pl.Float16: np.float16}
 
 EXACT: dict[type[pl.DataType], float] = {pl.Float64: 2.0**53, pl.Float32: 2.0**24, pl.Float16: 2.0**11}
-"""Up to where a float has all whole numbers."""
+"""Largest number below which a float holds all whole numbers."""
 
 _ROUNDED = r"^-?\d(?:[.,]\d+)?[eE]\+?\d+$"
 """How programs write a whole number after they have rounded it."""
@@ -44,7 +44,7 @@ _WRITTEN = (
 """Numbers as people and spreadsheets write them: with separators of thousands, decimal commas, currencies, per cent."""
 
 LOOKED_AT = 10_000
-"""Rows in which codes are looked for."""
+"""Rows that are searched for codes."""
 
 _ISO = (
     r"^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))"

@@ -16,7 +16,7 @@ from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, column
 from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
-"""Of a row, in units of the mean training query."""
+"""Largest weight of a row, in units of the mean training query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from listwright.training.data.dataset import Dataset, Remedies, Rounding
 from listwright.training.stored.rows import columns
 
 FEWEST = 10
-"""Lists below which it may be chance."""
+"""Lists below which a finding may be chance."""
 
 FEW_CATEGORIES = 20
 """Categories up to which a column may order by their mean labels: each then stands for many rows."""

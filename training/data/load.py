@@ -40,7 +40,7 @@ Shards = Literal["auto", "always", "never"]
 """Whether rows stay on disk: ``auto`` where they may not fit into memory."""
 
 COPIES = 4
-"""How often rows stand in memory while they are read and split there, at the worst."""
+"""Largest number of copies of the rows in memory while they are read and split."""
 
 _TEXT = 0.75
 """Bytes of float32 for each byte of text: about 8 characters a value; CSV is text in memory before it is numbers."""

@@ -34,10 +34,10 @@ _OTHERS = {
     b"BZh": "is compressed with bzip2: unpack it first, with bunzip2",
     b"\x28\xb5\x2f\xfd": "is compressed with Zstandard: unpack it first, with zstd -d",
 }
-"""What a file begins with that is not read, and what to do about it."""
+"""First bytes of files that are not supported, with the remedy."""
 
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
-"""What zipfile and tarfile raise for damaged, encrypted and unknown archives."""
+"""Exceptions of zipfile and tarfile for damaged, encrypted and unknown archives."""
 
 
 def files_by_split(sources: Sequence[str]) -> dict[str, str] | None:

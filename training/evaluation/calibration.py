@@ -14,7 +14,7 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import check_complete
 
 FEWEST_LISTS = 20
-"""Validation lists with a choice among scored candidates: fewer say too little about a temperature."""
+"""Fewest validation lists with a choice among scored candidates that a temperature is fitted on."""
 
 SAME = float(np.finfo(np.float32).eps)
 """Scores whose standard deviation is this part of their size, or less, are equal but for rounding."""

@@ -22,7 +22,7 @@ OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
 METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
 
 ROUTED = "routed"
-"""What ``auto`` answers where there is a router."""
+"""Name of the ranking by ``auto`` where there is a router."""
 
 PLAIN = "plain_first_stage"
 """LightGBM without list-relative columns, where the bundle's first stage has some."""

@@ -26,7 +26,7 @@ FEWEST = 20
 """Queries below which a bootstrap interval is too narrow to choose by."""
 
 SAME = 0.002
-"""NDCG: a difference of less is practically none, and the simpler ranker stays."""
+"""Difference in NDCG below which rankers are practically equal, and the simpler one stays."""
 
 ALPHA = 0.05
 """Share of false verdicts that is allowed."""
@@ -35,7 +35,7 @@ POWER = 0.8
 """Probability with which a true difference is to be shown."""
 
 MOST_TIMES = 1e6
-"""As a multiple of the data so far: a larger requirement counts as out of reach."""
+"""Largest multiple of the data that is reported as needed; more is out of reach."""
 
 _NORMAL = NormalDist()
 

@@ -18,7 +18,7 @@ from listwright.ranking.compiled.lightgbm_trees import NODE, float32_below
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
 UNUSED = ("nodes_hitrates", "nodes_missing_value_tracks_true")
-"""Of the converter's attributes: how often a node is reached, and where missing values go, which the imputer fills."""
+"""Attributes of the converter to drop: visits of a node, and the branch of missing values, which the imputer fills."""
 
 
 def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:

@@ -167,7 +167,7 @@ class _Scale(nn.Module):
 
 
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
-"""Which of torch's gates stands where in ONNX: update, reset, new; and input, output, forget, cell."""
+"""Order of torch's gates in ONNX: update, reset, new; and input, output, forget, cell."""
 
 
 class OnnxReader(nn.Module):

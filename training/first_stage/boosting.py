@@ -28,7 +28,7 @@ REPORT_EVERY = 10
 """Trees between two reports to the pruning by medians."""
 
 Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
-"""Queries to fit on, and those that are held out then."""
+"""Queries to fit on, and those held out."""
 
 MOST_SAMPLED = 200_000
 """Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""

@@ -35,7 +35,7 @@ NO_MISSING = (
     "the given model has no score for a candidate with a missing value (it gives NaN). A request with a null in it is "
     "then answered in input order. Replace missing values inside the graph, or send every number"
 )
-"""Printed where that is so."""
+"""Printed where a graph does not score missing values."""
 
 _FAILED = (
     "the graph has to give one finite score per candidate for lists of any length; a missing value reaches it as NaN, "
@@ -43,7 +43,7 @@ _FAILED = (
 )
 
 IR_VERSION = 10
-"""Of what is written. Below 4 weights would have to be inputs, as CatBoost's version 3 has it."""
+"""IR version of written graphs. Below 4 weights would have to be inputs, as in CatBoost's version 3."""
 
 _OLDEST_OPSET = 7
 

@@ -34,7 +34,7 @@ from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import Objective, StepReport, Value
 
 SEGMENT = 25
-"""Trees that the loss of a worker costs at most."""
+"""Trees per step: the most that the loss of a worker costs."""
 
 _OF_THE_CLUSTER = re.compile(
     r"^\[(machines|num_machines|local_listen_port|time_out|tree_learner): .*\]\n", re.MULTILINE

@@ -62,10 +62,10 @@ class FittedFirstStage:
 
 
 NamedGoesOn = Callable[[str, int, float], bool]
-"""As :data:`listwright.training.search.GoesOn`, behind the name of the work."""
+"""Like :data:`listwright.training.search.GoesOn`, with the name of the work first."""
 
 TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
-"""Of the two that a run may fit."""
+"""Titles of the two first stages that a run may fit."""
 
 
 def fit(

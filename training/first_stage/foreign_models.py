@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HEAD_BYTES = 65_536
-"""A format is recognised by so many bytes."""
+"""Bytes at the beginning of a file by which its format is recognised."""
 
 ACCEPTED = (
     "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, written by Booster.save_model(path)"

@@ -37,10 +37,10 @@ from listwright.training.stored.rows import by_chunk
 Params = Mapping[str, Value]
 
 PRUNE_AFTER = 50
-"""Trees: a slow learner needs some to show what it can do."""
+"""Trees before a trial may be pruned: a slow learner needs some."""
 
 MANY_CATEGORIES = 500
-"""Of one feature: with more, ``cat_smooth`` is searched, and high by default."""
+"""Categories of one feature above which ``cat_smooth`` is searched, and high by default."""
 
 MUCH_SMOOTHING, LIGHTGBM_SMOOTHING = 1_000.0, 10.0
 """``cat_smooth`` by default, with so many and otherwise."""

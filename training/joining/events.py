@@ -42,13 +42,13 @@ EVENT_SCHEMA: dict[str, Any] = {
     "timestamp": pl.Datetime("us"),
     "ordinal": pl.Int64(),
 }
-"""Of the frames: times are in UTC."""
+"""Schema of the frames: times are in UTC."""
 
 SUMMED = "summed "
-"""Begins the name of a column whose numbers are summed; the name of the sum follows."""
+"""Prefix of a column whose numbers are summed; the name of the sum follows."""
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
-"""How names of files of JSON lines end; the last is one that the service still writes."""
+"""File name endings of JSON lines; the last is of a file that the service still writes."""
 
 TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
 
@@ -65,10 +65,10 @@ FieldPath = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^.]+(\.[^.]+)*
 COUNTED = "counted"
 
 OTHER_PLACE = "counted, with another place than the shown one"
-"""Part of the counted events: their ordinal differs from the position in the log."""
+"""Counted events whose ordinal differs from the position in the log."""
 
 NO_NUMBER = "counted, without the number that is summed"
-"""Part of the counted events, once for each sum."""
+"""Counted events without the number of a sum, once for each sum."""
 
 Counts = Counter[str]
 """Events by cause, and those of :data:`COUNTED`."""

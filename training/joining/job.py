@@ -37,23 +37,23 @@ from listwright.training.stored.writing import disk_full_as_data_error, job_fold
 FULL = "make some, and run the same command with --resume"
 
 SLICE_BYTES = 32 * 2**20
-"""Of the features of a slice."""
+"""Bytes of the features of a slice."""
 
 BUCKET_ROWS = 2_000_000
 """Records and events that a bucket should hold at most, on average."""
 
 DEALT_ROWS = 200_000
-"""Rows that are dealt at a time: one file a bucket for all of them."""
+"""Rows that are partitioned at a time: one file a bucket for all of them."""
 
 SKEW = timedelta(seconds=1)
-"""An event may be so much earlier than the only answer that it can belong to: many clocks write whole seconds."""
+"""How much earlier than its answer an event may be: many clocks write whole seconds."""
 
 _KEYS = ("query_id", "served_at", "record")
 
 _WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
 
 DONE = "done.json"
-"""End of the name of what a finished step left."""
+"""File name ending of a finished step's result."""
 
 
 @dataclass(frozen=True)

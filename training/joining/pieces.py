@@ -17,7 +17,7 @@ from listwright.ranking.served.files import feature_columns, names_of, read
 from listwright.ranking.served.record import Columns, ServedRecord
 
 PIECE_BYTES = 16 * 2**20
-"""Of the features of a piece."""
+"""Bytes of the features of a piece."""
 
 PIECE_RECORDS = 10_000
 
@@ -45,10 +45,11 @@ PIECE_SCHEMA: dict[str, Any] = {
     "propensity": pl.Float64(),
     "length": pl.Int64(),
 }
-"""Of a piece. ``shown`` holds the ids as shown, ``features`` and scores the bytes of these candidates in that order."""
+"""Schema of a piece. ``shown`` holds the ids as shown, ``features`` and scores these candidates' bytes in that order.
+"""
 
 RECORDS_OF_A_FILE = 2**40
-"""Numbers of records of one file: the number of the file times this, and the place in it."""
+"""Offset between the record numbers of two files: a record's number is the file's times this, plus its place."""
 
 T = TypeVar("T")
 

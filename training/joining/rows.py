@@ -15,7 +15,7 @@ from listwright.training.joining.pieces import Schema, Slice
 QID, LABEL, TIME = "query_id", "label", "served_at"
 
 _RECORD, _OBJECT = " record", " object"
-"""Columns of their own: names that no other column has."""
+"""Internal columns, with names that no other column has."""
 
 _LEADING = (QID, "candidate_id", "position", LABEL)
 _TRAILING = (

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 CELLS = 100_000
-"""Distances that are held at a time on a CPU: few enough to stay in the cache."""
+"""Distances computed at a time on a CPU: few enough to stay in the cache."""
 
 TURN = 64
 """Candidates, about, whose partners are searched at a time on a CPU: more lists at a time are fewer steps, and more
@@ -27,7 +27,7 @@ distances that are not used.
 """
 
 GPU_CELLS = 2**26
-"""The same on a GPU, which waits for the next small step rather than for memory."""
+"""The same on a GPU, where larger steps pay."""
 
 
 def confusion_loss(

@@ -31,10 +31,10 @@ from torch import Tensor, nn
 from listwright.training.recipe.model import Qilcm2Spec, QilcmSpec
 
 STABLE_EPSILON = 1e-3
-"""In ``1 / sqrt(var + eps^2)``: float32 leaves a residue of 3e-8 in ``h - c``; 1e-8 would amplify it to O(1)."""
+"""Epsilon in ``1 / sqrt(var + eps^2)``: float32 leaves 3e-8 in ``h - c``, which 1e-8 would amplify to O(1)."""
 
 PAPER_EPSILON = 1e-6
-"""In ``1 / (sigma + eps)``; the paper gives no value."""
+"""Epsilon in ``1 / (sigma + eps)``; the paper gives no value."""
 
 MASKED_LOGIT = -1e30
 """Logit of padding: finite, because -inf makes NaN of a row that is all padding, in torch and in ONNX Runtime."""

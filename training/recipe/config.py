@@ -19,7 +19,7 @@ from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, 
 GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
 
 _OF_A_KIND = {"data", "first_stage", "model"}
-"""Sections whose fields depend on their kind, which pydantic puts into the place of a fault."""
+"""Sections whose fields depend on their kind, which pydantic adds to the path of a fault."""
 
 
 class LambdaMartSettings(RecipePart):

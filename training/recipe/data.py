@@ -19,7 +19,7 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 LEAST_GAIN, MOST_GAIN = 1e-6, 1e12
-"""Of a label above 0: sums of gains keep their digits."""
+"""Bounds of the gain of a label above 0: sums of gains keep their digits."""
 
 Default = bool | int | float | str
 

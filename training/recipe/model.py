@@ -203,12 +203,12 @@ _CLASSES: dict[str, type[Network]] = {
 }
 
 TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
-"""What people read of each kind."""
+"""Display name of each kind."""
 
 MODEL_NAMES = (
     "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
 )  # fmt: skip
-"""What ``--model`` knows: every kind, QILCM's variants, and QILCM as printed."""
+"""Values of ``--model``: every kind, QILCM's variants, and QILCM as printed."""
 
 _PRINTED = {
     "encoder_width": 100,
@@ -225,7 +225,7 @@ _PRINTED = {
     "learning_rate": 1e-3,
     "max_epochs": 100,
 }
-"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md lists what it leaves open."""
+"""``qilcm-paper``: values of the QILCM paper; docs/rivals.md lists what it leaves open."""
 
 _SHARED = {*Network.model_fields, "hidden"}
 

@@ -28,7 +28,7 @@ models:
 """The values of ``--model``, for the end of a help page."""
 
 TABLES = (".csv", ".csv.gz", ".parquet")
-"""How names of tables end."""
+"""File name endings of tables."""
 
 _TABLE_OPTIONS = (
     *("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column"),

@@ -23,7 +23,7 @@ COLOURS = ("#0b6bb0", "#c4540a", "#0a8262", "#a5518a", "#6b5fc7", "#8f6a00")
 page, which has lighter ones for dark."""
 
 INK, SOFT, RULE = "#1d1f21", "#5b6066", "#dcdfe2"
-"""Text and lines that are compared with; labels of axes; grid."""
+"""Colours of text and reference lines; of axis labels; of the grid."""
 
 _VARIABLES = {INK: "--ink", SOFT: "--soft", RULE: "--rule"} | {c: f"--c{n}" for n, c in enumerate(COLOURS, start=1)}
 

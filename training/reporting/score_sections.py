@@ -78,7 +78,7 @@ NO_PROBABILITIES = (
 WHEN = ("before", "after")
 
 LEVEL = 0.05
-"""Of the test whether an error is more than chance."""
+"""Level of the test whether an error is more than chance."""
 
 
 def calibration_title(facts: Facts) -> str:

@@ -35,7 +35,7 @@ BATCH_ROWS = 50_000
 """Rows that are read at a time."""
 
 ARROW = ".arrow"
-"""Ends the names of files in Arrow's own format."""
+"""File name endings of Arrow's own format."""
 
 LETOR_QID, LETOR_LABEL = "qid", "label"
 

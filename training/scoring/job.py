@@ -12,7 +12,7 @@ from listwright.training.data.sources import is_index
 
 FORMATS = (".parquet", ".csv")
 PART_ROWS = 100_000
-"""Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
+"""Rows of a part, besides the rest of its last list; finished parts survive an interruption."""
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""
 
 BLOCK_ROWS = 20_000
-"""Rows that the first stage scores at a time: a cache still holds them when their lists are ranked."""
+"""Rows that the first stage scores at a time: few enough to be in the cache when their lists are ranked."""
 
 FULL = "make some, and run the same command with --resume"
-"""What to do if the disk is full."""
+"""Remedy for a full disk."""
 
 SIZES = "0*.json"
 """Pattern of the files of :func:`size_file`."""

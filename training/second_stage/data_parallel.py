@@ -24,10 +24,10 @@ from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import Begin, Epoch, run_epoch, state_of
 
 TIMEOUT = timedelta(minutes=5)
-"""How long a worker waits for another one in a step."""
+"""How long workers wait for each other in a step."""
 
 Share = tuple[Epoch, dict[str, Tensor] | None, dict[str, Any] | None]
-"""What a worker gives back of an epoch; the states come from rank 0, since all have the same."""
+"""A worker's result of an epoch; the states come from rank 0, as all have the same."""
 
 
 def on_workers(workers: Workers | None) -> Begin | None:

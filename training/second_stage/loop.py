@@ -49,7 +49,7 @@ class EpochRunner(Protocol):
 
 
 Begin = Callable[[Ranker, Lists, NetworkSpec, float, int], EpochRunner]
-"""Begins such epochs: from the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
+"""Starts such epochs, given the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,16 @@ from listwright.ranking.errors import ScoringError
 from listwright.training.specialists.lists import TrainingLists
 
 SMALLEST_SHARE = 1e-3
-"""A component below this mixture weight has lost its queries and starts anew."""
+"""Mixture weight below which a component has lost its queries and is reset."""
 
 QUADRATURE = 1e-6
-"""What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
+"""Error of one label group's integral at 32 nodes (``docs/exact-plackett-luce.md``)."""
 
 RESEEDS = 2
-"""How often a component may start anew: one that loses its queries again and again is not needed."""
+"""How often a component may be reset: one that keeps losing its queries is not needed."""
 
 SETTLING = 3
-"""Iterations before the end of a run in which no component starts anew: it would be left as it was drawn."""
+"""Iterations before the end of a run in which no component is reset, as it could not converge."""
 
 CONVERGED = 1e-6
 """Relative change of the objective below which EM stops."""
@@ -39,7 +39,7 @@ class Component(Protocol):
     """Protocol of a mixture's component: it scores rows and is fitted to weighted lists."""
 
     ascends: bool
-    """Whether :meth:`fit` never lowers its objective, so that EM may insist on it."""
+    """Whether :meth:`fit` never lowers its objective, so that EM can check it."""
 
     def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
         """Return f_k of every row."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from listwright.training.losses.exact_plackett_luce import LabelGroups, Likelihood, evaluate, log_likelihood_of_top
 
 BLOCK_ROWS = 2**17
-"""Rows of a block, and those of its last list. Wherever the rows are, the blocks are the same, and so are all sums."""
+"""Rows of a block, besides the rest of its last list; the same wherever the rows are, and so are all sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +155,4 @@ class BlockedLists:
 
 
 TrainingLists = PaddedLists | BlockedLists
-"""What EM learns from."""
+"""Training lists of EM."""

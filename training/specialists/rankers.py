@@ -25,14 +25,14 @@ from listwright.training.specialists.lists import TrainingLists
 from listwright.training.stored.rows import Features, columns
 
 LBFGS_ITERATIONS = 12
-"""Per M-step: EM needs a better w, not the best, and the next E-step changes the question."""
+"""Iterations per M-step: a better w is enough, as the next E-step changes the objective."""
 
 NEGLIGIBLE = 1e-9
 """A list of a smaller responsibility is left out of the M-step: all of them together move the objective by less than
 the quadrature does."""
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7
-"""Of Adam, as the paper states them."""
+"""Parameters of Adam, as the paper states them."""
 
 FIRST_STAGE_SCORE = "first-stage score"
 """Name of the column that is no feature."""

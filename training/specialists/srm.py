@@ -31,7 +31,7 @@ from listwright.training.specialists.rankers import LinearRanker, NetworkRanker,
 from listwright.training.stored.rows import Rows
 
 TOP_FEATURES = 5
-"""Largest weights of a linear specialist that the bundle tells."""
+"""Largest weights of a linear specialist that the bundle lists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ CHUNK_ROWS = 2**16
 """Rows that are read at a time in a pass over all."""
 
 HELD_BYTES = 2**29
-"""Of the columns that are held at a time in a pass over columns, where rows are not in memory."""
+"""Bytes of the columns held at a time in a pass over columns, where rows are not in memory."""
 
 _COLUMNS = 16
 """Columns of an array that are copied at a time, so that the values of one lie side by side."""

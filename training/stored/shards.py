@@ -28,10 +28,10 @@ from listwright.ranking.plain_file import read_object
 from listwright.training.stored.rows import JoinedRows, Rows, runs
 
 FORMAT = 1
-"""Of the folder. Raise it with every change that an older Listwright would read wrongly."""
+"""Format of the folder. Raise it with every change that an older Listwright would read wrongly."""
 
 SHARD_BYTES = 2**28
-"""Of the rows of one file; a shard ends with the query that reaches this."""
+"""Bytes of the rows of one file; a shard ends with the query that reaches this."""
 
 FACTS, STATE = "shards.json", "state.json"
 

@@ -43,7 +43,7 @@ COVERAGES = np.linspace(0.0, 1.0, 101)
 
 
 BINS = 8
-"""Of the calibration plot, with equally many queries each."""
+"""Bins of the calibration plot, with equally many queries each."""
 
 
 def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> pl.DataFrame:

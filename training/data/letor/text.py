@@ -44,7 +44,7 @@ EMPTY = "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'"
 GROUPS_DIFFER = "has {} candidates, but its .query file adds up to {}"
 
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-"""What gzip, zip and tar streams raise when they end early or their checksums disagree."""
+"""Exceptions of gzip, zip and tar streams that end early or fail a checksum."""
 
 
 try:

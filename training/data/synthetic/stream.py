@@ -14,7 +14,7 @@ BLOCK_CELLS = 2**25
 not on how many queries there are in all."""
 
 GRADE_SHARES = (0.52, 0.32, 0.13, 0.02, 0.01)
-"""Of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
+"""Shares of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
 
 SPREAD_OF_LENGTHS = 0.6
 """Standard deviation of the logarithm of the list length."""

@@ -29,7 +29,7 @@ from listwright.ranking.features import PADDING
 from listwright.training.data.sources import check_exists, is_archive, open_plain
 
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a file that it cannot read."""
+"""Exceptions of polars for a file that it cannot read."""
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""

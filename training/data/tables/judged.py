@@ -19,7 +19,7 @@ KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
 UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a file that it cannot read."""
+"""Exceptions of polars for a file that it cannot read."""
 
 
 def judged_metadata(

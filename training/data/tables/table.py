@@ -70,7 +70,7 @@ _OPTION = {"time": "--time-column", "column": "--split-column"}
 _NAMES = ("text", "booleans")
 
 _SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
-"""What the rows of a table may say of their split."""
+"""Names of a row's split in a table, and the splits that they mean."""
 
 PLACE = "expected the shown place of the candidate, a whole number from 1"
 

@@ -24,13 +24,13 @@ BUILDER_VERSION = 1
 """Raise it whenever the same transactions give another table."""
 
 FIRST_DAY = date(2000, 12, 15)
-"""Of the lists; the six weeks before it are history only."""
+"""First day of the lists; the six weeks before it are history only."""
 
 OWN, BEST_SELLERS = 30, 20
 """Candidates of a visit: products that the customer bought latest, and the most sold of the last 14 days."""
 
 FEWEST = 5
-"""Candidates of a list."""
+"""Fewest candidates of a list."""
 
 _COLUMNS = {
     "TRANSACTION_DT": "day",

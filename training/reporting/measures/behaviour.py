@@ -17,7 +17,7 @@ from listwright.training.evaluation.evaluate import check_complete
 from listwright.training.evaluation.intervals import interval, resampled_means
 
 MOST_QUERIES = 2000
-"""Queries that are looked at one by one; evenly spread over a larger test split."""
+"""Queries that are evaluated one by one; evenly spread over a larger test split."""
 
 MOST_POINTS = 101
 """Points of the curve of gains."""

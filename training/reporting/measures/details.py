@@ -35,13 +35,13 @@ from listwright.training.stored.rows import columns
 MOST_EPOCHS = 200
 
 MOST_RANKS = 40
-"""First-stage ranks shown; from there on a list has little to say about the others."""
+"""First-stage ranks shown; beyond them attention differs little."""
 
 MOST_FEATURES = 40
-"""Features listed, the most striking first; those of which there is nothing to say are not."""
+"""Features listed, the most striking first; those without a difference are left out."""
 
 MUCH = 0.01
-"""Share of the rows from which a difference to training is counted."""
+"""Share of the rows from which a difference to training counts."""
 
 LATENCY_LENGTHS = (1, 10, 25, 50, 100, 200)
 

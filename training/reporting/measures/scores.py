@@ -31,10 +31,10 @@ from listwright.training.reporting.measures.behaviour import rounded, spread
 MOST_BINS = 10
 
 DRAWS = 999
-"""Of choices from the probabilities themselves."""
+"""Draws of choices from the probabilities themselves."""
 
 LISTS_PER_BIN = 5
-"""Of a bin; a test split of fewer lists gets fewer bins."""
+"""Fewest lists of a bin; a test split of fewer lists gets fewer bins."""
 
 MOST_MOVES = 500
 """Test candidates that are moved per feature, evenly spread over the test rows."""

@@ -55,7 +55,7 @@ from listwright.training.workspace import RunContext
 NDCG_AT = (1, 3, 5, 10, 50)
 
 TRUNCATED = " truncated"
-"""Ends the name of an NDCG whose ideal knows only the candidates that the first stage kept."""
+"""Suffix of an NDCG whose ideal covers only the candidates within the first stage's cutoff."""
 
 
 @dataclass(frozen=True, slots=True)

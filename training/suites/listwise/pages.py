@@ -42,7 +42,7 @@ PRINTED_METHODS = ("qilcm", "dcm", "dlcm", "lambdamart", "qilcm-v1", "qilcm-v2",
 """Columns of :attr:`Printed.rows`: Table 2's, then those that Table 3 adds."""
 
 NEAR = 0.01
-"""Copies of a set differ by a few queries: a number within this share is taken for the printed one."""
+"""Relative tolerance of a data set's sizes: copies of a set differ by a few queries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from listwright.training.recipe.model import FirstStageAlone, Model, Network, Ne
 from listwright.training.search import space_of
 
 RELATIVE = "+relative"
-"""Ends the name of what stands on the first stage with list-relative columns."""
+"""Suffix of methods on the first stage with list-relative columns."""
 
 LAMBDAMART = "lambdamart"
 LAMBDAMART_RELATIVE = LAMBDAMART + RELATIVE
@@ -28,10 +28,10 @@ SHIFTS = (0.0, 0.25, 0.5, 1.0)
 """Planted shifts of table3, where the data are planted."""
 
 BASELINES = (LAMBDAMART, LAMBDAMART_RELATIVE, "dlcm", "dcm", "mlp")
-"""What has to be beaten: the paper's three, LambdaMART that sees the list in its columns, and an MLP that does not."""
+"""Baselines: the paper's three, LambdaMART with list-relative columns, and an MLP without the list."""
 
 OURS = ("qilcm", "qilcm-paper", "qilcm2", "qilcm" + RELATIVE, "qilcm2" + RELATIVE, SHIPPED)
-"""What has to beat them in table2; QILCM as printed only where it is named."""
+"""Methods compared with them in table2; QILCM as printed only where it is named."""
 
 _RIVALS: dict[str, tuple[str, ...]] = {
     "table2": ("qilcm", "dcm", "dlcm", "mlp", "qilcm2"),

@@ -29,7 +29,7 @@ from listwright.training.suites.listwise.plans import (
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 
 METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
-"""All of them, under the full ideal."""
+"""All metrics, under the full ideal."""
 
 _METRICS = (*METRICS, *(f"ndcg@{k}{TRUNCATED}" for k in NDCG_AT))
 

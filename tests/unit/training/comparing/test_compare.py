@@ -195,7 +195,7 @@ def test_as_many_queries_as_are_said_show_the_difference_in_80_of_100_runs(same)
     [
         ("split", {"challenger": "b"}, "--challenger b"),
         ("split", {"share": 1.0}, "--share 1"),
-        ("split", {"worth": 0.0}, "--difference 0"),
+        ("split", {"target": 0.0}, "--difference 0"),
         ("split", {"metrics": ("revenue",)}, "no column 'revenue'"),
         ("interleaving", {"metrics": ("mrr",)}, "an interleaving has one metric"),
         ("interleaving", {"metrics": ("hit", "label")}, "an interleaving has one metric"),

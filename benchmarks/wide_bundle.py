@@ -92,7 +92,7 @@ def noise(rng: np.random.Generator, features: int = FEATURES) -> Dataset:
     labels = np.digitize(utility, np.quantile(utility, (0.5, 0.75, 0.9, 0.97))).astype(np.int32)
     offsets = np.arange(0, len(values) + 1, _LENGTH, dtype=np.int64)
     data = Dataset(values, labels, offsets, tuple(map(str, range(_LISTS))), schema)
-    return data.under(fit_schema(data))
+    return data.with_schema(fit_schema(data))
 
 
 def boost(data: Dataset) -> str:

@@ -21,14 +21,14 @@
     evaluation/                        metrics, intervals and verdicts on held-out queries
     second_stage/                      batches and the training loop of every network
     router                             which specialist for a list; how unlike the training queries it is
-    first_stage/                       LambdaMART, list-relative columns, models brought along
+    first_stage/                       LambdaMART, list-relative columns, given models
     export/                            fitted rankers as ONNX graphs
     losses/                            losses for any torch module; the exact Plackett-Luce likelihood
     search                             what may be tried, and what is tried next
     workspace                          what every step is given; where a run keeps what must not be lost
     networks/                          QILCM, QILCM2, DLCM, DCM and an MLP as torch modules
     data/                              LETOR text, tables, arrays and synthetic data; splits by query
-    stored/                            matrices read when asked for; shards; folders of interrupted jobs
+    stored/                            matrices read on access; shards; folders of interrupted jobs
     recipe/                            what a recipe may say; its options on a command line
     recipes/                           the recipes that come along, as TOML
     cluster                            the same work in processes or on Ray, behind one executor

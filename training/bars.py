@@ -1,4 +1,4 @@
-"""Progress of a run: bars on a terminal; elsewhere (CI, nohup, a container's log) a plain line from time to time."""
+"""Progress bars on a terminal; elsewhere (CI, nohup, a container's log) a plain line from time to time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID,
 from rich.text import Text
 
 LINE_S = 25.0
-"""Seconds between two lines: with what a look may take, one comes at least every half minute."""
+"""Seconds between two lines; at least one line appears every half minute."""
 
 CHECK_S = 1.0
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the clock."""
 
 PACE = 3600.0
 """Seconds of past steps that the time left is estimated from, where steps may take minutes."""
 
 BAR = BarColumn(bar_width=12)
-"""As long as leaves room for the others in the 80 columns of a plain terminal."""
+"""Width of a bar that fits the 80 columns of a plain terminal."""
 
 
 class Bars(rich.progress.Progress):
-    """:class:`listwright.training.progress.Progress` that people see.
+    """Progress of a run on the console: :class:`listwright.training.progress.Progress` with rich's bars.
 
     Without a terminal, a thread prints one plain line every :data:`LINE_S` seconds, flushed: time so far, stage, task,
     how much of it, time left. It does so too while nothing reports any progress. A run that is over before prints none.
@@ -47,28 +47,28 @@ class Bars(rich.progress.Progress):
         self._stage: tuple[str, float] | None = None
         self._latest: TaskID | None = None
         self._earlier: frozenset[TaskID] = frozenset()
-        self._began = self._told = self.get_time()
+        self._began = self._last_line = self.get_time()
         self._over = threading.Event()
-        self._teller: threading.Thread | None = None
+        self._printer: threading.Thread | None = None
 
     def enter(self, stage: str) -> None:
-        """See the protocol."""
+        """Begin a stage of the run; see :meth:`listwright.training.progress.Progress.enter`."""
         self._stage, self._latest, self._earlier = (stage, self.get_time()), None, frozenset(self.task_ids)
 
     def begin(self, title: str, total: int | None = None) -> Bar:
-        """See the protocol."""
+        """Begin a task, shown as one bar; see :meth:`listwright.training.progress.Progress.begin`."""
         return Bar(self, title, total)
 
     def say(self, text: str, heading: str = "") -> None:
-        """See the protocol."""
+        """Print a line that stays; see :meth:`listwright.training.progress.Progress.say`."""
         self.console.print(f"[bold]{escape(heading)}[/]: {escape(text)}" if heading else escape(text))
 
     def remark(self, text: str) -> None:
-        """See the protocol."""
+        """Print a note; see :meth:`listwright.training.progress.Progress.remark`."""
         self.console.print(f"[yellow]Note:[/] {escape(text)}")
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """As rich's; the task that was updated last is the one that lines tell of."""
+        """Update a task as rich does, and remember it as the one that plain lines report."""
         self._latest = task_id
         super().update(task_id, **changes)
 
@@ -76,31 +76,31 @@ class Bars(rich.progress.Progress):
         """Show bars, or begin to print lines."""
         if not self._plain:
             super().start()
-        elif not self.console.quiet and self._teller is None:
-            self._began = self._told = self.get_time()
+        elif not self.console.quiet and self._printer is None:
+            self._began = self._last_line = self.get_time()
             self._over.clear()
-            self._teller = threading.Thread(target=self._tell_until_over, daemon=True)
-            self._teller.start()
+            self._printer = threading.Thread(target=self._print_until_over, daemon=True)
+            self._printer.start()
 
     def stop(self) -> None:
         """Leave the bars as they are at the end: without a terminal they are printed once, now."""
         if not self._plain:
             super().stop()
-        elif self._teller is not None:
+        elif self._printer is not None:
             self._over.set()
-            self._teller.join()
-            self._teller = None
+            self._printer.join()
+            self._printer = None
             if self.tasks:
                 self.console.print(self.get_renderable())
 
     def tell(self) -> None:
         """Print a line if one is due."""
         now = self.get_time()
-        if now - self._told >= LINE_S:
-            self._told = now
+        if now - self._last_line >= LINE_S:
+            self._last_line = now
             self.console.out(self._line(now), highlight=False)
 
-    def _tell_until_over(self) -> None:
+    def _print_until_over(self) -> None:
         while not self._over.wait(CHECK_S):
             self.tell()
 
@@ -118,22 +118,22 @@ class Bars(rich.progress.Progress):
 
 
 class Bar:
-    """:class:`listwright.training.progress.Task` as one bar."""
+    """A task shown as one bar: :class:`listwright.training.progress.Task`."""
 
     def __init__(self, bars: Bars, title: str, total: int | None) -> None:
         self._bars, self._title = bars, title
         self._id = bars.add_task(escape(title), total=total)
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """See the protocol."""
+        """Report the number of completed steps; see :meth:`listwright.training.progress.Task.reach`."""
         self._bars.update(self._id, completed=done, **self._described(note))
 
     def note(self, text: str) -> None:
-        """See the protocol."""
+        """Show a note behind the title; see :meth:`listwright.training.progress.Task.note`."""
         self._bars.update(self._id, **self._described(text))
 
     def end(self, done: int, note: str | None = None) -> None:
-        """See the protocol."""
+        """Finish the task; see :meth:`listwright.training.progress.Task.end`."""
         self._bars.update(self._id, total=done, completed=done, **self._described(note))
 
     def _described(self, note: str | None) -> dict[str, str]:
@@ -143,7 +143,7 @@ class Bar:
 
 
 def progress_bars(console: Console, *columns: ProgressColumn, pace: float = 30.0) -> Bars:
-    """Bars for the steps of a run, or lines where there is no terminal.
+    """Create the progress display of a run: bars on a terminal, plain lines elsewhere.
 
     Args:
         console: where to.
@@ -160,12 +160,12 @@ def progress_bars(console: Console, *columns: ProgressColumn, pace: float = 30.0
 
 
 def _has_terminal(console: Console) -> bool:
-    """Whether bars can move there; a variable that forces colour makes no terminal of a file."""
+    """Return whether the console can redraw bars; forcing colour does not turn a file into a terminal."""
     return console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
 
 
 def _describe(task: rich.progress.Task) -> str:
-    """Return what the task is, how much of it is done, and how long the rest takes."""
+    """Return a task's title, how much of it is done, and the expected time for the rest."""
     text = Text.from_markup(task.description, emoji=False).plain
     total = "" if task.total is None else f" of {task.total:,.0f}"
     left = "" if task.time_remaining is None else f", about {_clock(task.time_remaining)} left"

@@ -1,4 +1,4 @@
-"""The time that a fit is given: what is planned for it, what ends by the clock, and how that is repeated.
+"""The time budget of a fit: how its work is planned, what ends by the clock, and how a resumed run repeats it.
 
 Each decision that a clock makes goes through :class:`Budget`, by name. The names and what was decided stand in the
 run's state, so that a resumed run decides alike, and in its report, so that ``--replay`` does.
@@ -18,28 +18,28 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 
 FITS = 12
-"""LightGBM fits that take as long as a fit is given by default."""
+"""Default budget of a fit, as a multiple of one LightGBM fit."""
 
 LEAST_S = 60.0
-"""Seconds that a fit is given at least by default, so that small tables are not kept short."""
+"""Smallest default budget in seconds, so that small tables get enough."""
 
 GIVEN_S = 300.0
-"""The same where the first stage was brought along, and no LightGBM is fitted."""
+"""Default budget in seconds with a given first stage, without LightGBM."""
 
 FITTING = 0.85
 """Share of the time for fitting, less the time of the export; the rest is for figures and report."""
 
 EXPORT = 200.0
-"""Times :func:`_loop_seconds` that the export of a network takes, whatever the data: Python, which traces it."""
+"""Duration of a network's export, as a multiple of :func:`_loop_seconds`: Python traces it, whatever the data."""
 
 MOST_EXPORT = 1 / 3
-"""Share of the time that is kept for it at most."""
+"""Largest share of the time that is reserved for it."""
 
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM."""
 
 FOLD = 0.75
-"""LightGBM fits that the fit of one fold takes: it knows how many trees it needs."""
+"""LightGBM fits that the fit of one fold takes: the number of trees is known."""
 
 LATER_TRIALS = 2.5
 """LightGBM fits that a trial after the first takes about: it may try many leaves, or a low learning rate."""
@@ -48,12 +48,12 @@ _LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20,
 """Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
 
 FEWEST_EPOCHS = 4
-"""Of a network: with fewer, nothing is learned about it; or :data:`FEWEST_STEPS`, where an epoch has many."""
+"""Fewest epochs worth fitting a network for; or :data:`FEWEST_STEPS`, where an epoch has many steps."""
 
 FEWEST_STEPS = 500
 
 USUAL_EPOCHS = 30
-"""After which most networks have stopped: more looks are worth more than more epochs."""
+"""Epochs after which most networks have stopped: beyond, more parts are worth more than more epochs."""
 
 
 def check_minutes(minutes: float) -> None:
@@ -63,7 +63,7 @@ def check_minutes(minutes: float) -> None:
 
 
 class Budget:
-    """The time of one fit.
+    """The time budget of one fit.
 
     Args:
         minutes: from the first data that are read to the published bundle; 0 for no bound, None for the default,
@@ -117,7 +117,7 @@ class Budget:
         return "bounded" if self.bounded else "unbounded"
 
     def set_unit(self, unit: float) -> None:
-        """One LightGBM fit takes so many seconds.
+        """Set the seconds that one LightGBM fit takes.
 
         Raises:
             RecipeError: if there is not even the time for that.
@@ -142,7 +142,7 @@ class Budget:
             )
 
     def skip_lightgbm(self) -> None:
-        """No LightGBM is fitted: the default is :data:`GIVEN_S`."""
+        """Set :data:`GIVEN_S` as the unit, for a fit without LightGBM."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
         self._measure_export()
@@ -156,19 +156,20 @@ class Budget:
         """Seconds since the fit began, those of interrupted attempts among them."""
         return self._clock() - self._began
 
-    def left(self) -> float:
-        """Seconds of what may be spent on fitting and is not reserved; infinite without a bound."""
+    def unspent(self) -> float:
+        """Return the seconds left for fitting, less those reserved; infinite without a bound."""
         if not self.bounded or self.replayed:
             return math.inf
         export = min(self._export, MOST_EXPORT * self.seconds)
         return FITTING * self.seconds - export - self.spent - self.reserved
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
-        """How much of a work is planned: all of it without a bound, or what can be afforded; decided once.
+        """Return how much of a piece of work is planned: all of it without a bound, or what the time affords; decided
+        once.
 
         Args:
             name: of the work.
-            most: of it that the recipe asks for.
+            most: its size in the recipe.
             affordable: how much there is time for.
         """
         if not self.bounded:
@@ -179,19 +180,19 @@ class Budget:
         return self.planned[name]
 
     def goes_on(self, name: str, done: int, seconds: float) -> bool:
-        """Whether a work goes on after so many steps, of which the next one takes about so many seconds."""
+        """Return whether to take another step after so many, each of which takes about so many seconds."""
         if not self.bounded:
             return True
         if name in self.ends:
             return done < self.ends[name]
-        goes_on = self.left() >= seconds
+        goes_on = self.unspent() >= seconds
         if not goes_on:
             self.ends[name] = done
         self._remember()
         return goes_on
 
     def leave_out(self, what: str) -> None:
-        """Say in the report what was not tried for want of time."""
+        """Record in the report what was not tried for lack of time."""
         self.left_out.append(what)
 
     @property
@@ -210,7 +211,7 @@ class Budget:
         }
 
     def plan_text(self, trials: int) -> list[str]:
-        """Return the plan for LightGBM, for a person."""
+        """Return the plan for LightGBM as text."""
         if self.replayed:
             return ["The decisions of another run are repeated; the clock decides nothing"]
         heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
@@ -234,13 +235,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BoostingPlan:
-    """How LightGBM is fitted in the time that there is.
+    """How LightGBM is fitted in the available time.
 
     Args:
         trials: settings that are tried.
         folds: of the out-of-fold scores.
-        by_folds: whether settings are chosen by a cross-validation, where the recipe says so.
-        columns: whether list-relative columns are tried, where the recipe says so.
+        by_folds: whether settings are chosen by a cross-validation, where the recipe enables it.
+        columns: whether list-relative columns are tried, where the recipe enables it.
     """
 
     trials: int
@@ -252,7 +253,7 @@ class BoostingPlan:
 def boosting_plan(
     budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool, blind: bool = False
 ) -> BoostingPlan:
-    """As much of a recipe's first stage as :data:`BOOSTING` of the time allows.
+    """Plan as much of a recipe's first stage as :data:`BOOSTING` of the time allows.
 
     Args:
         budget: whose LightGBM fit is measured.
@@ -275,7 +276,7 @@ def boosting_plan(
         return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
     ways = [(width, by_folds), (width, by_folds and blind), (1.0, by_folds and blind)]
-    most = min(BOOSTING * budget.seconds, budget.left())
+    most = min(BOOSTING * budget.seconds, budget.unspent())
     for columns, selection in ways:
         affordable = [rung for rung in ladder if cost(rung, columns, selection) <= most]
         if affordable:
@@ -301,7 +302,7 @@ def network_plan(
     parts: int,
     looks: int,
 ) -> tuple[int, int]:
-    """Held-out parts of the training queries that a network is compared on at most, and its epochs.
+    """Plan on how many held-out parts of the training queries a network is compared at most, and its epochs.
 
     Args:
         budget: of the fit.
@@ -327,7 +328,7 @@ def network_plan(
 
 
 def _loop_seconds(clock: Callable[[], float]) -> float:
-    """Measure how fast Python is here and now: the time of a million additions."""
+    """Measure the current speed of Python: the seconds of a million additions."""
     began, total = clock(), 0
     for number in range(1_000_000):
         total += number
@@ -335,7 +336,7 @@ def _loop_seconds(clock: Callable[[], float]) -> float:
 
 
 def duration(seconds: float) -> str:
-    """As people read it: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
+    """Format seconds for display: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
     if seconds < 10.0:
         return f"{seconds:.1f} s"
     if seconds < 100.0:

@@ -1,4 +1,4 @@
-"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that none was fitted on.
+"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that neither was fitted on.
 
 Where there are :data:`ENOUGH` validation queries, rankers are compared on these: where the data are split by time, they
 are later than the training queries, as the queries to come are. Each network is then fitted once. Where there are
@@ -24,7 +24,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
 from listwright.training.budget import network_plan
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval, shuffled_lists, whole
+from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import FEWEST, SAME, choice_verdict_of
 from listwright.training.evaluation.intervals import Sequence as ConfidenceSequence
 from listwright.training.first_stage import lambdamart
@@ -52,16 +52,16 @@ NAMES = {
     "relative": "the first stage with list-relative columns",
     "first_stage": "the first stage",
 }
-"""What people call the rankers of a comparison; a network has its title."""
+"""Display names of the rankers in a comparison; a network has its title."""
 
 ENOUGH = 2_000
 """Validation queries with two different labels from which rankers are compared on them; see :func:`count_alike`."""
 
 USUAL_SPREAD = 0.2
-"""Of a query's gain in NDCG: intervals that hold at every look are narrowest where the data are like that."""
+"""Assumed standard deviation of a query's gain in NDCG, for which intervals valid at every look are narrowest."""
 
 ROUNDING = 1e-12
-"""Of a mean: less is no difference."""
+"""Difference of means below which they count as equal."""
 
 Strategy = NetworkKind | Literal["first_stage"]
 
@@ -69,7 +69,7 @@ Values = Float[np.ndarray, " N"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class DefaultChoice:
     """What ``auto`` means in a bundle.
 
     Args:
@@ -95,7 +95,7 @@ def compared(
     comparisons: int = 1,
     of: int | None = None,
 ) -> Comparison:
-    """The paired gain of one ranker over another.
+    """Return the paired gain of one ranker over another.
 
     Args:
         ranker, over: their names.
@@ -120,24 +120,24 @@ def compared(
 
 
 def count_alike(queries: int, weights: Float[np.ndarray, " N"] | None) -> int:
-    """How many queries of one weight would tell as much as these: (sum of weights)^2 / sum of squares (Kish, 1965)."""
+    """Return the effective sample size of weighted queries: (sum of weights)^2 / sum of squares (Kish, 1965)."""
     if weights is None:
         return queries
     return round(float(weights.sum() ** 2 / max((weights**2).sum(), np.finfo(np.float64).tiny)))
 
 
 def pays(comparison: Comparison) -> bool:
-    """Whether the gain is beyond doubt: its interval lies above 0, and enough queries count."""
+    """Return whether the gain is significant: its interval lies above 0, and there are enough queries."""
     return choice_verdict_of(comparison.low, comparison.high, comparison.n) == "gain"
 
 
 def ranks_better(comparison: Comparison) -> bool:
-    """Whether the mean gain is above :data:`SAME`, or beyond doubt, and enough queries count."""
+    """Return whether the mean gain is above :data:`SAME`, or significant, and there are enough queries."""
     return pays(comparison) or (comparison.mean > SAME and comparison.n >= FEWEST)
 
 
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
-    """The second stages that a recipe compares, the simplest first; none where it fits one without comparing.
+    """Return the second stages that a recipe compares, the simplest first; none where it fits one without comparing.
 
     A router learns what it gains over one second stage, and abstains to that. So with a router nothing is compared.
     """
@@ -151,7 +151,7 @@ def compared_networks(recipe: Recipe) -> list[NetworkSpec]:
 def better_first_stage(
     plain: FittedFirstStage, relative: FittedFirstStage, splits: Splits, cutoff: int
 ) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
-    """The one of two first stages that ranks the queries better that rankers are compared on.
+    """Return the first stage of two that ranks the comparison queries better.
 
     Args:
         plain, relative: without and with list-relative columns, which the second may have found no use for.
@@ -172,19 +172,19 @@ def better_first_stage(
 
 
 def on_validation(splits: Splits) -> bool:
-    """Whether rankers are compared on the validation queries."""
+    """Return whether rankers are compared on the validation queries."""
     mixed = np.array([labels.min() < labels.max() for labels in splits.valid.label_lists()], dtype=np.float64)
     weights = splits.valid.query_weights
     return count_alike(len(mixed), mixed if weights is None else mixed * weights) >= ENOUGH
 
 
 def compared_queries(splits: Splits) -> Dataset:
-    """The N queries that rankers are compared on."""
+    """Return the N queries that rankers are compared on."""
     return splits.valid if on_validation(splits) else splits.train
 
 
 def first_stage_ndcg(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG by the first stage of every query that rankers are compared on; of training queries out of fold."""
+    """Return ``(N,)`` NDCG of the first stage on the comparison queries; on training queries by out-of-fold scores."""
     scores = first.valid_scores if on_validation(splits) else first.train_scores
     return lambdamart.query_ndcg(compared_queries(splits), scores, cutoff)
 
@@ -196,7 +196,7 @@ def reason(
     *,
     validation: bool = False,
 ) -> str:
-    """The comparisons in words.
+    """Describe the comparisons in words.
 
     Args:
         comparisons: in the order in which they were made.
@@ -220,13 +220,14 @@ def reason(
 
 
 def queries_text(queries: Sequence[int]) -> str:
-    """How many queries comparisons looked at: ``900``, or ``5298 to 21189``."""
+    """Format how many queries the comparisons used: ``900``, or ``5298 to 21189``."""
     low, high = min(queries), max(queries)
     return f"{low}" if low == high else f"{low} to {high}"
 
 
 def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int) -> Manifest:
-    """Take from ``auto``, where nothing was compared, what ranks the validation queries worse than the first stage.
+    """Remove from ``auto``, where nothing was compared, stages that rank the validation queries worse than the first
+    stage.
 
     The second stage goes first, so that a router abstains to the first stage. If what the router answers then is worse,
     it always abstains. Both stay in the bundle, for requests that name them. These queries flatter a network, which
@@ -260,10 +261,10 @@ def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int)
 
 
 def _mean_ndcg(reranker: Reranker, valid: Dataset, strategy: str, cutoff: int) -> float:
-    """Over queries, by their weights, through the code that serves."""
+    """Return the weighted mean NDCG over the validation queries, ranked by the serving code."""
     values = [
         ndcg(
-            whole(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
+            check_complete(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
             labels,
             cutoff=cutoff,
             gains=valid.gains,
@@ -281,8 +282,8 @@ def _worse(name: str, value: float, first: float, valid: Dataset, cutoff: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What came of comparing a network with the ranker that was taken before it.
+class NetworkComparison:
+    """The result of comparing a network with the ranker selected before it.
 
     Args:
         values: ``(N,)`` its NDCG of every query; NaN for those that were not looked at.
@@ -297,7 +298,9 @@ class Compared:
     seconds: float
 
 
-def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]) -> Compared:
+def compare_fitted(
+    run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]
+) -> NetworkComparison:
     """Compare a network on the validation queries that stopped its fit.
 
     Half of them choose the epoch by which the other half is ranked, and the other way round: no query is ranked by an
@@ -319,19 +322,19 @@ def compare_fitted(run: RunContext, spec: NetworkSpec, network: FittedNetwork, c
     metric = f"ndcg@{spec.ndcg_at}"
     comparison = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
     in_time = not run.budget.bounded or has_ended(network.history, network.best_epoch, spec)
-    return Compared(values, comparison, in_time, 0.0)
+    return NetworkComparison(values, comparison, in_time, 0.0)
 
 
 def compare(
     run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Values]
-) -> Compared | None:
+) -> NetworkComparison | None:
     """Rank training queries by networks that did not see them, and compare.
 
     Without a bound on the time, every query is looked at. With one, a comparison ends as soon as its interval lies
     above 0, below 0, or within :data:`SAME` of it.
 
     Args:
-        run: its recipe says by how many folds; those that are finished are not done again.
+        run: its recipe has the number of folds; finished ones are not repeated.
         spec: of the network.
         first: that it stands on.
         current: name of the ranker to beat, and its ``(N,)`` values; NaN where it was not looked at.
@@ -373,11 +376,11 @@ def compare(
     assert comparison is not None
     whole = bool(np.isfinite(values).all())
     in_time = not budget.bounded or (to_the_end and (whole or is_settled(comparison)))
-    return Compared(values, comparison, in_time, seconds)
+    return NetworkComparison(values, comparison, in_time, seconds)
 
 
 def is_settled(comparison: Comparison) -> bool:
-    """Whether more queries would change nothing: the interval excludes 0, or all of it is practically 0."""
+    """Return whether more queries would change nothing: the interval excludes 0, or lies within :data:`SAME` of it."""
     if comparison.n < FEWEST:
         return False
     low, high = comparison.low, comparison.high
@@ -385,12 +388,12 @@ def is_settled(comparison: Comparison) -> bool:
 
 
 def gain_text(comparison: Comparison) -> str:
-    """Mean and interval."""
+    """Format mean and interval."""
     return f"{comparison.mean:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
 
 
 def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tuple[int, int]:
-    """Epochs, and parts to compare on, that a bounded fit has time for: networks that wait share what is left.
+    """Return the epochs and comparison parts that a bounded fit has time for, leaving as much to each later network.
 
     No parts where the network on all training queries is the one that is compared.
     """
@@ -400,7 +403,7 @@ def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tup
     looks, epochs = network_plan(
         run.budget,
         spec.title,
-        seconds=run.budget.left() / waiting,
+        seconds=run.budget.unspent() / waiting,
         epoch=cache(lambda: epoch_of(run, spec, first)),
         epochs=spec.max_epochs,
         steps=len(run.splits.train) / spec.batch_size,
@@ -411,7 +414,7 @@ def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tup
 
 
 def epoch_of(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> float:
-    """Seconds of an epoch on all training queries."""
+    """Return the seconds of an epoch on all training queries."""
     spec = as_fitted(spec, first)
     train = widened(run.splits, first.relative).train if spec.relative else run.splits.train
     seconds = epoch_seconds(spec, train, first.train_scores, score_feature=first.score_feature, device=run.device)
@@ -443,7 +446,8 @@ def _held_out(
     known: Bool[np.ndarray, " N"],
     task: Task,
 ) -> Iterator[_Part]:
-    """The parts one after the other, as far as the ranker to beat is ``known``; ``most`` are epochs, and parts.
+    """Yield the parts one after the other, for those where the ranker to beat is ``known``; ``most`` are epochs and
+    parts.
 
     Networks stop early by the validation queries, as the one on all training queries does. The clock ends one where
     there is no time left to fit as many epochs on all training queries.
@@ -497,19 +501,19 @@ def _held_out(
 
 @dataclass(frozen=True, slots=True)
 class _Epochs:
-    """The epochs of one part, told as a note of the whole comparison."""
+    """Progress of one part's epochs, reported as a note of the whole comparison."""
 
     whole: Task
     part: int
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """See the protocol."""
+        """Report the number of completed epochs; see :meth:`listwright.training.progress.Task.reach`."""
         self.note(f"epoch {done}{'' if note is None else f', {note}'}")
 
     def note(self, text: str) -> None:
-        """See the protocol."""
+        """Show a note with the number of the part; see :meth:`listwright.training.progress.Task.note`."""
         self.whole.note(f"part {self.part}, {text}")
 
     def end(self, done: int, note: str | None = None) -> None:
-        """See the protocol."""
+        """Finish the part; see :meth:`listwright.training.progress.Task.end`."""
         self.reach(done, note)

@@ -29,19 +29,19 @@ from typing import Any
 from listwright.ranking.errors import ListwrightError, RecipeError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-"""Of a process: they share the cores, and figures repeat to the bit. Libraries read it when they are imported."""
+"""Variables for one thread per process, so that results repeat to the bit. Libraries read them when imported."""
 
 KEPT_PAGES = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:10000"}
-"""For the allocator of polars: the memory of one piece of work serves the next, and does not go back in between."""
+"""Settings of polars' allocator: memory is reused between pieces of work and not returned."""
 
 LIBRARIES = ("listwright", "ray", "lightgbm", "numpy", "polars", "torch")
-"""Whose versions decide what a fit gives, or whether two processes understand each other."""
+"""Libraries whose versions must agree between processes."""
 
 LOCAL, RUNNING, CLIENT = "ray", "auto", "ray://"
-"""What ``--on`` may say; an address follows the last one."""
+"""Values of ``--on``; an address follows the last one."""
 
 ROOM_S = 60.0
-"""Seconds that a command waits for free cores before it gives up; $LISTWRIGHT_ROOM_S says another number."""
+"""Seconds that a command waits for free cores before it fails; $LISTWRIGHT_ROOM_S overrides it."""
 
 OBJECT_STORE_BYTES = 512 * 2**20
 """Shared memory of a local Ray: what does not fit is spilled to disk."""
@@ -50,27 +50,27 @@ STARTS = 3
 """Tries to start a local Ray, or a server of a cluster for this client."""
 
 LATE, UNSERVED = "timed out during startup", "Initialization failure from server"
-"""What Ray says of a local start that took longer than 30 s, and of a server that did not start: on a busy machine the
-next try may succeed."""
+"""Ray's messages for a local start that took longer than 30 s, and of a server that did not start: a retry may succeed
+on a busy machine."""
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_task_oom_retries": "3",  # its default tries for ever, and says nothing
+    "RAY_task_oom_retries": "3",  # by default it retries for ever, silently
     "RAY_worker_niceness": "0",  # its default is 15: on a busy machine such workers get next to nothing
 }
 
 TASK_RETRIES = 5
-"""How often a task begins again whose node or process is lost."""
+"""How often a task restarts whose node or process is lost."""
 
 _LOOK_S = 0.5
 
 STEP_RETRIES = 5
-"""How often a group begins a step anew."""
+"""How often a group repeats a step."""
 
 
 def add_on_option(parser: argparse.ArgumentParser) -> None:
-    """``--on``, which :func:`connected` reads."""
+    """Add the option ``--on``, which :func:`connected` reads."""
     parser.add_argument(
         "--on",
         metavar="WHERE",
@@ -81,7 +81,7 @@ def add_on_option(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def connected(on: str, cores: int | None, *, address: str | None = None) -> Iterator[tuple[ModuleType, int]]:
-    """Ray's module while connected, and how many cores the cluster has.
+    """Connect to Ray, and yield its module and the number of the cluster's cores.
 
     Args:
         on: ``ray``, ``auto`` or ``ray://ADDRESS``.
@@ -113,7 +113,7 @@ def connected(on: str, cores: int | None, *, address: str | None = None) -> Iter
 
 
 def room_seconds() -> float:
-    """How long to wait for free cores.
+    """Return how many seconds to wait for free cores.
 
     Raises:
         RecipeError: if $LISTWRIGHT_ROOM_S is no number of seconds.
@@ -161,12 +161,12 @@ def _refused(on: str, error: Exception) -> RecipeError:
 
 
 def check_room(ray: Any, seconds: float) -> None:
-    """Return once a task has run.
+    """Run a task on the cluster, to see that it has room and works.
 
     Raises:
         RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
     """
-    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(here(), packed(os.getpid))
+    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), packed(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
     if not ready:
         ray.cancel(probe, force=True)
@@ -183,7 +183,7 @@ def check_room(ray: Any, seconds: float) -> None:
 
 
 def no_room(ray: Any, seconds: float) -> RecipeError:
-    """Return what is said of a cluster whose cores are all taken, or gone."""
+    """Return the error for a cluster whose cores are all busy, or gone."""
     cores, free = (int(resources.get("CPU", 0)) for resources in (ray.cluster_resources(), ray.available_resources()))
     return RecipeError(
         f"the cluster has no room: no core was free for {seconds:.0f} s, {free} of {cores} are free now; add nodes, or "
@@ -192,17 +192,17 @@ def no_room(ray: Any, seconds: float) -> RecipeError:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterator[tuple[Executor, int]]:
-    """Start an executor, and say how many pieces of work it is given at a time.
+    """Start an executor, and yield it with the number of pieces of work to submit at a time.
 
     Args:
-        on: as ``--on`` says it; None for processes of this machine.
-        jobs: as ``--jobs`` says it; None for ``local_jobs`` here, and for all cores of a cluster.
+        on: value of ``--on``; None for processes of this machine.
+        jobs: value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
         local_jobs: how many are worth while here.
 
     Raises:
@@ -221,7 +221,7 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
 
 
 class RayExecutor(Executor):
-    """One task of one core per piece of work. Work that was lost with its node runs again.
+    """Executor on Ray: one task of one core per piece of work; work that is lost with its node runs again.
 
     All work is given up once the cluster has been without any core for :func:`room_seconds`.
 
@@ -230,7 +230,7 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._room_s, self._origin = ray, room_seconds(), here()
+        self._ray, self._room_s, self._origin = ray, room_seconds(), current_origin()
         self._task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(call)
         self._running: dict[Any, Future[Any]] = {}
         self._change = threading.Condition()
@@ -239,7 +239,7 @@ class RayExecutor(Executor):
         self._collector.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As the standard library's; functions and arguments are pickled."""
+        """Submit a call, as the standard library's executors do; function and arguments are pickled."""
         assert not kwargs, "work for a cluster has positional arguments"
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
@@ -251,7 +251,7 @@ class RayExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop collecting; what still runs is ended in the middle if ``cancel_futures``."""
+        """Stop collecting results; running tasks are killed if ``cancel_futures``."""
         with self._change:
             self._over = True
             self._change.notify()
@@ -259,11 +259,11 @@ class RayExecutor(Executor):
             self._collector.join()
         if cancel_futures:
             for task in self._running:
-                with suppress(self._ray.exceptions.RayError, ConnectionError):  # what ended the work is told already
+                with suppress(self._ray.exceptions.RayError, ConnectionError):  # that error is raised already
                     self._ray.cancel(task, force=True)
 
     def _collect(self) -> None:
-        """Hand over results as they come, until the executor is shut down."""
+        """Set the results of futures as tasks finish, until the executor is shut down."""
         last_core = time.monotonic()
         while True:
             with self._change:
@@ -281,7 +281,7 @@ class RayExecutor(Executor):
                     last_core = time.monotonic()
                 elif time.monotonic() - last_core > self._room_s:
                     raise no_room(self._ray, self._room_s)
-            except Exception as error:  # whoever waits for a future must hear of whatever ends this thread
+            except Exception as error:  # waiting threads must get whatever ends this one
                 self._fail_all(error)
                 return
 
@@ -312,7 +312,7 @@ class RayExecutor(Executor):
 
 @dataclass(slots=True)
 class Workers:
-    """Where groups of workers are started.
+    """A cluster on which groups of workers are started.
 
     Args:
         ray: the module, connected.
@@ -327,7 +327,8 @@ class Workers:
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
-        """Return a group. ``work(rank)`` makes what a rank holds; :func:`listwright.training.cluster.packed` gives it.
+        """Return a group. ``work(rank)`` is packed work that creates a rank's object, see
+        :func:`listwright.training.cluster.packed`.
 
         What is held has a method ``join(rank, addresses)``, which gets it in touch with the others.
         """
@@ -335,7 +336,7 @@ class Workers:
 
 
 class Group:
-    """W actors, started with the first step.
+    """A group of W actors, started with the first step.
 
     Args:
         workers: where they run.
@@ -347,7 +348,8 @@ class Group:
         self._actors: list[Any] = []
 
     def step(self, method: str, *arguments: object, addressed: bool = False) -> list[Any]:
-        """Return what all answer, by rank. A step depends on its arguments alone, so that it can be repeated.
+        """Call a method on all ranks, and return their answers by rank; it depends on its arguments alone, and can be
+        repeated.
 
         Args:
             method: of what they hold.
@@ -369,7 +371,7 @@ class Group:
                 self.stop()
                 if isinstance(error.cause, ListwrightError):
                     raise error.cause from None
-                lost: Exception = error  # who waited for a lost worker fails before Ray tells that it is lost
+                lost: Exception = error  # ranks that wait for a lost worker fail before Ray reports the loss
             except exceptions.RayError as error:
                 self.stop()
                 lost = error
@@ -377,13 +379,13 @@ class Group:
         raise RecipeError(f"workers were lost {STEP_RETRIES + 1} times: {str(lost).strip().splitlines()[-1]}") from lost
 
     def stop(self) -> None:
-        """End the processes, in the middle of whatever they do."""
+        """Kill the processes, whatever they are doing."""
         for actor in self._actors:
             self._workers.ray.kill(actor)
         self._actors = []
 
     def release(self) -> None:
-        """Leave the processes to the next group: the work is done."""
+        """Leave the idle processes to the next group."""
         if self._workers.idle:
             self.stop()
         self._workers.idle, self._actors = self._workers.idle or self._actors, []
@@ -394,7 +396,7 @@ class Group:
         if not self._actors:
             gpus = 1 if self._workers.device.startswith("cuda") else 0
             kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
-            self._actors = [kind.remote(here()) for _ in range(size)]
+            self._actors = [kind.remote(current_origin()) for _ in range(size)]
         addressed = [actor.address.remote() for actor in self._actors]
         ready, _ = ray.wait(addressed, num_returns=size, timeout=room_seconds())
         if len(ready) < size:
@@ -408,7 +410,7 @@ class Group:
         return self._all([actor.address.remote() for actor in self._actors])
 
     def _all(self, calls: list[Any]) -> list[Any]:
-        """All answers; the first error ends the wait, since others may wait for who failed."""
+        """Return all answers; the first error ends the wait, as other ranks may wait for the failed one."""
         waiting = list(calls)
         while waiting:
             done, waiting = self._workers.ray.wait(waiting)
@@ -418,7 +420,7 @@ class Group:
 
 
 class Worker:
-    """An actor: holds something, and calls its methods.
+    """An actor that holds an object and calls its methods.
 
     Args:
         origin: the command that it works for.
@@ -429,7 +431,7 @@ class Worker:
         self._held: Any = None
 
     def address(self) -> tuple[str, int]:
-        """Of this node, and a port that was free a moment ago."""
+        """Return the address of this node, and a port that was free a moment ago."""
         import ray  # noqa: PLC0415
 
         host = ray.util.get_node_ip_address()
@@ -438,19 +440,19 @@ class Worker:
             return host, probe.getsockname()[1]
 
     def hold(self, work: bytes) -> None:
-        """Make what is held, once the versions are known to agree."""
+        """Create the object to hold, once the versions agree."""
         self._origin.enter()
         function, arguments = pickle.loads(work)  # noqa: S301  # written by the command itself
         self._held = function(*arguments)
 
     def call(self, method: str, *arguments: object) -> Any:
-        """One of its methods."""
+        """Call a method of the held object."""
         return getattr(self._held, method)(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The command that tasks belong to.
+    """Where a task comes from: the folder and the versions of the command that submitted it.
 
     Args:
         folder: its working folder, which every node must see under the same path.
@@ -483,14 +485,14 @@ class Origin:
             ) from error
 
 
-def here() -> Origin:
-    """Return the origin that this process is."""
+def current_origin() -> Origin:
+    """Return the origin of this process."""
     return Origin(str(Path.cwd()), versions())
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Of Python and of :data:`LIBRARIES`, as they are installed here."""
+    """Return the installed versions of Python and of :data:`LIBRARIES`."""
     return {"Python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}}
 
 
@@ -502,19 +504,19 @@ def _version(name: str) -> str:
 
 
 def call(origin: Origin, work: bytes) -> Any:
-    """Run pickled work: a function and its arguments. It is unpickled only once the versions are known to agree."""
+    """Run pickled work, a function and its arguments; it is unpickled only once the versions agree."""
     origin.enter()
     function, arguments = pickle.loads(work)  # noqa: S301  # written by the command itself, a moment ago
     return function(*arguments)
 
 
 def packed(function: Callable[..., object], *arguments: object) -> bytes:
-    """Work for :func:`call`."""
+    """Pickle a function and its arguments for :func:`call`."""
     return pickle.dumps((function, arguments), protocol=5)
 
 
 class _OneThreadProcess(SpawnProcess):
-    """Has one thread: it is started with these variables, and its parent goes on without them."""
+    """A process with one thread: it is started with these variables, which its parent does not keep."""
 
     def start(self) -> None:
         allocator = {name: value for name, value in KEPT_PAGES.items() if name not in os.environ}
@@ -523,16 +525,16 @@ class _OneThreadProcess(SpawnProcess):
 
 
 class _OneThreadContext(SpawnContext):
-    """Processes that are started anew: a fork would copy torch's threads in whatever state they are."""
+    """The spawn context: a fork would copy torch's threads in whatever state they are."""
 
     Process = _OneThreadProcess
 
 
 @contextmanager
 def pool(jobs: int) -> Iterator[Executor]:
-    """Worker processes that stop at once when this one fails, is interrupted, or is killed."""
+    """Start worker processes that stop at once when this process fails, is interrupted, or is killed."""
     context = _OneThreadContext()
-    # a pipe, and no event: who is killed while it waits for one takes the lock along that is needed to set it
+    # a pipe, and no event: a process killed while it waits for an event keeps the lock that setting it needs
     receiver, sender = context.Pipe(duplex=False)
     workers = ProcessPoolExecutor(jobs, mp_context=context, initializer=_obey, initargs=(receiver,))
     try:
@@ -548,7 +550,7 @@ def pool(jobs: int) -> Iterator[Executor]:
 
 @contextmanager
 def _inherited(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables of the processes that are started meanwhile."""
+    """Set environment variables that processes started meanwhile inherit."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -562,7 +564,7 @@ def _inherited(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _obey(parent: Connection) -> None:
-    """Ctrl-C is the parent's to hear; the end of its pipe, or its own, ends this process in mid-fit."""
+    """Leave Ctrl-C to the parent, and end this process when either end of the parent's pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""What the command lines share: how a command runs and ends, options that are lists, a command as others repeat it."""
+"""What the command lines share: running a command and its errors, list options, and a command line to repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_command(
     *,
     interrupted: str | Callable[[argparse.Namespace], str],
 ) -> int:
-    """Run a command, and print one clear line where it fails or is interrupted.
+    """Run a command; an error or an interruption prints one line.
 
     Args:
         parser: of its options.
@@ -52,13 +52,13 @@ def run_command(
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """Raise RecipeError unless the folder of a file is there, which an option names."""
+    """Raise RecipeError unless the folder of the file that an option names exists."""
     if path is not None and not path.absolute().parent.is_dir():
         raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file in full or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
@@ -87,10 +87,10 @@ def in_list(name: str) -> str:
 
 
 def repeatable(command: str, arguments: Sequence[str]) -> str:
-    """Return ``listwright COMMAND ARGUMENTS`` without what is of one machine or one attempt.
+    """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
 
-    Folders of absolute paths go, because they are nobody else's, and so do ``--out``, ``--study``, ``--json``, ``--on``
-    and ``--resume``, because they change nothing in the result.
+    Folders of absolute paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
+    ``--on`` and ``--resume``, which do not change the result.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     attempt.add_argument("--out")

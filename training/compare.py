@@ -27,7 +27,7 @@ docs/compare.md says how to read the answer.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright compare``: 0 with an answer, be it none, 1 with one clear line without one, 130 after Ctrl-C."""
+    """Run ``listwright compare``: 0 with an answer, even "no difference", 1 with one line on failure, 130 on Ctrl-C."""
     advice = "nothing is written; the same command begins anew"
     return run_command(_parser(), _compare, arguments, interrupted=advice)
 
@@ -45,7 +45,7 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
             metrics=tuple(dict.fromkeys(options.metric or ())),
             challenger=options.challenger,
             share=options.share,
-            worth=options.difference,
+            target=options.difference,
         )
         command = repeatable("compare", options.words)
         if options.out is not None:

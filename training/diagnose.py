@@ -1,4 +1,4 @@
-"""``listwright diagnose``: the command line of the question whether a second stage pays."""
+"""``listwright diagnose``: the command line that estimates whether a second stage pays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ says how to read the answer.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright diagnose``: 0 with an answer, 1 with one clear line without one, 130 after Ctrl-C."""
+    """Run ``listwright diagnose``: 0 with an answer, 1 with one line if it fails, 130 after Ctrl-C."""
     advice = "nothing is kept; the same command begins anew"
     return run_command(_parser(), _diagnose, arguments, interrupted=advice)
 
@@ -61,7 +61,7 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
 
 
 def fit_command(words: Sequence[str], *, alone: bool) -> str:
-    """Return the command of a fit of the same data, paths as they were given."""
+    """Return the command of a fit of the same data, with paths as given."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")
     own.add_argument("--minutes")

@@ -1,4 +1,4 @@
-"""What a fit is likely to find, in a minute: whether a second stage pays on these data.
+"""What a fit is likely to show, in a minute: whether a second stage pays on these data.
 
 The gains are those of the comparison of a fit with a small budget, on a part of the queries. Beside them stands the
 share of each feature's variance that lies between lists: the intraclass correlation of its values, lists as classes.
@@ -42,7 +42,7 @@ FOLDS = 3
 """Parts of the training queries; each is ranked by models that were fitted without it."""
 
 ROWS_SEEN = 160_000
-"""Candidates that the quick second stage is shown in each fold in a minute; a small table gives many epochs."""
+"""Candidates that the quick second stage is fitted on in each fold in a minute; a small table gives many epochs."""
 
 EPOCHS = (4, 30)
 """Fewest and most epochs of the quick second stage."""
@@ -50,14 +50,14 @@ EPOCHS = (4, 30)
 NDCG_AT = 10
 """Cutoff of every NDCG here."""
 
-SHOWN = 10
-"""Features that are printed; all of them are among the numbers."""
+PRINTED_FEATURES = 10
+"""Features that are printed; the JSON numbers have all."""
 
 MOSTLY, PARTLY = 0.5, 0.1
 """Intraclass correlation from which on most, or a part, of a feature is the level of its list."""
 
 WORTHWHILE = 0.01
-"""NDCG that is worth a longer look, where an interval does not rule it out."""
+"""Gain in NDCG that justifies a longer fit, where an interval does not exclude it."""
 
 _WIDTH, _NAME, _BAR = 80, 28, 10
 
@@ -66,7 +66,7 @@ Key = Literal["second_stage", "relative", "unsure", "plain", "given"]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A ranker beside a simpler one on the same queries.
+    """A ranker compared with a simpler one on the same queries.
 
     Args:
         comparison: the paired difference, with its interval.
@@ -80,7 +80,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found.
+    """The result of a diagnosis.
 
     Args:
         data: one line: which data, split how.
@@ -108,13 +108,13 @@ class Diagnosis:
 def diagnose(
     recipe: Recipe, sources: Sequence[str], *, device: str, progress: Progress, minutes: float = 1.0
 ) -> Diagnosis:
-    """Measure the features and compare rankers, on training and validation queries; test queries are not looked at.
+    """Measure the features and compare rankers, on training and validation queries; test queries are not used.
 
     Args:
         recipe: its data, first stage, fold and seed.
         sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
-        progress: told how far it is.
+        progress: reports progress.
         minutes: how long it may take about; 0 for all queries.
 
     Raises:
@@ -145,7 +145,7 @@ def diagnose(
 
 
 def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
-    """List-relative columns beside none, and the second stage beside what is better of the two."""
+    """Compare list-relative columns with none, and the second stage with the better of the two."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunContext(recipe, splits, Path(folder), progress, device)
         progress.enter("first stage")
@@ -164,7 +164,7 @@ def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) ->
 
 
 def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
-    """Return the recipe with little to do: LightGBM without tuning, and a small QILCM2 as the only second stage.
+    """Return the recipe reduced to a minute: LightGBM without tuning, and a small QILCM2 as the only second stage.
 
     Args:
         recipe: a first stage that it brings along stays.
@@ -201,18 +201,18 @@ def _quick_first_stage(spec: FirstStage, columns: int) -> FirstStage:
 
 
 def sampled(splits: Splits, *, seed: int, minutes: float = 1.0) -> Splits:
-    """As many random training and validation queries as there is time for; all of them if it is enough for all."""
+    """Sample as many training and validation queries as there is time for; all if the time is enough."""
     numeric = len(splits.train.schema) - len(splits.train.schema.categorical)
     rows = int(minutes * min(MOST_ROWS, MOST_VALUES // max(numeric, 1)))
     rng = np.random.default_rng([seed, rows])
     train, valid = (
-        part if part.rows <= most else part.select(_drawn(part, most, fewest, rng))
+        part if part.rows <= most else part.select(_draw_queries(part, most, fewest, rng))
         for part, most, fewest in ((splits.train, rows, FEWEST), (splits.valid, rows // 3, 2))
     )
     return replace(splits, train=train, valid=valid)
 
 
-def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
+def _draw_queries(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> Int[np.ndarray, " M"]:
     """Draw queries with about so many rows, at least ``fewest``, in the data's order; one has an order to learn."""
     order = rng.permutation(len(data))
     mixed = np.array([np.ptp(data.labels[data.slice(n)]) > 0 for n in order])
@@ -223,7 +223,7 @@ def _drawn(data: Dataset, rows: int, fewest: int, rng: np.random.Generator) -> I
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What is known of one numeric feature.
+    """The spread of one numeric feature between and within lists.
 
     Args:
         feature: its name.
@@ -248,7 +248,7 @@ def spreads(data: Dataset) -> tuple[Spread, ...]:
 
 
 def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndarray, " R"]) -> float | None:
-    """ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
+    """Return ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
 
     Definition, over N values in k lists of n_1 .. n_k values; missing values and lists without values are left out:
         MSB = sum_j n_j (mean_j - mean)^2 / (k - 1)
@@ -283,7 +283,7 @@ def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndar
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do.
+    """The recommendation.
 
     Args:
         key: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled out; a
@@ -303,7 +303,7 @@ class Advice:
 
 
 def advice(diagnosis: Diagnosis) -> Advice:
-    """Return what to do, by the intervals."""
+    """Return the recommendation that the intervals allow."""
     relative, second = diagnosis.relative, diagnosis.second.comparison
     if second.n < FEWEST:
         text = f"{second.n} queries are too few to say, {FEWEST} are needed; a fit compares all it has:"
@@ -327,12 +327,12 @@ def advice(diagnosis: Diagnosis) -> Advice:
 
 
 def tables(diagnosis: Diagnosis) -> str:
-    """How much of each feature lies between lists, and what rankers gain; at most 80 columns wide."""
+    """Format each feature's share between lists and the rankers' gains; at most 80 columns wide."""
     return "\n".join([*_features(diagnosis), "", *_gains(diagnosis)])
 
 
 def numbers(diagnosis: Diagnosis) -> dict[str, object]:
-    """Everything that was measured, as JSON has it."""
+    """Return everything that was measured as JSON values."""
     sizes = {name: getattr(diagnosis, name) for name in ("queries", "rows", "of_queries", "of_rows")}
     return {
         "data": diagnosis.data,
@@ -358,9 +358,9 @@ def _features(diagnosis: Diagnosis) -> Iterator[str]:
     yield "Share of each feature's variance between lists (intraclass correlation),"
     yield f"{diagnosis.of_queries:,} training queries; list-relative columns take that share away"
     yield ""
-    for spread in diagnosis.features[:SHOWN]:
+    for spread in diagnosis.features[:PRINTED_FEATURES]:
         yield _feature(spread)
-    if rest := diagnosis.features[SHOWN:]:
+    if rest := diagnosis.features[PRINTED_FEATURES:]:
         shares = [spread.between for spread in rest if spread.between is not None]
         yield f"  and {len(rest)} more" + (f", {min(shares):.2f} to {max(shares):.2f}" if shares else "")
     if diagnosis.categorical:

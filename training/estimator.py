@@ -33,7 +33,7 @@ from listwright.training.evaluation.evaluate import per_query
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import Default
-from listwright.training.recipe.model import QilcmSpec, RankLoss, named
+from listwright.training.recipe.model import QilcmSpec, RankLoss, model_like
 from listwright.training.workspace import check_names
 
 UNSAVED = "library"
@@ -42,11 +42,11 @@ UNSAVED = "library"
 _UNSAVED = (UNSAVED, "1")
 """Name and version of a bundle that has none yet."""
 
-_MADE = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
-"""Attributes that the files of the bundle give."""
+_DERIVED = ("manifest_", "reranker_", "report_", "feature_names_in_", "n_features_in_")
+"""Attributes that are derived from the files of the bundle."""
 
 AUTO = "auto"
-"""The model that is chosen by comparing."""
+"""The model option under which the default is chosen by comparing."""
 
 _FIRST_STAGE = ("trials", "max_trees", "folds", "relative")
 
@@ -206,7 +206,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("fit", others)
         recipe, budget = self._recipe(), Budget(self.minutes)
-        data = memory.judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
+        data = memory.read_judged(X, y, qid, categorical=tuple(self.categorical), sample_weight=sample_weight)
         rng = np.random.default_rng(recipe.seed)
         splits = split.by_query(data, recipe.data.split, fold=recipe.fold, rng=rng, source="X, y, qid")
         remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
@@ -222,7 +222,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             return self._read(bundle.load(out))
 
     def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:
-        """Scores by which the candidates of each query are ordered, as the service would order them.
+        """Return the scores that order the candidates of each query, as the service would order them.
 
         Args:
             X: ``(R, D)`` as in :meth:`fit`; a frame's columns are found by name, an array's by position. A frame may
@@ -244,7 +244,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             UserWarning: where the bundle does not know most of a column's categories, or float32 merges its numbers.
         """
         check_is_fitted(self)
-        data, order = self._asked(X, qid)
+        data, order = self._read_candidates(X, qid)
         for sentence in self._doubts(X, data):
             warnings.warn(sentence, stacklevel=2)
         scores = np.empty(data.rows)
@@ -268,7 +268,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         metric: str | None = None,
         **others: object,
     ) -> float:
-        """Mean of a metric over queries, by their weights; a query without a relevant candidate counts 0.
+        """Return the weighted mean of a metric over queries; a query without a relevant candidate counts 0.
 
         Args:
             X, y, qid, sample_weight: as of :meth:`fit`.
@@ -281,8 +281,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         refuse("score", others)
         scores = self.predict(X, qid)
-        data, order = self._asked(X, qid)
-        judged = memory.with_labels(data, order, y, sample_weight).worth(self.manifest_.protocol.gains, "y")
+        data, order = self._read_candidates(X, qid)
+        judged = memory.with_labels(data, order, y, sample_weight).with_gains(self.manifest_.protocol.gains, "y")
         try:
             values = per_query(judged, scores[order], metric or f"ndcg@{self.ndcg_at}")
         except ValueError as error:
@@ -317,20 +317,20 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         loaded = bundle.load(Path(path))
         return cls(**parameters_of(loaded.manifest.recipe, frozenset(cls._get_param_names())))._read(loaded)
 
-    def _asked(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-        return memory.asked(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
+    def _read_candidates(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+        return memory.read_unjudged(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
 
     def _doubts(self, X: Values, data: Dataset) -> list[str]:
-        """Columns that mean something else than when they were fitted: most categories unknown, numbers that merge."""
+        """Return notes on columns that differ from the fitted ones: unknown categories, numbers that float32 merges."""
         coarse = map(str, memory.rounding(X, data.schema, tuple(self.feature_names_in_)))
         return [*mostly_unknown(categories_in(data), data.schema).values(), *coarse]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters and, once fitted, the files of the bundle; what is made from these is made again."""
+        """Return the parameters and, once fitted, the files of the bundle, from which the rest is restored."""
         state = dict(super().__getstate__())
         if "files_" in state:
             state["files_"] = {**self.files_, MANIFEST: to_json(self.manifest_).encode()}
-        return {name: value for name, value in state.items() if name not in _MADE}
+        return {name: value for name, value in state.items() if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the estimator of that state, its bundle checked as :meth:`load` does.
@@ -399,11 +399,11 @@ def recipe_of(parameters: Mapping[str, Any]) -> Recipe:
     recipe = config.of(values, "training.Qilcm")
     if parameters["model"] == AUTO:
         return config.changed(recipe, {"choice": Choice()})
-    return config.changed(recipe, {"model": named(parameters["model"], recipe.model)})
+    return config.changed(recipe, {"model": model_like(parameters["model"], recipe.model)})
 
 
 def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Return what a recipe says of the estimator's parameters, as far as they are known."""
+    """Return a recipe's values of the estimator's parameters, as far as they are known."""
     model, data = recipe["model"], recipe["data"]
     first = recipe["first_stage"]
     values = {**first, **data, **data.get("split", {}), **model, "seed": recipe["seed"]}
@@ -418,20 +418,20 @@ def parameters_of(recipe: Mapping[str, Any], known: frozenset[str]) -> dict[str,
 
 
 def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Values by name, NumPy's scalars as Python has them."""
+    """Return values by name, NumPy's scalars as Python's."""
     plain = (values or {}).items()
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain}
 
 
 def refuse(method: str, words: Iterable[str]) -> None:
-    """Raise for the first of the words, if there is any.
+    """Refuse the first of the words, if there is any.
 
     Args:
         method: whose words they are, as in ``fit``.
         words: keywords that it does not take.
 
     Raises:
-        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; says what to do instead.
+        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; with the alternative.
         TypeError: for any other, as Python does.
     """
     for word in words:

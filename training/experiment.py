@@ -1,4 +1,4 @@
-"""``listwright experiment SUITE``: measured over seeds and folds, resumable, one page at the end."""
+"""``listwright experiment SUITE``: a study over seeds and folds, resumable, with one page at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from listwright.training.recipe.options import add_data_options, recipe_for, wit
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
-"""As many as a bundle holds."""
+"""Most specialists of a bundle."""
 
 SPECIALISED = ("oracle", "routing")
 LISTWISE = ("table2", "table3", "anomaly", "lambda")
@@ -73,7 +73,7 @@ also with more seeds, folds, shifts or methods.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright experiment``: 0 when the page is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright experiment``: 0 when the page is written, 1 with one line if it fails, 130 after Ctrl-C."""
     advice = "finished parts are kept; the same command goes on"
     return run_command(_parser(), _run_suite, arguments, interrupted=advice)
 
@@ -91,7 +91,7 @@ def _run_suite(options: argparse.Namespace, console: Console) -> None:
 
 
 def _measurable(recipe: Recipe) -> Recipe:
-    """Return the recipe, unless it asks for what the suites' figures do not know."""
+    """Return the recipe; raise RecipeError if it has options that the suites' figures do not support."""
     if recipe.data.gains is not None:
         raise RecipeError("the suites measure by the gain 2^label - 1: leave out gains; listwright fit has them")
     if isinstance(recipe.data, TableData) and recipe.data.weight is not None:
@@ -105,7 +105,7 @@ def _measurable(recipe: Recipe) -> Recipe:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Options that the suite does not know, and numbers that are none."""
+    """Raise RecipeError for options that the suite does not know, and for invalid numbers."""
     for name in ("seeds", "ndcg_at", "jobs", "tune"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -188,7 +188,7 @@ def _made_with(*more: str) -> dict[str, str]:
 
 
 def _contents(source: str) -> list[str]:
-    """Name of a source, with the split that it is named for, and one digest of the files there."""
+    """Return the name of a source, with the split that it is named for, and one digest of its files."""
     path = path_of(source)
     split = source.partition("=")[0] + "=" if path != Path(source) else ""
     digest = hashlib.sha256()
@@ -200,7 +200,7 @@ def _contents(source: str) -> list[str]:
 
 
 def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
-    """How many folds are run without asking for some: 1 where the data come split already.
+    """Return how many folds run by default: 1 where the data are already split.
 
     The QILCM paper splits once, 60/20/20: so do its suites, unless a set is published in parts that make its folds.
     """

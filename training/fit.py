@@ -46,7 +46,7 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright fit``: 0 when the bundle is published, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright fit``: 0 when the bundle is published, 1 with one line if it fails, 130 after Ctrl-C."""
     return run_command(_parser(), _fit, arguments, interrupted=_what_is_left)
 
 
@@ -78,7 +78,7 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
 
 
 def _what_is_left(options: argparse.Namespace) -> str:
-    """Say what an interrupted fit leaves."""
+    """Return how to go on after an interrupted fit."""
     if options.out is not None and partial_of(options.out).exists():
         return "finished steps are kept; run the same command with --resume to go on"
     if options.out is not None and options.out.exists():
@@ -87,7 +87,7 @@ def _what_is_left(options: argparse.Namespace) -> str:
 
 
 def _with_comparisons(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """Set what is compared: a named model is not, and a quick fit compares nothing."""
+    """Return the recipe with what is compared: a named model is not, and a quick fit compares nothing."""
     if options.quick:
         first = recipe.first_stage
         if isinstance(first, LambdaMart) and first.relative == "auto":
@@ -99,7 +99,7 @@ def _with_comparisons(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 
 
 def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
-    """Return the time that the command line gives, or else the recipe."""
+    """Return the time budget of the command line, or else of the recipe."""
     if options.replay is not None:
         if options.minutes is not None:
             raise RecipeError("--replay repeats what another fit did, however long that takes: leave out --minutes")

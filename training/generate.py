@@ -19,16 +19,16 @@ from listwright.training.bars import progress_bars
 from listwright.training.command import run_command
 from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
 from listwright.training.progress import Progress
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 ENDINGS = (".parquet", ".csv", ".txt")
 
 MOST_CELLS = 4 * BLOCK_CELLS
-"""Of one list, which is drawn at once."""
+"""Most cells of one list, which is drawn at once."""
 
 _GROUP_ROWS = 50_000
 _TEXT_CELLS = 2**22
-"""Cells that are spelled at a time."""
+"""Cells that are formatted at a time."""
 
 _EXAMPLES = """examples:
   listwright generate --queries 1000 --features 40 --out data/rows.parquet
@@ -45,7 +45,7 @@ The same options give the same file.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright generate``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright generate``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
     return run_command(_parser(), _generate, arguments, interrupted="no file was written")
 
 
@@ -64,12 +64,12 @@ def _generate(options: argparse.Namespace, console: Console) -> None:
 
 
 def write(out: Path, queries: int, features: int, *, length: int, longest: int, seed: int, progress: Progress) -> int:
-    """Write a set, whole or not at all; the number of its rows.
+    """Write a set in full or not at all; return the number of its rows.
 
     Args:
         out: Parquet, CSV or LETOR text, by its name; must not exist.
         queries, features, length, longest, seed: as of :func:`listwright.training.data.synthetic.stream.blocks`.
-        progress: told how many queries are written.
+        progress: reports the queries written.
 
     Raises:
         RecipeError: if a number makes no sense, the name is of no known kind, or the file exists.
@@ -92,7 +92,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     out.parent.mkdir(parents=True, exist_ok=True)
     task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
 
-    def drawn() -> Iterator[pl.DataFrame]:
+    def draw_frames() -> Iterator[pl.DataFrame]:
         nonlocal rows
         for block in blocks(queries, features, length=length, longest=longest, seed=seed):
             rows += len(block.labels)
@@ -100,11 +100,11 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
             task.reach(block.first + len(block.lengths))
 
     with (
-        told_if_full(out.parent, "make some, or choose another --out"),
+        disk_full_as_data_error(out.parent, "make some, or choose another --out"),
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own,
     ):
         partial = Path(own) / out.name
-        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, drawn())
+        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, draw_frames())
         partial.rename(out)
     return rows
 

@@ -1,4 +1,4 @@
-"""``listwright join``: what was served and what people did, as judged rows for a fit."""
+"""``listwright join``: the served log and events as judged rows for a fit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WINDOW = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright join``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright join``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
     advice = "finished parts are kept; the same command with --resume continues"
     return run_command(_parser(), _join, arguments, interrupted=advice)
 
@@ -92,7 +92,7 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
 
 
 def window_of(text: str) -> timedelta:
-    """Return a length of time from its text, such as ``30m``.
+    """Parse a length of time such as ``30m``.
 
     Raises:
         RecipeError: if it is none.

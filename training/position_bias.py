@@ -1,4 +1,4 @@
-"""Propensities of places from judged rows, or a clear refusal where the data cannot say.
+"""Propensities of places from judged rows, or a clear refusal where the data do not suffice.
 
 The evidence is click rates of the same candidates at two places: of places that were exchanged at random (swaps), or of
 requests that several bundles ranked differently (intervention harvesting). The all-pairs estimator makes the places'
@@ -25,12 +25,12 @@ from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
 
 FEWEST_CLICKS = 30
-"""At each place of a pair, and for a swap in each of its two variants, below which the pair says nothing."""
+"""Fewest clicks at each place of a pair, and for a swap in each variant; pairs with fewer are left out."""
 
 RESAMPLES = 300
 
 HIGHEST = 1e6
-"""Of a propensity that is written: beyond, a bootstrap sample had no click at the first place."""
+"""Largest propensity that is written: beyond, a bootstrap sample had no click at the first place."""
 
 _SWAPPED_COLUMNS = ("query_id", "position", "label", "unit", "bundle", "experiment", "swapped")
 
@@ -39,15 +39,15 @@ _CELL = ("bundle", "experiment", "shown")
 _HARVESTED_COLUMNS = ("query_id", "candidate_id", "position", "label", "bundle")
 
 _KEY = " request"
-"""Column with the hash of what was asked: a name that no column of the rows has."""
+"""Column with the hash of the request: a name that no column of the rows has."""
 
 _RATES, _COUNTS = ("rate", "rate_lower"), ("len", "clicks", "clicks_lower")
 
 _EDGE = 1e-6
-"""Examination and relevance stay so far from 0 and 1: a logarithm of each is taken."""
+"""Distance of examination and relevance from 0 and 1, as their logarithms are taken."""
 
 MOST_GROUPS = 500
-"""Units, or requests, are dealt to so many groups, which the bootstrap draws."""
+"""Most bootstrap groups, to which units or requests are assigned."""
 
 Way = Literal["swaps", "harvest"]
 
@@ -73,7 +73,7 @@ class PositionBias:
     clicks: Float[np.ndarray, " K"]
 
     def file(self, command: str) -> PropensityFile:
-        """As it is stored."""
+        """Return the estimate in its file format."""
         rows = zip(self.values, self.low, self.high, strict=True)
         places = tuple(
             PlacePropensity(position=k, propensity=round(float(p), 6), low=round(float(a), 6), high=round(float(b), 6))
@@ -86,27 +86,27 @@ class PositionBias:
 def estimate(
     path: Path, *, way: Way | None, places: int | None, same: str | None, seed: int = 0, progress: Progress = SILENT
 ) -> PositionBias:
-    """How likely each place is looked at.
+    """Estimate how likely each place is examined.
 
     Args:
         path: judged rows, a Parquet file or a folder of them.
         way: ``swaps``, ``harvest``, or None for swaps where there are any.
         places: K; None for all that the evidence reaches.
-        same: column that says which queries asked the same; see
+        same: column by which equal requests are recognised; see
             :func:`listwright.training.position_bias.harvest_evidence`.
         seed: of the bootstrap.
-        progress: told every bootstrap sample, once the data can say.
+        progress: reports every bootstrap sample, once the data suffice.
 
     Raises:
-        RecipeError: if fewer than two places are asked for.
+        RecipeError: if ``places`` is less than two.
         DataError: if the data cannot say; names what is lacking, and for how many places they can.
     """
     if places is not None and places < 2:
         raise RecipeError(f"--positions {places}: expected 2 or more, propensities are relative to the first")
     rng = np.random.default_rng(seed)
-    evidence = _found(path, way, places, same)
+    evidence = _collect_evidence(path, way, places, same)
     count = int(evidence.pairs.max()) + 1 if places is None else places
-    whole = evidence.whole()
+    whole = evidence.totals()
     _check_enough(path, evidence, whole, count)
     values = all_pairs(evidence.pairs, whole, count)
     drawn, task = [], progress.begin("Bootstrap samples", RESAMPLES)
@@ -118,7 +118,7 @@ def estimate(
     return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.used, clicks)
 
 
-def _found(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
+def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
     if way != "harvest":
         evidence = swap_evidence(path, places)
         if evidence is not None:
@@ -139,7 +139,7 @@ def _found(path: Path, way: Way | None, places: int | None, same: str | None) ->
 
 
 def _clicks(evidence: Evidence) -> Float[np.ndarray, "P *variants 2"]:
-    """Clicks of each pair, by variant and place; of harvested pairs there is one variant."""
+    """Return the clicks of each pair, by variant and place; harvested pairs have one variant."""
     clicks = np.sum([stratum.sum(axis=0)[:, :, 1:] for stratum in evidence.strata], axis=0)
     counts: Float[np.ndarray, "P *variants 2"] = clicks if evidence.way == "swaps" else clicks[:, 1:]
     return counts
@@ -161,7 +161,7 @@ def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "P 3"
 
 
 def _lacking(evidence: Evidence, whole: Float[np.ndarray, "P 3"], place: int) -> str:
-    """What the best pair of a place lacks."""
+    """Describe what a place's best pair lacks."""
     pairs = [n for n, pair in enumerate(evidence.pairs.tolist()) if place in pair and min(pair) < place]
     if not pairs:
         return f"nothing exchanged place {place + 1} with one above it"
@@ -195,7 +195,7 @@ class _Stratum(NamedTuple):
 
 
 def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence | None:
-    """Clicks at swapped and at unswapped places.
+    """Collect clicks at swapped and at unswapped places.
 
     Which requests are swapped is drawn at random. So the candidates that a swap moved down are, in distribution, those
     that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3). That holds among requests of one
@@ -230,7 +230,7 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
 
 
 def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int, seed: int) -> _Stratum:
-    """The requests of one bundle, experiment and length.
+    """Collect the requests of one bundle, experiment and length.
 
     A request that a swap took beyond the last place counts as swapped at the one that is left.
     """
@@ -258,7 +258,7 @@ def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: i
 
 
 def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
-    """``(N, 2)`` the two places that were exchanged; -1 where there are not two."""
+    """Return ``(N, 2)`` the two places that were exchanged; -1 where there are not two."""
     two = part.sum(axis=1) == 2
     places = np.full((len(part), 2), -1)
     places[two] = np.argwhere(part[two])[:, 1].reshape(-1, 2)
@@ -266,7 +266,7 @@ def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
 
 
 def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P 2 3"]:
-    """Of each group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
+    """Sum by group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
     clicked, part, group = one
     moved = _moved(part)
     sums = np.zeros((MOST_GROUPS, len(pairs), 2, 3))
@@ -283,7 +283,7 @@ def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P
 
 
 def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: int = 0) -> Evidence | None:
-    """Clicks on candidates that different bundles showed at different places.
+    """Collect clicks on candidates that different bundles showed at different places.
 
     Definition (interventional sets, Agarwal et al. 2019, section 4): a request and a candidate belong to the set of two
     places if the candidate was shown at both. Its click rate at each, clicks over displays, counts once.
@@ -291,7 +291,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     Args:
         path: judged rows.
         places: K, from the top; None for all that were shown.
-        same: column that says which queries asked the same, a query text for example; None for the shown candidates.
+        same: column by which equal requests are recognised, a query text for example; None for the shown candidates.
         seed: of the hash that deals requests to groups.
 
     Returns:
@@ -323,7 +323,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
 
 
 def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
-    """Of sums by group and pair of places."""
+    """Convert sums by group and pair of places to evidence."""
     pairs = sums.select("position", "position_lower").unique().sort("position", "position_lower")
     numbered = sums.join(pairs.with_row_index("pair"), on=["position", "position_lower"])
     group = numbered["group"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -336,7 +336,7 @@ def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
 def all_pairs(
     pairs: Int[np.ndarray, "P 2"], evidence: Float[np.ndarray, "P 3"], places: int
 ) -> Float[np.ndarray, " K"]:
-    """Examination of each place, relative to the first.
+    """Fit the examination of each place, relative to the first.
 
     Definition (AllPairs of Agarwal, Zaitsev, Wang, Li, Najork, Joachims 2019, eq. 9): p and r maximise
         sum over pairs k, k' of c_k log(p_k r) + (n - c_k) log(1 - p_k r), and the same for k'
@@ -350,7 +350,7 @@ def all_pairs(
     Returns:
         ``(K,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
 
-    Convention: of places that no pair links with the first, it says nothing of use; who calls sees to that.
+    Convention: places that no pair links with the first get no meaningful value; callers check that.
     """
     n, clicks = evidence[:, 0], evidence[:, 1:]
     scale = 1.0 / max(float(n.sum()), _EDGE)
@@ -395,15 +395,15 @@ class Evidence:
     queries: int
     used: int
 
-    def whole(self) -> Float[np.ndarray, "P 3"]:
-        """``(P, 3)`` of each pair: n, clicks at its upper place, clicks at its lower place, as if of n displays."""
+    def totals(self) -> Float[np.ndarray, "P 3"]:
+        """Return ``(P, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
         sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
         (balanced,) = self._balanced(sums)
         whole: Float[np.ndarray, "P 3"] = balanced
         return whole
 
     def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
-        """The same in bootstrap samples of the groups, which are the same in all strata."""
+        """Yield :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
         times = resamples(len(self.strata[0]), samples, rng)
         drawn = []
         for stratum in self.strata:
@@ -412,7 +412,7 @@ class Evidence:
         yield from self._balanced(drawn)
 
     def _balanced(self, sums: list[Float[np.ndarray, "M P 2 3"]]) -> Float[np.ndarray, "M P 3"]:
-        """Both variants of a swap count alike, so that each place held the same candidates equally often."""
+        """Weight both variants of a swap alike, so that each place held the same candidates equally often."""
         if self.way == "harvest":
             rates: Float[np.ndarray, "M P 3"] = sums[0][:, :, 0]
             return rates

@@ -14,7 +14,7 @@ class Task(Protocol):
     """One piece of work, which is counted in steps."""
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """So many steps are done.
+        """Report the number of completed steps.
 
         Args:
             done: steps since the beginning of the task.
@@ -22,18 +22,18 @@ class Task(Protocol):
         """
 
     def note(self, text: str) -> None:
-        """Say what is being done; it stands behind the title."""
+        """Show the current activity behind the title."""
 
     def end(self, done: int, note: str | None = None) -> None:
-        """Finish the task after so many steps, whatever total it began with."""
+        """Finish the task with so many steps, whatever total it began with."""
 
 
 @runtime_checkable
 class Progress(Protocol):
-    """What a run is doing, by stage and by task."""
+    """Protocol for reporting a run's stages and tasks."""
 
     def enter(self, stage: str) -> None:
-        """Begin a stage of the run; what is not finished of earlier ones is not told any more."""
+        """Begin a stage of the run; unfinished tasks of earlier ones are no longer reported."""
 
     def begin(self, title: str, total: int | None = None) -> Task:
         """Begin a task.
@@ -44,14 +44,14 @@ class Progress(Protocol):
         """
 
     def say(self, text: str, heading: str = "") -> None:
-        """Print a line about the run that stays, behind a heading if it has one."""
+        """Print a line that stays, behind a heading if it has one."""
 
     def remark(self, text: str) -> None:
-        """Print a line that a person should look at."""
+        """Print a note that needs attention."""
 
 
 class _Silent:
-    """Tells nobody."""
+    """Progress that is not reported."""
 
     def reach(self, done: int, note: str | None = None) -> None: ...
 
@@ -70,10 +70,10 @@ class _Silent:
 
 
 SILENT: Progress = _Silent()
-"""For whoever does not want to know."""
+"""Progress that is not reported."""
 
 NO_TASK: Task = _Silent()
-"""A task that nobody asks about."""
+"""A task that is not reported."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Stopwatch:
     """Wall-clock seconds by step.
 
     Args:
-        progress: told the name of every step that begins.
+        progress: reports the name of every step that begins.
     """
 
     progress: Progress = SILENT
@@ -89,7 +89,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
+        """Measure the seconds of one step."""
         self.progress.enter(name)
         started = time.perf_counter()
         yield

@@ -31,7 +31,7 @@ an experiment of kind explore. docs/position-bias.md says what is estimated, and
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright propensity``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright propensity``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
     advice = "nothing is written; the same command begins anew"
     return run_command(_parser(), _estimate, arguments, interrupted=advice)
 

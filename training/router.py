@@ -1,9 +1,9 @@
-"""The router: which specialist for a list that nobody has judged, and whether any is worth leaving the generalist for.
+"""The router: the specialist for a list without judgements, and whether any is better than the generalist.
 
 One forest has two heads: each specialist's chance of being the best, calibrated by a temperature, and its NDCG above
 the generalist's. Temperature and margin are chosen on lists that neither the rankers nor the forest saw the labels of.
 
-An Isolation Forest over the mean features of the first stage's top ten says how unlike the training queries a query is.
+An Isolation Forest over the mean features of the first stage's top ten measures how unusual a query is.
 Query vector and forest are those of the QILCM paper (Zhu, Chen, He, AAAI 2019, its Figure 2); Isolation Forest is Liu,
 Ting, Zhou, 2008: score ``2^(-mean path length / c(sample size))`` in (0, 1), higher is stranger.
 """
@@ -38,7 +38,7 @@ from listwright.training.export.forest import attach, forest_graph
 from listwright.training.recipe.config import Router as RouterSpec
 
 FOLDS = 5
-"""Of the forest's own cross-fitting."""
+"""Folds of the forest's own cross-fitting."""
 
 COVERAGES = tuple(share / 10 for share in range(1, 11))
 """Shares of the lists with a positive estimated gain that are tried as routed."""
@@ -47,7 +47,7 @@ TOLERANCE = 1e-5
 """Largest difference of an estimate, or of an anomaly score, between the fitted and the exported forest."""
 
 FEWEST = 20
-"""Routed lists below which no bound on their mean gain is believed."""
+"""Fewest routed lists for a bound on their mean gain."""
 
 TREES = 100
 
@@ -57,7 +57,7 @@ SAMPLES = 256
 
 @dataclass(frozen=True, slots=True)
 class JudgedLists:
-    """What a router learns from: N lists that the specialists and the generalist did not see.
+    """Training data of a router: N lists that neither specialists nor generalist were fitted on.
 
     Args:
         aggregates: ``(N, A)`` as :class:`listwright.ranking.aggregates.Aggregates` gives them.
@@ -84,7 +84,7 @@ class JudgedLists:
 
 
 def bests(specialists: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, "N K"]:
-    """Which specialists are a list's best, up to rounding."""
+    """Return which specialists are a list's best, up to rounding."""
     is_best: Bool[np.ndarray, "N K"] = specialists >= specialists.max(axis=1, keepdims=True) - 1e-12
     return is_best
 
@@ -96,7 +96,7 @@ class FittedRouter:
     Args:
         graph: ONNX, ``(1, A) -> (1, 2 K)``.
         stage: how the manifest names it.
-        facts: what the report says about it.
+        facts: for the report.
     """
 
     graph: bytes
@@ -147,7 +147,7 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
 
 
 def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, "N A"]) -> None:
-    """Raise ScoringError if the exported forest does not compute what was fitted."""
+    """Raise ScoringError if the exported forest does not compute the fitted one's values."""
     expected = forest.predict(aggregates)
     scorers = [
         make(graph, aggregates.shape[1], columns=expected.shape[1], name="router") for make in (OnnxScorer, open_forest)
@@ -158,7 +158,7 @@ def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, 
 
 
 def _fit_forest(spec: RouterSpec, lists: JudgedLists, rows: np.ndarray, *, seed: int) -> Pipeline:
-    """Shares and gains in one forest, both heads with the same say in every split."""
+    """Fit shares and gains in one forest, weighting both heads alike in every split."""
     best, gains = lists.best[rows], lists.gains[rows]
     spread, wanted = float(gains.var(axis=0).sum()), float(best.var(axis=0).sum())
     scale = float(np.sqrt(wanted / spread)) if min(spread, wanted) > 1e-12 else 1.0
@@ -177,7 +177,7 @@ def _fit_forest(spec: RouterSpec, lists: JudgedLists, rows: np.ndarray, *, seed:
 
 
 def calibrate(shares: Float[np.ndarray, "N K"], best: Float[np.ndarray, "N K"]) -> float:
-    """The temperature under which held-out shares are the likeliest probabilities of ``best``."""
+    """Return the temperature under which held-out shares are the likeliest probabilities of ``best``."""
     log_shares = np.log(np.maximum(shares, SMALLEST_SHARE))
 
     def loss(log_temperature: float) -> float:
@@ -191,7 +191,7 @@ def calibrate(shares: Float[np.ndarray, "N K"], best: Float[np.ndarray, "N K"]) 
 def choose_margin(
     estimated: Float[np.ndarray, " N"], gained: Float[np.ndarray, " N"], *, confidence: float
 ) -> tuple[float | None, float | None]:
-    """The margin that routes for the largest total gain, among those whose mean gain is surely above 0.
+    """Choose the margin with the largest total gain, among those whose mean gain is significantly above 0.
 
     Lists are routed in the order of their estimated gain, as far as that is positive. Of the tried coverages one
     counts if the one-sided Student interval of the mean true gain of its lists lies above 0, at ``confidence`` for
@@ -226,7 +226,7 @@ def choose_margin(
 
 @dataclass(frozen=True, slots=True)
 class FittedAnomaly:
-    """What a bundle holds to judge how unusual a query is.
+    """A fitted anomaly score: how unusual a query is.
 
     Args:
         graph: ONNX, ``(1, M) -> (1, 1)``.
@@ -303,7 +303,7 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
 
 
 def _with_path_lengths(tree: ExtraTreeRegressor) -> ExtraTreeRegressor:
-    """The tree with ``depth + c(samples of the leaf)`` as the value of every leaf."""
+    """Return the tree with ``depth + c(samples of the leaf)`` as the value of every leaf."""
     tree = copy.deepcopy(tree)
     nodes = tree.tree_
     depth = np.zeros(nodes.node_count)
@@ -316,14 +316,14 @@ def _with_path_lengths(tree: ExtraTreeRegressor) -> ExtraTreeRegressor:
 
 
 def _average_path(n: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """c(n), the mean depth at which a random tree of ``n`` samples isolates one."""
+    """Return c(n), the mean depth at which a random tree of ``n`` samples isolates one."""
     many = np.maximum(n, 3.0)
     lengths: Float[np.ndarray, " S"] = 2.0 * (np.log(many - 1.0) + np.euler_gamma) - 2.0 * (many - 1.0) / many
     return np.where(n <= 1, 0.0, np.where(n == 2, 1.0, lengths))
 
 
 def _append_power(model: onnx.ModelProto, factor: float) -> None:
-    """``scores := 2^(factor * scores)`` at the end of a graph."""
+    """Append ``scores := 2^(factor * scores)`` to a graph."""
     graph = model.graph
     for node in graph.node:
         for place, name in enumerate(node.output):

@@ -23,7 +23,7 @@ from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
 from listwright.training import steps
 from listwright.training.bars import progress_bars
 from listwright.training.budget import Budget
-from listwright.training.choice import Chosen, compared_networks, without_worse
+from listwright.training.choice import DefaultChoice, compared_networks, without_worse
 from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import Shards, announce, load
@@ -35,14 +35,20 @@ from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.progress import Stopwatch
 from listwright.training.recipe.config import GivenModel, Recipe
-from listwright.training.reporting.measures.details import alone, default_of, details, measured_here, repeat
+from listwright.training.reporting.measures.details import (
+    default_of,
+    details,
+    measured_here,
+    repeat,
+    short_details,
+)
 from listwright.training.reporting.measures.explained import explained
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough
-from listwright.training.steps import Fitted, under_bundle_schema
+from listwright.training.steps import Fitted, with_bundle_schema
 from listwright.training.workspace import RunContext, Workspace
 
 GOLDEN_LISTS = 8
@@ -105,7 +111,7 @@ def run_on(
     budget: Budget | None = None,
     console: Console,
 ) -> Report:
-    """Run the same on splits that are there; of the data, the recipe then says no more than what their features are.
+    """Run a fit on splits that are loaded; the recipe's data part is reduced to the options of features.
 
     Args:
         recipe, out, device, command, budget, console: as of :func:`run`.
@@ -125,14 +131,14 @@ def run_on(
 
 
 def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
-    """Return the budget with the decisions of the interrupted run, if one goes on."""
+    """Return the budget, with an interrupted run's decisions if it is resumed."""
     budget.keep_in(workspace.state / "budget.json")
     return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
-    """Return splits under the bundle's schema, which those of an interrupted run must equal, and their digest."""
-    splits = under_bundle_schema(recipe, read)
+    """Return splits under the bundle's schema, and their digest, which must equal that of an interrupted run."""
+    splits = with_bundle_schema(recipe, read)
     if recipe.specialists is not None:  # now rather than after the generalist
         informative = sum(len(np.unique(labels)) > 1 for labels in splits.train.label_lists())
         check_enough(recipe.specialists, informative)
@@ -143,7 +149,7 @@ def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits
 def _fit_and_publish(
     context: RunContext, workspace: Workspace, watch: Stopwatch, fingerprint: str, command: str
 ) -> Report:
-    """From checked data to the published bundle: fit, export, measure, report, seal, publish."""
+    """Fit, export, measure, report, seal and publish, from checked data."""
     recipe, splits = context.recipe, context.splits
     notes = announce(recipe, splits, context.progress)
     fitted = steps.fit(context, watch)
@@ -177,9 +183,9 @@ def _report(
     notes: tuple[str, ...],
     again: Mapping[str, object],
 ) -> Report:
-    """Return what the run found, through its sealed bundle."""
+    """Measure the run's results through its sealed bundle, and return the report."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
-    more = alone(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
+    more = short_details(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
     return Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -204,10 +210,10 @@ def _report(
 
 
 def usable_device(name: str) -> str:
-    """Return the device of that name, tried out now rather than after the first stage.
+    """Return the device of that name, tested before the first stage is fitted.
 
     Raises:
-        RecipeError: if it cannot be used; says why.
+        RecipeError: if it cannot be used; with the reason.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -253,10 +259,10 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
 
 
 def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
-    """Of the bundle that these fits make."""
+    """Return the manifest of these fits' bundle."""
     schema, first = splits.train.schema, fitted.first
     stages = [_stage(network) for network in fitted.networks]
-    default = fitted.chosen or Chosen(stages[0].kind if stages else "first_stage")
+    default = fitted.chosen or DefaultChoice(stages[0].kind if stages else "first_stage")
     manifest = Manifest(
         name=out.absolute().parent.name,
         version=out.name,
@@ -281,7 +287,7 @@ def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Mani
 
 
 def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]:
-    """Every stage as a file; their names."""
+    """Write every stage to a file; return the files' names."""
     first, files = fitted.first, []
     for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
         files.append(stage.file)

@@ -1,4 +1,4 @@
-"""``listwright score``: offline scoring from its command line; its workers begin to load while the command does."""
+"""``listwright score``: offline scoring from its command line; its workers load while the command does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
 from listwright.training.command import run_command, split_names
 from listwright.training.progress import SILENT, Progress
-from listwright.training.scoring.job import Job, Scored, check_output
+from listwright.training.scoring.job import Job, ScoreResult, check_output
 from listwright.training.stored.writing import folder_of
 
 _EXAMPLES = """examples:
@@ -38,7 +38,7 @@ and strategy, the ranker. Rows of a query must stand together.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright score``: 0 when the file is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright score``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
     return run_command(_parser(), _score, arguments, interrupted=_what_is_left)
 
 
@@ -64,14 +64,14 @@ def _score(options: argparse.Namespace, console: Console) -> None:
 
 
 def _what_is_left(options: argparse.Namespace) -> str:
-    """Say what an interrupted job leaves."""
+    """Return how to go on after an interrupted job."""
     begun = folder_of(options.out).exists()
     return "finished parts are kept; the same command with --resume continues" if begun else "no part was begun"
 
 
 def score(
     job: Job, *, jobs: int | None = None, on: str | None = None, resume: bool = False, progress: Progress = SILENT
-) -> Scored:
+) -> ScoreResult:
     """Rank every list of a file or a folder, ``jobs`` parts at a time; write the rows in order with the added columns.
 
     Where is up to ``on``, which :func:`listwright.training.cluster.side_by_side` reads; without ``jobs`` all
@@ -94,7 +94,7 @@ def score(
         raise RecipeError("a worker was stopped from outside before its first part: give the command again") from error
 
 
-def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> Scored:
+def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> ScoreResult:
     with ExitStack() as until_scored:
         workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
         if on is None:
@@ -107,14 +107,14 @@ def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progres
 
 
 def _check_inputs(job: Job) -> None:
-    """Refuse a wrong name before a cluster is waited for."""
+    """Raise for wrong paths and names before waiting for a cluster."""
     from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
 
     inputs(job)
 
 
 def _prepare(bundle: str) -> None:
-    """Import and load in a worker what the parts need. An error is that of the first part, too."""
+    """Import and load in a worker what the parts need. An error is raised by the first part, too."""
     from listwright.training.scoring.worker import loaded  # noqa: PLC0415 - whoever pickles this need not import it
 
     loaded(bundle)

@@ -1,4 +1,4 @@
-"""A resumable search: Optuna's TPE proposes, the median of earlier trials prunes, a journal remembers.
+"""A resumable search: Optuna's TPE proposes, the median of earlier trials prunes, a journal stores.
 
 What a trial is proposed depends on the seed and on the trials finished before it, and on nothing else. So a search that
 was killed, or is given more trials later, ends as one that went through.
@@ -30,7 +30,7 @@ from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 STARTUP_TRIALS = 5
-"""Trials that are finished before the first one is pruned: a median of fewer says little."""
+"""Trials that are finished before the first one is pruned: a median of fewer is unreliable."""
 
 Value = float | int | str | tuple[int, ...]
 """One hyperparameter, as the recipe has it."""
@@ -96,7 +96,7 @@ NETWORK: Space = {
     "dropout": OneOf((0.0, 0.1, 0.2, 0.4)),
     "weight_decay": OneOf((0.0, 1e-5, 1e-4, 1e-3)),
 }
-"""What all networks have. The number of epochs is found by early stopping in every trial."""
+"""Hyperparameters of all networks. The number of epochs is found by early stopping in every trial."""
 
 HIDDEN: Space = {"hidden": OneOf(((64,), (256, 128), (512, 256)))}
 
@@ -110,7 +110,7 @@ DCM: Space = {"state_width": OneOf((64, 128, 256))}
 
 
 def space_of(spec: NetworkSpec) -> Space:
-    """Return what a search may try for a network, the recipe's own values among it."""
+    """Return the search space of a network, the recipe's own values among it."""
     space = dict(NETWORK)
     match spec:
         case QilcmSpec():
@@ -129,7 +129,7 @@ def space_of(spec: NetworkSpec) -> Space:
 
 
 def own_values(spec: NetworkSpec, space: Space) -> dict[str, Value]:
-    """Return what the recipe has for every hyperparameter of a space."""
+    """Return the recipe's values of every hyperparameter of a space."""
     return {name: getattr(spec, name) for name in space}
 
 
@@ -139,7 +139,7 @@ def widened(space: Space, values: Mapping[str, Value]) -> Space:
 
 
 def stored(value: Value) -> float | int | str:
-    """Return a value as a study's journal holds it: widths as ``256-128``."""
+    """Return a value in the form of a study's journal: widths as ``256-128``."""
     return "-".join(map(str, value)) if isinstance(value, tuple) else value
 
 
@@ -147,19 +147,20 @@ Pruned = optuna.TrialPruned
 """Raised by ``report`` to end a trial, and by an objective that fails in its own way."""
 
 StepReport = Callable[[int, float], None]
-"""Told a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
+"""Callback with a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
 
 GoesOn = Callable[[int, float], bool]
-"""Asked whether a work goes on: steps that are done, and seconds that the next one takes about."""
+"""Callback that decides whether to go on: from the finished steps, and the expected seconds of the next one."""
 
 Objective = Callable[[int, dict[str, Value], StepReport], tuple[float, int]]
-"""One trial: from the number of trials finished before it, a value for every hyperparameter of the space, and what is
-to be told the progress, to the held-out value, higher is better, and a fact to remember with it."""
+"""One trial: from the number of earlier trials, a value for every hyperparameter of the space, and a callback for its
+progress, to the held-out value, higher is better, and a fact to store with it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Trials side by side: as many are proposed at a time, from what was finished before, and told together.
+    """Trials side by side: so many are proposed at a time, from all finished before, and recorded together.
 
     So what is proposed depends on ``size`` and on no clock; with 1 it is what a search without rounds proposes.
 
@@ -175,11 +176,11 @@ class Rounds:
 
 
 class Outcome(NamedTuple):
-    """What came of a trial that ran elsewhere.
+    """The result of a trial that ran in another process.
 
     Args:
         value, fact: of the objective; None where the trial was ended early.
-        reports: steps and held-out values that it told.
+        reports: its steps and held-out values.
     """
 
     value: float | None
@@ -188,13 +189,13 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a search found.
+class SearchResult:
+    """The result of a search.
 
     Args:
         values: the best.
         value: held-out, of the best.
-        fact: what the objective said with it.
+        fact: of the objective.
         first_value: of the first trial, the values that the recipe had; None if that trial failed.
         trials, pruned: finished ones, and how many of them were ended early.
         first_seconds: that the first trial took, whenever that was.
@@ -222,8 +223,8 @@ def search(
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
     goes_on: GoesOn | None = None,
-) -> Found:
-    """Try settings and keep the best.
+) -> SearchResult:
+    """Try settings and return the best.
 
     Args:
         space: of the hyperparameters; widened to ``first``.
@@ -231,12 +232,12 @@ def search(
         first: the first trial, so that the search never ends below it.
         trials: in all, those of the journal included.
         seed: of the proposals.
-        journal: file that remembers finished trials; nobody else may use it meanwhile.
+        journal: file of the finished trials; no other process may use it meanwhile.
         name: of the study in the journal.
         prune_after: steps of a trial before it can be pruned; None prunes nothing.
-        task: told every finished trial and the best value so far.
+        task: reports every finished trial and the best value so far.
         rounds: runs trials elsewhere, with its own objective.
-        goes_on: asked before each trial but the first; False ends the search.
+        goes_on: called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.
@@ -297,7 +298,7 @@ def _try_elsewhere(
     rounds: Rounds,
     prune_after: int | None,
 ) -> None:
-    """All of a round are told once the last is done: a search killed before repeats the round as it was."""
+    """Run a round and record it once the last is done: a search killed before repeats the round exactly."""
     before = [] if prune_after is None else _finished(study)
     running = [
         rounds.executor.submit(run_trial, rounds.objective, done + k, values, before, prune_after)
@@ -320,7 +321,7 @@ def run_trial(
     before: Sequence[optuna.trial.FrozenTrial],
     prune_after: int | None,
 ) -> Outcome:
-    """One trial in a process that has no journal; the median is that of the trials ``before``."""
+    """Run one trial in a process that has no journal; the median is that of the trials ``before``."""
     study = _study(None, "one trial", prune_after)
     study.add_trials(before)
     trial = study.ask()
@@ -332,7 +333,7 @@ def run_trial(
     return Outcome(value, fact, tuple(reports.items()))
 
 
-def _result(study: optuna.Study, space: Space) -> Found:
+def _result(study: optuna.Study, space: Space) -> SearchResult:
     finished = _finished(study)
     complete = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     if not complete:
@@ -347,7 +348,7 @@ def _result(study: optuna.Study, space: Space) -> Found:
     took = finished[0].duration
     assert took is not None
     seconds = took.total_seconds()
-    return Found(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned, seconds)
+    return SearchResult(values, best.value, int(best.user_attrs["fact"]), first, len(finished), pruned, seconds)
 
 
 def _study(journal: Path | None, name: str, prune_after: int | None) -> optuna.Study:
@@ -363,7 +364,7 @@ def _study(journal: Path | None, name: str, prune_after: int | None) -> optuna.S
 
 
 def _mend(journal: Path) -> None:
-    """Drop what a kill in the middle of a write leaves: half a line, and the lock of who wrote it."""
+    """Remove what a kill in the middle of a write leaves: half a line, and the lock of its writer."""
     journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
     if journal.exists():
         whole = journal.read_bytes().rfind(b"\n") + 1
@@ -372,7 +373,7 @@ def _mend(journal: Path) -> None:
 
 
 def _finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """Trials that came to an end, in the order of their beginnings; interrupted ones count for nothing."""
+    """Return the finished trials, in the order of their beginnings; interrupted ones do not count."""
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 

@@ -21,7 +21,7 @@ from listwright.ranking.relative import KINDS
 from listwright.training import choice
 from listwright.training.budget import boosting_plan
 from listwright.training.choice import (
-    Chosen,
+    DefaultChoice,
     Strategy,
     better_first_stage,
     compare,
@@ -52,12 +52,12 @@ from listwright.training.specialists.fit import FittedSpecialists, fit_specialis
 from listwright.training.workspace import RunContext
 
 MOST_ROWS = 10_000
-"""Of a query that LightGBM fits a ranker to."""
+"""Most rows of a query that LightGBM fits a ranker to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a run has fitted.
+    """All fits of a run.
 
     Args:
         first: the first stage.
@@ -71,7 +71,7 @@ class Fitted:
     first: FittedFirstStage
     plain: FittedFirstStage | None = None
     anomaly: FittedAnomaly | None = None
-    chosen: Chosen | None = None
+    chosen: DefaultChoice | None = None
     networks: Sequence[FittedNetwork] = ()
     specialists: FittedSpecialists | None = None
 
@@ -82,7 +82,7 @@ class Fitted:
 
 
 def fit(run: RunContext, watch: Stopwatch) -> Fitted:
-    """Every fit of a run, one after the other.
+    """Run every fit of a run, one after the other.
 
     Args:
         run: what to fit.
@@ -134,7 +134,7 @@ def fit_first_stage(
 
 
 def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
-    """As much of the recipe's first stage as there is time for, once one LightGBM fit is timed."""
+    """Plan the recipe's first stage for the available time, once one LightGBM fit is timed."""
     budget, splits = run.budget, run.splits
     if not budget.bounded:
         return spec
@@ -171,11 +171,11 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
     return spec.model_copy(update=changes)
 
 
-def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> Chosen:
+def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> DefaultChoice:
     """Choose what ``auto`` will mean, by queries that are not test queries.
 
     Args:
-        run: the recipe says what is compared.
+        run: its recipe has the rankers to compare.
         first: that the second stages stand on.
         comparisons: of first stages, which only the reason tells.
     """
@@ -183,7 +183,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     specs = compared_networks(recipe)
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
-        return Chosen(
+        return DefaultChoice(
             recipe.model.kind, choice.reason(comparisons, {}, validation=validation) if alone else None, comparisons
         )
     current: Strategy = "first_stage"
@@ -209,18 +209,18 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     run.budget.undecided = tuple(undecided)
     reason = choice.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
-    return Chosen(current, reason, tuple(all_comparisons), networks)
+    return DefaultChoice(current, reason, tuple(all_comparisons), networks)
 
 
 def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
-    """Fit a network on all training queries in its share of the time that is left; None if that is too little."""
+    """Fit a network on all training queries in its share of the remaining time; None if that is too little."""
     if run.budget.bounded and time_for(run, spec, first)[0] == 0:
         return None
     return _fit_network(run, spec, first)
 
 
-def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> list[FittedNetwork]:
-    """Fit the second stages of the bundle, but for those that there is no time for.
+def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice) -> list[FittedNetwork]:
+    """Fit the second stages of the bundle, except those without enough time.
 
     They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
     """
@@ -240,7 +240,9 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: Chosen) -> li
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
     most = run.budget.plan(
-        f"epochs for {spec.title}", spec.max_epochs, lambda: max(1.0, run.budget.left() / epoch_of(run, spec, first))
+        f"epochs for {spec.title}",
+        spec.max_epochs,
+        lambda: max(1.0, run.budget.unspent() / epoch_of(run, spec, first)),
     )
     task = run.progress.begin(f"Training {spec.title}", most)
     fitted = second_stage.fit(
@@ -261,7 +263,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
 
 
 def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
-    """Fit the anomaly score; a ranking depends on it only through a router, and a bundle can do without."""
+    """Fit the anomaly score; rankings depend on it only through a router, so that a bundle can lack it."""
     try:
         return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
     except ScoringError as error:
@@ -289,19 +291,19 @@ def fit_mixture(
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
-    """Read the data of a recipe as everything that is fitted to them sees them.
+    """Read the data of a recipe in the form of all fits.
 
     Args:
         recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
 
     Raises:
-        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`under_bundle_schema`.
+        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`with_bundle_schema`.
     """
-    return under_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
+    return with_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
 
 
-def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
-    """Return splits under the schema that the bundle will have.
+def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
+    """Return splits under the schema of the bundle.
 
     Args:
         recipe: its first stage, and what it says of the features.
@@ -311,19 +313,19 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
         RecipeError: if a default or a monotone constraint does not fit; see
             :func:`listwright.training.data.load.with_defaults` and
             :func:`listwright.training.first_stage.boosting.check_monotone`. If there are weights that a part of the
-            recipe cannot honour. If an ONNX graph that was brought along does not fit the data.
-        SchemaMismatchError: if a model that was brought along does not fit the data.
+            recipe cannot honour. If a given ONNX graph does not fit the data.
+        SchemaMismatchError: if a given model does not fit the data.
         DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
             more rows than LambdaMART takes.
     """
     needed: frozenset[str] = frozenset()
-    splits = splits.worth(recipe.data.gains).weighed()
+    splits = splits.with_gains(recipe.data.gains).with_normalised_weights()
     _check_weights(recipe, splits)
     match recipe.first_stage:
         case GivenModel(path=path):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             if isinstance(model, str):
-                splits = splits.under(bring_your_own.under_model_categories(model, splits.train.schema))
+                splits = splits.with_schema(bring_your_own.with_model_categories(model, splits.train.schema))
             needed = bring_your_own.columns_of(model, splits.train.schema)
         case GivenColumn(column=column):
             needed = frozenset([column])
@@ -335,7 +337,7 @@ def under_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
 
 
 def _check_lengths(splits: Splits) -> None:
-    """Raise DataError for queries that LightGBM would refuse: of those that it fits to, and that it stops early by."""
+    """Raise DataError for queries that are too long for LightGBM: in its training and early-stopping data."""
     for name, part in (("training", splits.train), ("validation", splits.valid)):
         longest, more = int(np.argmax(part.lengths)), int((part.lengths > MOST_ROWS).sum()) - 1
         if more >= 0:
@@ -349,7 +351,7 @@ def _check_lengths(splits: Splits) -> None:
 
 
 def _check_weights(recipe: Recipe, splits: Splits) -> None:
-    """Raise RecipeError for a part of the recipe that cannot honour the weights of these rows."""
+    """Raise RecipeError for a part of the recipe that does not support row weights."""
     train, weights = splits.train, splits.train.weights
     if weights is None:
         return

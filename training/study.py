@@ -32,7 +32,7 @@ from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.search import Found, Rounds, Value
+from listwright.training.search import Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 from listwright.training.steps import load
 from listwright.training.workspace import digest_of
@@ -45,14 +45,14 @@ MOMENT_S = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What a study found.
+    """The result of a study.
 
     Args:
         recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
         searched: the winning values.
         title: what was searched: ``LightGBM``, or the network's.
         ndcg_at: cutoff of the validation NDCG.
-        found: trials and values, as the search counts them.
+        result: trials and values, as the search counts them.
         first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
     """
 
@@ -60,13 +60,13 @@ class Winner:
     searched: dict[str, Value]
     title: str
     ndcg_at: int
-    found: Found
+    result: SearchResult
     first_stage_trials: int | None
 
 
 @contextmanager
-def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
-    """Hold the folder of a study against others; ``state/`` in it is for :func:`tune`.
+def lock_study(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
+    """Lock the folder of a study against others; ``state/`` in it is for :func:`tune`.
 
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe or other data.
@@ -89,7 +89,7 @@ def held(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
 
 
 def _tidy(folder: Path) -> None:
-    """Leave nothing of a mistake that was noticed at once, and take nothing away that was there before."""
+    """Remove a folder that was created for a mistake noticed at once, and nothing that existed before."""
     if any((folder / "state").iterdir()):
         return
     (folder / "state").rmdir()
@@ -122,7 +122,7 @@ def tune(
     workers: TrialWorkers | None = None,
     budget: Budget | None = None,
 ) -> Winner:
-    """Search for the values that rank the validation queries best; test queries are never looked at.
+    """Search for the values that rank the validation queries best; test queries are never used.
 
     A recipe whose model is the first stage alone has LightGBM searched; any other its network, on the scores of one
     first stage that was itself tuned with as many trials.
@@ -133,7 +133,7 @@ def tune(
         state: folder; what is finished there is not done again.
         trials: in all, those that stand in the folder included.
         device: torch device of the network.
-        progress: told how far it is.
+        progress: reports progress.
         workers: where the fits run; None for this process.
         budget: the time that there is, half of it for a first stage below a network; None for no bound.
 
@@ -233,7 +233,7 @@ def _first_stage(
     workers: TrialWorkers | None,
     budget: Budget,
 ) -> FittedFirstStage:
-    """Fitted once for all trials, with as many trials of its own."""
+    """Fit the first stage once for all trials, with as many trials of its own."""
     spec = recipe.first_stage
     if not isinstance(spec, LambdaMart):
         return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
@@ -248,7 +248,7 @@ def _first_stage(
     else:
         task = progress.begin("First stages", len(specs))
         turns = math.ceil(len(specs) / workers.jobs)
-        minutes = max(MOMENT_S, budget.left() / 2 / turns) / 60 if budget.bounded else 0.0
+        minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
         running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
         fitted = [future.result() for future in running]
         task.end(len(specs))
@@ -258,22 +258,22 @@ def _first_stage(
 
 
 def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path, minutes: float) -> FittedFirstStage:
-    """Fit in another process, and try settings as long as there is time; what is finished in ``state`` stays."""
+    """Fit in another process, and try settings as long as there is time; finished work in ``state`` stays."""
     goes_on = Budget(minutes).goes_on if minutes else None
     return first_stage.fit(spec, read(), seed=seed, state=state, goes_on=goes_on)
 
 
 def _pinned(spec: LambdaMart, settings: object, **more: object) -> LambdaMart:
-    """LightGBM as it was found, not to be searched again."""
+    """Return the LightGBM settings that were found, without another search."""
     return LambdaMart.model_validate({**spec.model_dump(), "settings": settings, "trials": 1, **more})
 
 
 def fragment(winner: Winner, command: str) -> str:
-    """Return the winning values as TOML, to stand in a recipe instead of its ``[first_stage]`` and ``[model]``.
+    """Return the winning values as TOML, to replace a recipe's ``[first_stage]`` and ``[model]``.
 
     Numbers that are the same as Listwright's defaults are left out, but for those that were searched.
     """
-    search = winner.found
+    search = winner.result
     own = "failed" if search.first_value is None else f"{search.first_value:.4f}"
     lines = [
         f"# {command}",
@@ -294,7 +294,7 @@ def fragment(winner: Winner, command: str) -> str:
 
 
 def _table(name: str, values: dict[str, object]) -> list[str]:
-    """Strings, numbers, booleans and lists of numbers are written by TOML as by JSON."""
+    """Return a TOML table; strings, numbers, booleans and lists of numbers are written as in JSON."""
     return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
 
 
@@ -306,13 +306,13 @@ def _toml(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SplitsReader:
-    """Gives the splits of a recipe in any process, which reads them once."""
+    """A picklable reader of a recipe's splits, which each process reads once."""
 
     recipe: Recipe
     sources: tuple[str, ...]
 
     def __call__(self) -> Splits:
-        """Under the schema that the bundle would have."""
+        """Return the splits under the schema that the bundle would have."""
         return _read_splits(self)
 
 

@@ -42,7 +42,7 @@ queries; test queries are never looked at.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright tune``: 0 when the winner is written, 1 with one clear line if not, 130 after Ctrl-C."""
+    """Run ``listwright tune``: 0 when the winner is written, 1 with one line if it fails, 130 after Ctrl-C."""
     advice = "finished trials are kept; the same command goes on"
     return run_command(_parser(), _tune, arguments, interrupted=advice)
 
@@ -71,7 +71,7 @@ def _tune(options: argparse.Namespace, console: Console) -> None:
 def _search(
     recipe: Recipe, options: argparse.Namespace, folder: Path, budget: Budget, console: Console
 ) -> tuple[Winner, str]:
-    """Search, and write the winner; return it, and its text."""
+    """Search, and write the winner; return it with its text."""
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training import study  # noqa: PLC0415
         from listwright.training.bars import progress_bars  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _search(
     with progress_bars(console) as bars:
         splits = load(recipe, options.data, progress=bars)
         announce(recipe, splits, bars)
-        with study.held(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
+        with study.lock_study(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
             winner = study.tune(
                 recipe,
                 splits,
@@ -104,7 +104,7 @@ def _search(
 
 @contextmanager
 def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[TrialWorkers | None]:
-    """Choose where trials run: in this process, unless several do at a time or Ray is named."""
+    """Yield where trials run: in this process, unless several run at a time or Ray is named."""
     if options.on is None and options.jobs == 1:
         yield None
         return

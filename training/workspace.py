@@ -1,4 +1,4 @@
-"""The folder that a run keeps what it has finished in, so that an interrupted one loses nothing, and its context."""
+"""The working folder of a run, which keeps finished work for a resumed run, and the run's context."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RUN = "run.json"
 
 
 class Workspace:
-    """The hidden folder beside ``out`` that a run works in until its bundle is published.
+    """The hidden folder next to ``out`` that a run works in until its bundle is published.
 
     ``state/`` holds checkpoints, ``bundle/`` the files of the bundle. As a context it holds the folder against other
     runs, and removes it at the end if nothing in it is worth keeping.
@@ -94,11 +94,11 @@ class Workspace:
             ) from error
 
     def belongs_to(self, splits: Splits, model: Path | None = None) -> str:
-        """Note which data this run is about; on a resumed run, check that they are still the same.
+        """Record which data this run uses; on a resumed run, check that they are still the same.
 
         Args:
             splits: of the run.
-            model: file of a first stage that was brought along.
+            model: file of a given first stage.
 
         Returns:
             sha256 of features, labels and lists of all splits.
@@ -139,7 +139,7 @@ class Workspace:
 
 
 def check_names(out: Path) -> None:
-    """Before hours of work, not after: the last two parts of the path name the bundle.
+    """Check before hours of work that the last two parts of the path name the bundle.
 
     Raises:
         RecipeError: if they cannot.
@@ -170,7 +170,7 @@ def next_version(models: Path, name: str) -> Path:
 
 
 def digest_of(splits: Splits) -> str:
-    """sha256 of features, labels, lists and weights of all splits."""
+    """Return the sha256 of features, labels, lists and weights of all splits."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.valid, splits.test):
         for _, rows in chunks(part.features):
@@ -183,13 +183,13 @@ def digest_of(splits: Splits) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """One run.
+    """The context of one run.
 
     Args:
         recipe: what to fit.
         splits: under the schema that the bundle will have.
         state: folder for checkpoints; what is finished there is not done again.
-        progress: told how far it is.
+        progress: reports progress.
         device: torch device of the networks.
         workers: of a data-parallel fit; None for this process.
         budget: the time that there is; by default no bound.

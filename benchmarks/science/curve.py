@@ -85,14 +85,14 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
     splits = replace(splits, train=train, valid=valid)
     spec = recipe.first_stage
     assert isinstance(spec, LambdaMart)
-    found: dict[str, Values] = {}
+    figures: dict[str, Values] = {}
     for name in TITLES:
         began = time.perf_counter()
         if name in FOLDS:
             kinds = KINDS if name == "relative" else "none"
-            asked = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds})
+            settings = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds})
             with tempfile.TemporaryDirectory() as state:
-                first = first_stage.fit(asked, splits, seed=seed, state=Path(state))
+                first = first_stage.fit(settings, splits, seed=seed, state=Path(state))
             if name == "plain":
                 alone = first
             values = {period: query_ndcg(test, first.scores_of(test), CUTOFF) for period, test in tests.items()}
@@ -109,11 +109,11 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
                 ranked = lists_for(network.spec, test, scores)
                 values[period] = loop.query_ndcg(loop.predict(network.module, ranked), ranked, test, scores, CUTOFF)
             facts = network.valid_ndcg, network.best_epoch
-        found |= {f"{name} {period}": of for period, of in values.items()}
-        found[f"{name} facts"] = np.array([time.perf_counter() - began, *facts])
+        figures |= {f"{name} {period}": of for period, of in values.items()}
+        figures[f"{name} facts"] = np.array([time.perf_counter() - began, *facts])
         means = {period: round(float(of.mean()), 4) for period, of in values.items()}
         print(f"{len(train)} lists, seed {seed}, {name}: {means} {found[f'{name} facts'].round(4)}", flush=True)
-    return found
+    return figures
 
 
 def _sample(rng: np.random.Generator, count: int, share: float) -> Int[np.ndarray, " M"]:
@@ -121,7 +121,7 @@ def _sample(rng: np.random.Generator, count: int, share: float) -> Int[np.ndarra
 
 
 def report(folder: Path, every: int) -> list[dict[str, Any]]:
-    """What is there, one row for each number of lists, of which there are ``every``."""
+    """Return what is there, one row for each number of lists, of which there are ``every``."""
     rows = []
     for size in SIZES:
         parts = [dict(np.load(file)) for file in sorted(folder.glob(f"{size}-*.npz"))]
@@ -147,13 +147,13 @@ def _figures(values: dict[str, Float[np.ndarray, "S N"]], name: str) -> dict[str
 
 
 def _gain(differences: Float[np.ndarray, "S N"]) -> list[float]:
-    """Mean, and its interval."""
+    """Return a mean and its interval."""
     low, high = interval(crossed_means(differences))
     return [round(float(value), 4) for value in (differences.mean(), low, high)]
 
 
 def draw(rows: list[dict[str, Any]], file: Path) -> None:
-    """Gains over LightGBM against the number of training lists."""
+    """Draw the gains over LightGBM against the number of training lists."""
     with page(file, 8.4, 3.6, salt="curve") as figure:
         sides = figure.subplots(1, 2)
         counts = [row["lists"] for row in rows]
@@ -181,14 +181,14 @@ def _missing(folder: Path, seeds: list[int], sizes: list[int]) -> Iterator[tuple
 
 
 def in_time(splits: Splits) -> tuple[Splits, dict[str, Dataset]]:
-    """The recipe's training lists by day, and the two periods that are measured."""
+    """Return the recipe's training lists by day, and the two periods that are measured."""
     late = np.array([qid.partition("/")[2] > LAST_DAY for qid in splits.train.qids])
     train, valid = (splits.train.select(np.flatnonzero(which)) for which in (~late, late))
     return replace(splits, train=train, valid=valid), {"usual": splits.valid, "promotion": splits.test}
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.science.curve",
         description=__doc__,
@@ -205,10 +205,10 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     if not options.report:
         for size, seed, file in _missing(options.out, options.seeds, options.sizes):
-            found = measure(recipe, splits, tests, size, seed)
+            figures = measure(recipe, splits, tests, size, seed)
             partial = file.with_suffix(".tmp")
             with partial.open("wb") as to:
-                np.savez(to, allow_pickle=False, **found)
+                np.savez(to, allow_pickle=False, **figures)
             partial.replace(file)
         return
     by_column = {
@@ -229,7 +229,7 @@ def main() -> None:
 
 
 def _column(data: Dataset, name: str) -> Float[np.ndarray, " R"]:
-    """A feature as scores; a missing value ranks last."""
+    """Return a feature as scores; a missing value ranks last."""
     values: Float[np.ndarray, " R"] = np.asarray(data.features[:, data.schema.index[name]], dtype=np.float64)
     scores: Float[np.ndarray, " R"] = np.nan_to_num(values, nan=-1.0)
     return scores

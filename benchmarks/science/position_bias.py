@@ -58,7 +58,7 @@ def fitted(
             spec = Propensity(values=tuple(bias.values.tolist()), clip=0.01)
             data = replace(data, weights=inverse_propensities(data.labels, places, data.offsets, spec))
         parts.append(data)
-    splits = Splits(parts[0], parts[1], parts[1], "clicks").weighed()
+    splits = Splits(parts[0], parts[1], parts[1], "clicks").with_normalised_weights()
     return lambdamart.tune(splits.train, splits.valid, SPEC, seed=seed)
 
 

@@ -85,7 +85,7 @@ def propensities(served: Served, strength: float, seed: int, count: int) -> Posi
     queries = rng.choice(whole, count)
     rows = np.array([served.data.offsets[n] + served.orders[n] for n in queries])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
-    shop = Shop(length=PLACES, shown=PLACES, strength=strength)
+    shop = Shop(length=PLACES, depth=PLACES, strength=strength)
     log = swapped_rows(shop, _visits(attraction), np.tile(np.arange(PLACES), (count, 1)), rng)
     with tempfile.TemporaryDirectory() as folder:
         log.write_parquet(Path(folder) / "rows.parquet")
@@ -101,7 +101,7 @@ def harvested(served: Served, strength: float, seed: int, count: int) -> Positio
     rows = np.array([served.data.offsets[n] + served.orders[n] for n in queries])
     attraction = attractiveness(served.data.labels[rows], highest=served.highest)
     orders = np.array([other[n] if two else np.arange(PLACES) for n, two in zip(queries.tolist(), second, strict=True)])
-    shop = Shop(length=PLACES, shown=PLACES, strength=strength)
+    shop = Shop(length=PLACES, depth=PLACES, strength=strength)
     log = judged_rows(shop, _visits(attraction), orders, rng)
     log = log.with_columns(
         bundle=np.repeat(np.where(second, "shop/2", "shop/1"), PLACES), asked=np.repeat(queries.astype(str), PLACES)

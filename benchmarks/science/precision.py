@@ -20,7 +20,7 @@ from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.recipe.model import FirstStageAlone, NetworkSpec, named
+from listwright.training.recipe.model import FirstStageAlone, NetworkSpec, model_like
 from listwright.training.run import usable_device
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
@@ -59,7 +59,7 @@ def main() -> int:
         first = first_stage.fit(plain, splits, seed=0, state=Path(state))
     results: dict[str, dict[str, object]] = {}
     for name in MODELS:
-        spec = named(name, recipe.model)
+        spec = model_like(name, recipe.model)
         assert not isinstance(spec, FirstStageAlone)
         runs = {
             precision: [

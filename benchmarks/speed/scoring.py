@@ -31,7 +31,7 @@ from benchmarks import machine, wide_bundle
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training.cluster import pool
-from listwright.training.data.memory import asked
+from listwright.training.data.memory import read_unjudged
 from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData
 
@@ -159,7 +159,7 @@ def _ranked(served: str, data: str, rows: int) -> float:
     loaded = bundle.load(Path(served))
     schema = loaded.manifest.feature_schema
     frame = pl.read_parquet(Path(data) / "*.parquet", n_rows=HELD_ROWS)
-    held, _ = asked(frame.select(schema.names), frame["qid"], schema, schema.names)
+    held, _ = read_unjudged(frame.select(schema.names), frame["qid"], schema, schema.names)
     lists = [CandidateList(candidates) for candidates, _ in held.lists()]
     for candidates in lists[:20]:
         loaded.reranker.rerank(candidates, strategy=STRATEGY)

@@ -8,7 +8,7 @@ import torch
 
 from listwright.training import fit, losses
 from listwright.training.recipe import config
-from listwright.training.recipe.model import MODEL_NAMES, named
+from listwright.training.recipe.model import MODEL_NAMES, model_like
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
 LOSSES = {*losses.__all__} - {"log_likelihood"}  # which has a page of its own, and takes no padding
@@ -38,7 +38,7 @@ def test_the_table_names_every_model_and_what_it_is_called_in_a_recipe():
     assert [row[0] for row in rows] == list(MODEL_NAMES)
     like = config.load("demo").model
     for name, field, value, strategy in rows:
-        model = named(name, like)
+        model = model_like(name, like)
         assert getattr(model, field) == value
         assert model.kind == strategy
 

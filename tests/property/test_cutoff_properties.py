@@ -60,7 +60,7 @@ def test_training_keeps_what_is_served(tied):
     lists = Lists(Dataset(features, labels, offsets, ("q",), SCHEMA), scores, cutoff=cutoff, append_score=True)
     stage = NetworkStage(cutoff=cutoff, first_stage_score=True)
     first = FirstPass(CandidateList(features), features, scores, rank_by_score(scores))
-    kept, served = lists.kept(0), first.select(stage)
+    kept, served = lists.candidates(0), first.select(stage)
     assert len(kept) == len(served)
     rows = list(zip(row_of(features), scores, strict=True))
     assert sorted(rows[i] for i in kept) == sorted(rows[i] for i in served), "of equals, others may be kept"

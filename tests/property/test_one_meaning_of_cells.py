@@ -160,7 +160,7 @@ FRAMES = {
 
 def expected_of(columns):
     frame = typed(columns)
-    return memory.judged(frame.drop("q", "y"), frame["y"], frame["q"], categorical=NAMED)
+    return memory.read_judged(frame.drop("q", "y"), frame["y"], frame["q"], categorical=NAMED)
 
 
 def same_features(found, expected):
@@ -229,8 +229,8 @@ def test_a_file_means_the_same_in_every_format(tmp_path_factory, write, columns)
     lists = _lists(rows, FITTED, "q")
     assert list(lists.qids) == list(expected.qids)
     found = np.concatenate([block.rows.copy() for block in lists.blocks()])
-    same_features(found, expected.under(FITTED).features)
-    np.testing.assert_array_equal(stage().score(found), stage().score(expected.under(FITTED).features))
+    same_features(found, expected.with_schema(FITTED).features)
+    np.testing.assert_array_equal(stage().score(found), stage().score(expected.with_schema(FITTED).features))
 
 
 @pytest.mark.parametrize("kind", FRAMES)
@@ -242,9 +242,9 @@ def test_a_frame_means_the_same_whatever_its_types(kind, columns):
     frame, expected = FRAMES[kind](columns), expected_of(columns)
     y, qid = (frame[[name]] if kind != "polars" else frame[name] for name in ("y", "q"))
     X = frame.drop(columns=["q", "y"]) if kind != "polars" else frame.drop("q", "y")
-    same(memory.judged(X, y, qid, categorical=NAMED), expected)
-    asked, _ = memory.asked(X, qid, FITTED, FITTED.names)
-    same_features(asked.features, expected.under(FITTED).features)
+    same(memory.read_judged(X, y, qid, categorical=NAMED), expected)
+    asked, _ = memory.read_unjudged(X, qid, FITTED, FITTED.names)
+    same_features(asked.features, expected.with_schema(FITTED).features)
 
 
 @given(columns=tables(), words=st.booleans())
@@ -264,9 +264,9 @@ def test_a_request_means_the_same(columns, words):
         rows = [{name: cells[name][n] for name in schema.names} for n in range(len(columns["q"]))]
         request = RerankRequest.model_validate({"candidates": [{"features": row} for row in rows]})
         found = to_candidates(request, schema).features
-        same_features(found, expected.under(schema).features)
+        same_features(found, expected.with_schema(schema).features)
         np.testing.assert_array_equal(
-            stage().score(found), stage().score(expected.under(schema).features)
+            stage().score(found), stage().score(expected.with_schema(schema).features)
         ) if schema is FITTED else None
 
 

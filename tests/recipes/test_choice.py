@@ -82,14 +82,14 @@ def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):
     """With other test labels the same bundle comes out, but for its figures."""
     from listwright.training import run as run_module
 
-    honest = run_module.under_bundle_schema
+    honest = run_module.with_bundle_schema
 
     def spoiled(recipe, splits):
         splits = honest(recipe, splits)
         splits.test.labels[:] = np.random.default_rng(0).permutation(splits.test.labels)
         return splits
 
-    monkeypatch.setattr(run_module, "under_bundle_schema", spoiled)
+    monkeypatch.setattr(run_module, "with_bundle_schema", spoiled)
     out = tmp_path / "own" / "1"
     assert run(own, out) == 0
     ours, theirs = bundle.load(out).manifest, bundle.load(shipped).manifest

@@ -17,7 +17,7 @@ from listwright.training.evaluation.evaluate import evaluate
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, Recipe
-from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, named
+from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, model_like
 from listwright.training.run import write_bundle
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.steps import Fitted
@@ -42,7 +42,7 @@ def run(recipe, tmp_path_factory):
 def test_fit_seal_load_measure_serve(run, tmp_path, name):
     tiny, splits, first = run
     strategy = STRATEGIES.get(name, name)
-    model = named(name, tiny.model)
+    model = model_like(name, tiny.model)
     if name != "first_stage":
         model = model.model_copy(update={"max_epochs": 2})
     fitted = second_stage.fit(model, splits, first, seed=0)
@@ -116,7 +116,7 @@ def test_scores_in_the_data_are_found_where_they_stand(run, tmp_path, name):
     """A first stage that is a feature is not appended, and still gives the order and what QILCM2 adds to."""
     tiny, splits, _ = run
     column = next(feature.name for feature in splits.train.schema.features if not feature.missing_in_training)
-    given = config.changed(tiny, {"first_stage": GivenColumn(column=column), "model": named(name, tiny.model)})
+    given = config.changed(tiny, {"first_stage": GivenColumn(column=column), "model": model_like(name, tiny.model)})
     first = first_stage.fit(given.first_stage, splits, seed=0, state=tmp_path)
     model = given.model.model_copy(update={"max_epochs": 1})
     fitted = second_stage.fit(model, splits, first, seed=0)
@@ -133,20 +133,26 @@ def test_a_rival_is_fitted_like_the_recipes_model():
     like = QilcmSpec(
         encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax", confusion_weight=0.2
     )
-    v2 = named("qilcm-v2", like)
+    v2 = model_like("qilcm-v2", like)
     assert v2 == like.model_copy(update={"variant": "V2"})
-    assert (v2.confusion, named("qilcm-v3", like).confusion, named("qilcm-v1", like).confusion) == (0.0, 0.0, 0.2)
+    assert (v2.confusion, model_like("qilcm-v3", like).confusion, model_like("qilcm-v1", like).confusion) == (
+        0.0,
+        0.0,
+        0.2,
+    )
     assert (v2.title, like.title) == ("QILCM V2", "QILCM")
-    assert named("mlp", like) == MlpSpec(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
-    assert named("dlcm", like) == DlcmSpec(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
-    assert named("dlcm", Qilcm2Spec(heads=2)).heads == 3, "heads of another kind are other heads"
-    assert named("dcm", DcmSpec(state_width=5)).state_width == 5
-    two = named("qilcm2", like)
+    assert model_like("mlp", like) == MlpSpec(
+        encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax"
+    )
+    assert model_like("dlcm", like) == DlcmSpec(encoder_width=7, cutoff=9, learning_rate=0.5, rank_loss="softmax")
+    assert model_like("dlcm", Qilcm2Spec(heads=2)).heads == 3, "heads of another kind are other heads"
+    assert model_like("dcm", DcmSpec(state_width=5)).state_width == 5
+    two = model_like("qilcm2", like)
     assert two == Qilcm2Spec(encoder_width=7, hidden=(3,), cutoff=9, learning_rate=0.5, rank_loss="softmax")
     assert (two.relative, two.dropout) == (True, 0.3), "what the recipe does not say is not the paper's 0"
-    assert named("qilcm", Qilcm2Spec()) == QilcmSpec(), "the paper's model keeps the paper's values"
-    assert named("qilcm", named("first_stage", like)) == QilcmSpec()
-    assert named("dcm", QilcmSpec(first_stage_score=False)).order == "presented"
+    assert model_like("qilcm", Qilcm2Spec()) == QilcmSpec(), "the paper's model keeps the paper's values"
+    assert model_like("qilcm", model_like("first_stage", like)) == QilcmSpec()
+    assert model_like("dcm", QilcmSpec(first_stage_score=False)).order == "presented"
 
 
 def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
@@ -155,7 +161,7 @@ def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
     own = {"qilcm": {"learning_rate": 0.5, **seen}, "dlcm": {"learning_rate": 0.25, "heads": 2, **seen}}
     recipe = config.changed(tiny, {"rivals": own})
     assert recipe.model_named("dlcm") == DlcmSpec(learning_rate=0.25, heads=2, **seen)
-    assert recipe.model_named("mlp") == named("mlp", tiny.model)
+    assert recipe.model_named("mlp") == model_like("mlp", tiny.model)
     assert recipe.model_named("qilcm") == tiny.model, "[model] says what a qilcm is where it is one"
     other = config.changed(recipe, {"model": recipe.model_named("dlcm")})
     assert (other.model_named("qilcm").learning_rate, other.model_named("qilcm-v3").variant) == (0.5, "V3")
@@ -211,8 +217,8 @@ def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
     open_in_print = {"confusion_weight": 0.3, "cutoff": 7, "patience": 2}
     printed = {"query_norm": "paper", "rank_loss": "paper", "batches": "random", "first_stage_score": False}
     printed["confusion_pairs"] = "all"
-    assert named("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
-    assert named("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
+    assert model_like("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
+    assert model_like("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
 
 
 def test_qilcm_as_printed_is_published_over_lists_of_equal_candidates(recipe, tmp_path, monkeypatch, capsys):
@@ -244,5 +250,5 @@ def test_recipes_name_every_field(recipe):
     """A recipe that was written down reads back as itself, whatever its model."""
     tiny = config.load(str(recipe))
     for name in MODEL_NAMES:
-        changed = config.changed(tiny, {"model": named(name, tiny.model)})
+        changed = config.changed(tiny, {"model": model_like(name, tiny.model)})
         assert Recipe.model_validate(changed.model_dump(mode="json")) == changed

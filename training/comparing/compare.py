@@ -1,4 +1,4 @@
-"""Two rankers compared by judged rows: the arms of a split, or the teams of an interleaving.
+"""Two rankers compared on judged rows: the arms of a split, or the teams of an interleaving.
 
 Rows become sums of each unit, day and arm or team, and the sums grow from day to day.
 """
@@ -20,10 +20,10 @@ from scipy.stats import binomtest, wilcoxon
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.comparing.comparison import (
-    Compared,
     Effect,
     Look,
     Ratio,
+    TrafficComparison,
     check_ratio,
     enough,
     look_of,
@@ -35,22 +35,22 @@ from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.evaluation.intervals import Sequence
 
 SPLIT_DIFFERENCE = 0.05
-"""Difference that is worth to be shown, as a share of control's mean."""
+"""Smallest relevant difference, as a share of control's mean."""
 
 PREFERENCE_DIFFERENCE = 0.02
-"""Preference that is worth to be shown: 52 of 100 credited queries."""
+"""Smallest relevant preference: 52 of 100 credited queries."""
 
 _SUMS = ["preference", "credited", "squares"]
 
 DEFAULT_METRICS = ("hit", "mrr", "ndcg@10")
-"""Of a split: the first one decides."""
+"""Metrics of a split; the first one decides."""
 
 _WITH_DEPTH = ("ndcg@", "err@")
 
 _WHO = ("query_id", "unit", "served_at", "experiment", "arm", "team", "position", "label", "bundle")
 
 MOST_LOOKS = 60
-"""Of a page: more days are looked at every few, the last one always."""
+"""Most looks on a page: of more days every few are used, and always the last."""
 
 
 def compare(
@@ -60,8 +60,8 @@ def compare(
     metrics: tuple[str, ...] = (),
     challenger: str | None = None,
     share: float = 0.5,
-    worth: float | None = None,
-) -> Compared:
+    target: float | None = None,
+) -> TrafficComparison:
     """Compare control and challenger.
 
     Args:
@@ -71,7 +71,7 @@ def compare(
             with what a candidate earns, or ``hit`` for 1 where its label is above 0.
         challenger: its arm, where a split has several.
         share: planned share of the challenger among the units of a split.
-        worth: difference that is worth to be shown; None for the usual one.
+        target: smallest relevant difference; None for the usual one.
 
     Raises:
         RecipeError: if the options do not fit the rows.
@@ -79,23 +79,23 @@ def compare(
     """
     if not 0.0 < share < 1.0:
         raise RecipeError(f"--share {share:g}: expected a number between 0 and 1, the challenger's part of the units")
-    if worth is not None and not 0.0 < worth < float("inf"):
-        raise RecipeError(f"--difference {worth:g}: expected a number above 0")
+    if target is not None and not 0.0 < target < float("inf"):
+        raise RecipeError(f"--difference {target:g}: expected a number above 0")
     opened = open_experiment(path, experiment, columns_of(metrics))
     if not opened.interleaved:
-        return compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, worth=worth)
+        return compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, target=target)
     if len(metrics) > 1 or set(metrics) - {"hit", *columns_of(metrics)}:
         rule = "an interleaving has one metric: hit, or the column with what a candidate earns"
         raise RecipeError(f"--metric {' --metric '.join(metrics)}: {rule}")
     if challenger is not None or share != 0.5:
         raise RecipeError("--challenger and --share are of a split; these lists were interleaved: leave them out")
     credit = None if metrics in ((), ("hit",)) else metrics[0]
-    return compare_teams(opened, credit=credit, worth=worth)
+    return compare_teams(opened, credit=credit, target=target)
 
 
 def compare_arms(
-    experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, worth: float | None
-) -> Compared:
+    experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, target: float | None
+) -> TrafficComparison:
     """Compare the arms of a split, control and one challenger.
 
     Args:
@@ -103,7 +103,7 @@ def compare_arms(
         metrics: as of :func:`listwright.training.comparing.compare.split_sums`; the first decides.
         challenger: its arm; None where there is one beside control.
         share: of the challenger among the units of both, as planned.
-        worth: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
+        target: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
             control's mean. The other metrics always take the latter.
 
     Raises:
@@ -120,16 +120,16 @@ def compare_arms(
     for last in map(_Grown._make, grown(wide, columns)):
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
-            sequence = sequences.get(metric) or _sequence(control, worth if place == 0 else None)
+            sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
             if enough(control, other):  # chosen at the first look that counts, and kept
                 sequences[metric] = sequence
             looks[metric].append(_look(last, place, sequence))
     effects = tuple(
-        _effect(last, place, metric, looks[metric][-1], sequences.get(metric), worth)
+        _effect(last, place, metric, looks[metric][-1], sequences.get(metric), target)
         for place, metric in enumerate(metrics)
     )
     there = last.totals[:, [0, 1]] > 0.0
-    return Compared(
+    return TrafficComparison(
         kind="split",
         experiment=experiment.name,
         bundles=_bundles(sums, name),
@@ -144,25 +144,25 @@ def compare_arms(
 
 
 class _Grown(NamedTuple):
-    """``totals (N, 2 + 4 M)``: queries of control and challenger, each metric's sums of the two, and their squares'."""
+    """Cumulative ``totals (N, 2 + 4 M)``: queries of both arms, and each metric's sums and sums of squares."""
 
     day: date
     totals: Float[np.ndarray, "N Z"]
 
     def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " N"], ...]]:
-        """Sums, queries and squares of control and of the challenger."""
+        """Yield sums, queries and squares of control and of the challenger."""
         for arm in (0, 1):
             column = 2 + 2 * place + arm
             yield self.totals[:, column], self.totals[:, arm], self.totals[:, column + (self.totals.shape[1] - 2) // 2]
 
     def ratios(self, place: int) -> tuple[Ratio, Ratio]:
-        """Means of control and challenger."""
+        """Return the means of control and challenger."""
         control, challenger = (ratio_of(*arm) for arm in self.arms(place))
         return control, challenger
 
 
 def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tuple[pl.DataFrame, list[str]]:
-    """Both arms in columns beside each other."""
+    """Return both arms in columns side by side, and the names of these columns."""
     columns: list[str] = []
     values: list[pl.Expr] = []
     for name in ("queries", *metrics, *map(squared, metrics)):
@@ -172,10 +172,10 @@ def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tupl
     return sums.select("unit", "day", *values), columns
 
 
-def _sequence(control: Ratio, worth: float | None) -> Sequence:
-    """Narrowest for the difference that is worth to be shown; of a mean of 0 any share is 0, and the unit serves."""
+def _sequence(control: Ratio, target: float | None) -> Sequence:
+    """Return the sequence that is narrowest at the smallest relevant difference; for a mean of 0 at the default."""
     share = SPLIT_DIFFERENCE * abs(control.value)
-    return Sequence(worth if worth is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
+    return Sequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
 
 def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
@@ -187,12 +187,12 @@ def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
     return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
 
-def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, worth: float | None) -> Effect:
+def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, target: float | None) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
     zero, one = (resampled_ratio(totals, queries, rng) for totals, queries, _ in at.arms(place))
     low, high = (math.nan, math.nan) if np.isnan(one - zero).all() else np.nanquantile(one - zero, [0.025, 0.975])
-    sequence = chosen or _sequence(control, worth if place == 0 else None)
+    sequence = chosen or _sequence(control, target if place == 0 else None)
     variance, within = control.variance + challenger.variance, control.within + challenger.within
     needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
@@ -211,7 +211,7 @@ def _challenger(sums: pl.DataFrame, wanted: str | None, experiment: Experiment) 
 
 
 def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
-    """Names of what served each arm; several where it changed meanwhile."""
+    """Return the names of the bundles that served each arm; several if they changed meanwhile."""
     names = (
         sums.filter(pl.col("arm") == arm)["bundle"].drop_nulls().unique().sort() for arm in ("control", challenger)
     )
@@ -219,7 +219,7 @@ def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
     return control, other
 
 
-def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | None) -> Compared:
+def compare_teams(experiment: Experiment, *, credit: str | None, target: float | None) -> TrafficComparison:
     """Compare the two teams of interleaved lists.
 
     Definition (Chapelle, Joachims, Radlinski, Yue 2012, eq. 1): over queries in which a team earned anything,
@@ -229,10 +229,10 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     Args:
         experiment: interleaved.
         credit: column with what a candidate earns; None for 1 where its label is above 0.
-        worth: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
+        target: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
     """
     sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
-    sequence = Sequence(PREFERENCE_DIFFERENCE if worth is None else worth)
+    sequence = Sequence(PREFERENCE_DIFFERENCE if target is None else target)
     looks: list[Look] = []
     totals = np.zeros((0, 3))
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
@@ -248,7 +248,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
     needed = needed_for(preference.value, preference.variance, float(queries), sequence, preference.within)
     effect = Effect("preference", None, None, looks[-1], float(low), float(high), sequence.difference, needed)
     by_unit = _preference(sums)
-    return Compared(
+    return TrafficComparison(
         kind="interleaving",
         experiment=experiment.name,
         bundles=None,
@@ -265,14 +265,14 @@ def compare_teams(experiment: Experiment, *, credit: str | None, worth: float | 
 
 
 def _preference(sums: pl.DataFrame) -> Float[np.ndarray, " N"]:
-    """``(N,)`` wins less losses of each unit with credit."""
+    """Return ``(N,)`` wins minus losses of each unit with credit."""
     per_unit = sums.group_by("unit", maintain_order=True).agg(pl.col(*_SUMS).sum()).filter(pl.col("credited") > 0)
     values: Float[np.ndarray, " N"] = 2.0 * per_unit["preference"].to_numpy()
     return values
 
 
 def _tests(by_unit: Float[np.ndarray, " N"]) -> tuple[tuple[str, float], ...]:
-    """Exact sign test over the units with a preference, and Wilcoxon's signed-rank test of their net wins."""
+    """Return the exact sign test over units with a preference, and Wilcoxon's signed-rank test of their net wins."""
     preferring = by_unit[by_unit != 0.0]
     if len(preferring) == 0:
         return ()
@@ -283,7 +283,7 @@ def _tests(by_unit: Float[np.ndarray, " N"]) -> tuple[tuple[str, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """The rows of one experiment.
+    """The judged rows of one experiment.
 
     Args:
         path: where they come from.
@@ -299,7 +299,7 @@ class Experiment:
 
 
 def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> Experiment:
-    """The rows of an experiment, and what kind it is of.
+    """Return the rows of an experiment, and whether it is interleaved.
 
     Args:
         path: judged rows.
@@ -328,7 +328,7 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
 
 
 def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
-    """One row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares over them.
+    """Return one row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares.
 
     A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
     of the precision at such places), ``ndcg@K`` or ``err@K`` of the labels in the shown order, or the name of a column,
@@ -345,12 +345,12 @@ def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame
 
 
 def squared(metric: str) -> str:
-    """The column of the sum of a metric's squares."""
+    """Return the name of the column with the sum of a metric's squares."""
     return f"{metric} squared"
 
 
 def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
-    """One row for each unit and day: what both teams earned.
+    """Return one row for each unit and day: the credit of both teams.
 
     ``preference`` is the sum over queries of 1/2 where the challenger's team earned more, -1/2 where less, 0 where as
     much. ``credited`` counts queries where a team earned anything, ``queries`` all, ``first`` those whose first place
@@ -385,7 +385,7 @@ def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
 
 
 def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
-    """One row for each query; a query without a unit is a unit of its own."""
+    """Aggregate values to one row for each query; a query without a unit is a unit of its own."""
     return (
         experiment.rows.group_by("query_id")
         .agg(
@@ -400,7 +400,7 @@ def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
 
 
 def _checked(sums: pl.LazyFrame, experiment: Experiment) -> pl.DataFrame:
-    """The sums by day.
+    """Return the sums, sorted by day and unit.
 
     Raises:
         DataError: if a query has two candidates at one place, or no time.
@@ -441,12 +441,12 @@ def _metric(name: str) -> pl.Expr:
 
 
 def columns_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that metrics are read from, beside labels and places."""
+    """Return the columns that metrics read, besides labels and places."""
     return tuple(name for name in metrics if name not in ("hit", "mrr", "map") and not name.startswith(_WITH_DEPTH))
 
 
 def looks_of(days: pl.Series) -> list[date]:
-    """The days after which to look, in order."""
+    """Return the days after which to look, in order."""
     there = days.unique().sort().to_list()
     if len(there) <= MOST_LOOKS:
         return there
@@ -455,7 +455,7 @@ def looks_of(days: pl.Series) -> list[date]:
 
 
 def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "N M"]]]:
-    """Sums of every unit up to the end of each look's day.
+    """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:
         sums: rows of ``unit``, ``day`` and the columns ``names``.

@@ -1,6 +1,6 @@
-"""One comparison on traffic: checks, estimates at every look, and what they allow to be said.
+"""One comparison on traffic: checks, estimates at every look, and the decision that they allow.
 
-Estimates are means over queries whose uncertainty is that of units: a person who comes back is one witness.
+Estimates are means over queries whose uncertainty is that of units: queries of one person are not independent.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from listwright.training.evaluation.intervals import (
 )
 
 Decision = Literal["mismatch", "too_few", "challenger", "control", "none"]
-"""No verdict by a mismatch, or too few units; who is better; or no difference that is shown."""
+"""Verdict: mismatch or too few units, the better ranker, or no difference shown."""
 
 FEWEST_UNITS, FEWEST_ACTIVE = 100, 30
-"""Units of each arm, and among them units whose value is not 0, below which nothing is said: the intervals rest on the
-central limit theorem.
+"""Units of each arm, and among them units whose value is not 0, below which there is no verdict: the intervals rest on
+the central limit theorem.
 """
 
 RESAMPLES = 2000
 
 MOST_GROUPS = 4000
-"""More units are dealt at random to so many groups, and groups are drawn: the variance is the same, memory bounded."""
+"""Most bootstrap groups: more units are assigned to these at random, with the same variance and bounded memory."""
 
-_TOGETHER = 200
+_SAMPLES_AT_A_TIME = 200
 
 LEVEL = 0.01
-"""A mismatch is told where its always-valid p-value is below: at most so many sound experiments are ever refused."""
+"""A mismatch has a lower always-valid p-value: at most so many sound experiments are ever refused."""
 
 CONCENTRATION = 1000.0
-"""Of the Dirichlet prior: shares that are off by about 1.6 percentage points are found first."""
+"""Concentration of the Dirichlet prior: shares that are off by about 1.6 percentage points are found first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was known at the end of a day.
+    """The state of a comparison at the end of a day.
 
     Args:
         day: of serving, UTC.
@@ -74,12 +74,12 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """Queries that would show a true difference, beyond those there are, with a power of 80 %.
+class RequiredQueries:
+    """Queries needed to show a true difference, beyond those there are, with a power of 80 %.
 
     Args:
         true: the difference.
-        why: it is asked for: ``observed`` or ``worth``.
+        why: reason for the row: ``observed`` or ``worth``.
         always: more queries until the sequence shows it, if new units come as fast as queries; infinite where it is out
             of reach.
         fixed: the same for one planned look.
@@ -97,7 +97,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The difference in one metric, challenger less control.
+    """The difference in one metric, challenger minus control.
 
     Args:
         metric: its name; ``preference`` of interleaving.
@@ -115,12 +115,12 @@ class Effect:
     low: float
     high: float
     difference: float
-    needed: tuple[Needed, ...]
+    needed: tuple[RequiredQueries, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Two rankers compared.
+class TrafficComparison:
+    """The comparison of two rankers.
 
     Args:
         kind: ``interleaving`` or ``split``.
@@ -151,24 +151,24 @@ class Compared:
 
     @property
     def decision(self) -> Decision:
-        """What may be said."""
+        """The verdict."""
         return "mismatch" if self.ratio.failed or self.crossed else self.effects[0].look.decision
 
 
 def enough(*arms: Ratio) -> bool:
-    """Whether the units of every arm are enough to say anything."""
+    """Return whether every arm has enough units for a decision."""
     return all(arm.units >= FEWEST_UNITS and arm.active >= FEWEST_ACTIVE for arm in arms)
 
 
 def look_of(day: date, estimate: float, variance: float, queries: float, sequence: Sequence, *, ready: bool) -> Look:
-    """A look at an estimate with its variance."""
+    """Return the look at an estimate with its variance."""
     return Look(day, queries, estimate, fixed_half_width(variance), sequence.half_width(variance), ready)
 
 
 def needed_for(
     estimate: float, variance: float, queries: float, sequence: Sequence, within: float = math.nan
-) -> tuple[Needed, ...]:
-    """More queries for the difference that was observed, and for the one that is worth to be shown.
+) -> tuple[RequiredQueries, ...]:
+    """Return how many more queries the observed difference needs, and the smallest relevant one.
 
     Args:
         estimate: that was observed.
@@ -177,7 +177,7 @@ def needed_for(
         sequence: of the looks.
         within: what of the variance more queries of the same units would lower; NaN where that is not known.
     """
-    rows: list[Needed] = []
+    rows: list[RequiredQueries] = []
     differences: tuple[tuple[float, Literal["observed", "worth"]], ...] = (
         (estimate, "observed"),
         (sequence.difference, "worth"),
@@ -190,12 +190,12 @@ def needed_for(
         beyond = (
             (one - 1.0 if one > 1.0 else 0.0) * queries if math.isfinite(one) else one for one in (*times, *again)
         )
-        rows.append(Needed(true, why, *beyond))
+        rows.append(RequiredQueries(true, why, *beyond))
     return tuple(rows)
 
 
 def _times_of_the_same(times: float, variance: float, within: float) -> float:
-    """How many times the queries there have to be if the units stay the same.
+    """Return by which factor the queries have to grow if the units stay the same.
 
     Of k times the queries the variance is ``variance - within + within / k``. It has to be as low as that of ``times``
     the data with new units, ``variance / times``.
@@ -231,7 +231,7 @@ class Ratio:
 def ratio_of(
     totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"], squares: Float[np.ndarray, " N"] | None = None
 ) -> Ratio:
-    """The mean over queries of a value.
+    """Return the mean of a value over queries.
 
     Args:
         totals: of each unit, summed over its queries.
@@ -258,7 +258,7 @@ def ratio_of(
 def resampled_ratio(
     totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"], rng: np.random.Generator
 ) -> Float[np.ndarray, " R"]:
-    """Values of the mean over :data:`RESAMPLES` bootstrap samples of the units.
+    """Return the mean in :data:`RESAMPLES` bootstrap samples of the units.
 
     Args:
         totals, queries: as for :func:`ratio_of`.
@@ -279,20 +279,20 @@ def resampled_ratio(
 
 
 def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """``(count,)`` group of each unit: its own, or one of ``most`` that it is dealt to."""
+    """Return ``(count,)`` the group of each unit: its own, or a random one of ``most``."""
     return np.arange(count) if count <= most else rng.permutation(count) % most
 
 
 def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "M G"]]:
-    """How often each group is drawn in each bootstrap sample, some samples at a time."""
+    """Draw bootstrap samples: how often each group is in each, some samples at a time."""
     even = np.full(groups, 1.0 / groups)
-    sizes = [min(_TOGETHER, samples - begin) for begin in range(0, samples, _TOGETHER)]
+    sizes = [min(_SAMPLES_AT_A_TIME, samples - begin) for begin in range(0, samples, _SAMPLES_AT_A_TIME)]
     return [rng.multinomial(groups, even, size=size).astype(np.float64) for size in sizes]
 
 
 @dataclass(frozen=True, slots=True)
 class RatioCheck:
-    """How the arms were filled.
+    """Check of how many queries or units each arm received.
 
     Args:
         what: that was counted, in the plural.
@@ -316,7 +316,7 @@ class RatioCheck:
 
 
 def check_ratio(control: int, challenger: int, *, share: float, what: str) -> RatioCheck:
-    """Compare two counts with their shares.
+    """Compare two counts with their expected shares.
 
     Definition (Lindon, Malek 2022, eq. 6, for two arms): p = 1 / BF with the Bayes factor of the counts under a
     Dirichlet prior around the shares against the shares themselves. It may be looked at after every unit.

@@ -8,7 +8,7 @@ from datetime import date
 
 from matplotlib.ticker import MaxNLocator
 
-from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, Compared
+from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
 from listwright.training.comparing.text import (
     advice,
     interval,
@@ -42,8 +42,8 @@ _CAPTION = (
 )
 
 
-def page(compared: Compared, *, command: str) -> str:
-    """The page as HTML.
+def page(compared: TrafficComparison, *, command: str) -> str:
+    """Return the page as HTML.
 
     Args:
         compared: the comparison.
@@ -62,7 +62,7 @@ def page(compared: Compared, *, command: str) -> str:
     )
 
 
-def _numbers(compared: Compared) -> list[tuple[str, str]]:
+def _numbers(compared: TrafficComparison) -> list[tuple[str, str]]:
     look = compared.effects[0].look
     cells = [
         (signed(look.estimate), f"change in {metric_name(compared.effects[0].metric)}"),
@@ -73,7 +73,7 @@ def _numbers(compared: Compared) -> list[tuple[str, str]]:
     return cells if compared.decision not in ("mismatch", "too_few") else cells[2:]
 
 
-def _course(compared: Compared) -> PageSection:
+def _course(compared: TrafficComparison) -> PageSection:
     ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
     if not ready:
         return PageSection("No day had enough units yet", ["A figure of the course needs one."])
@@ -83,7 +83,7 @@ def _course(compared: Compared) -> PageSection:
     )
 
 
-def _shown_since(compared: Compared) -> list[str]:
+def _shown_since(compared: TrafficComparison) -> list[str]:
     first = next((look for look in compared.looks if look.decision in ("challenger", "control")), None)
     if first is None:
         return ["At no look did the always-valid interval exclude 0."]
@@ -91,8 +91,8 @@ def _shown_since(compared: Compared) -> list[str]:
 
 
 @style()
-def course(compared: Compared) -> str:
-    """Estimate, interval for one look and confidence sequence, by day."""
+def course(compared: TrafficComparison) -> str:
+    """Draw estimate, interval for one look and confidence sequence, by day."""
     ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
@@ -121,7 +121,7 @@ def course(compared: Compared) -> str:
     return svg(figure, "course", "The difference and its two intervals, day by day")
 
 
-def _metrics(compared: Compared) -> PageSection:
+def _metrics(compared: TrafficComparison) -> PageSection:
     head = ["", "control", "challenger", "change", "at any look, 95 %", "at one look, 95 %"]
     rows = []
     for effect in compared.effects:
@@ -135,7 +135,7 @@ def _metrics(compared: Compared) -> PageSection:
     return PageSection(tables=[PageTable("All metrics", head, rows, note if len(rows) > 1 else "")])
 
 
-def _checks(compared: Compared) -> PageSection:
+def _checks(compared: TrafficComparison) -> PageSection:
     sentences = [ratio_sentence(compared)]
     if compared.untold:
         sentences.append(f"{compared.untold:,} queries are left out: control answered them alone.")
@@ -152,7 +152,7 @@ def _checks(compared: Compared) -> PageSection:
     return PageSection(heading, sentences, tables=tables)
 
 
-def _power(compared: Compared) -> PageSection:
+def _power(compared: TrafficComparison) -> PageSection:
     rows = [
         [needed_name(each), *map(more, (each.always, each.fixed, each.same_always, each.same_fixed))]
         for each in compared.effects[0].needed
@@ -165,7 +165,7 @@ def _power(compared: Compared) -> PageSection:
     return PageSection("How many more queries would show a difference", tables=[PageTable("", head, rows, note)])
 
 
-def _facts(compared: Compared) -> list[str]:
+def _facts(compared: TrafficComparison) -> list[str]:
     arms = [] if compared.bundles is None else [f"Control: {compared.bundles[0]}. Challenger: {compared.bundles[1]}."]
     return [
         *arms,

@@ -8,20 +8,27 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, LEVEL, Compared, Effect, Needed
+from listwright.training.comparing.comparison import (
+    FEWEST_ACTIVE,
+    FEWEST_UNITS,
+    LEVEL,
+    Effect,
+    RequiredQueries,
+    TrafficComparison,
+)
 
 _WIDTH = 80
 
 NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MAP"}
 
 
-def text(compared: Compared) -> str:
-    """Verdict, checks, metrics, power."""
+def text(compared: TrafficComparison) -> str:
+    """Return the text of a comparison: verdict, checks, metrics, power."""
     return "\n".join(_lines(compared))
 
 
-def numbers(compared: Compared) -> dict[str, Any]:
-    """Everything that was measured, as JSON has it: an unknown number is null, a day is ISO 8601."""
+def numbers(compared: TrafficComparison) -> dict[str, Any]:
+    """Return everything that was measured as JSON values: an unknown number is null, a day is ISO 8601."""
     plain = asdict(compared) | {"decision": compared.decision, "verdict": verdict(compared)}
     plain["ratio"]["failed"] = compared.ratio.failed
     cleaned: dict[str, Any] = _plain(plain)
@@ -38,8 +45,8 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def title(compared: Compared) -> str:
-    """What was compared."""
+def title(compared: TrafficComparison) -> str:
+    """Return the title: kind, experiment, and how many queries of how many units and days."""
     named = "" if compared.experiment is None else f" {compared.experiment!r}"
     days = (compared.looks[-1].day - compared.looks[0].day).days + 1
     return (
@@ -48,7 +55,7 @@ def title(compared: Compared) -> str:
     )
 
 
-def _lines(compared: Compared) -> Iterator[str]:
+def _lines(compared: TrafficComparison) -> Iterator[str]:
     yield title(compared)
     if compared.bundles is not None:
         yield f"control {compared.bundles[0]}, challenger {compared.bundles[1]}"
@@ -90,22 +97,22 @@ def _filled(sentence: str) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """For people."""
+    """Return a metric's name for display."""
     return NAMES.get(metric, metric.replace("ndcg@", "NDCG@").replace("err@", "ERR@"))
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """With its sign; "none" for NaN."""
+    """Format a number with its sign; NaN is "none"."""
     return "none" if math.isnan(value) else f"{value:+.{digits}f}"
 
 
 def interval(middle: float, half: float) -> str:
-    """Around a middle."""
+    """Format the interval ``middle ± half``."""
     return "not known" if math.isinf(half) else f"[{signed(middle - half)}, {signed(middle + half)}]"
 
 
-def verdict(compared: Compared) -> str:
-    """The answer in one sentence."""
+def verdict(compared: TrafficComparison) -> str:
+    """Return the answer in one sentence."""
     effect, decision = compared.effects[0], compared.decision
     look, name = effect.look, metric_name(effect.metric)
     if decision == "mismatch":
@@ -125,8 +132,8 @@ def verdict(compared: Compared) -> str:
     )
 
 
-def advice(compared: Compared) -> list[str]:
-    """What to do next."""
+def advice(compared: TrafficComparison) -> list[str]:
+    """Return what to do next."""
     effect, look = compared.effects[0], compared.effects[0].look
     if compared.decision == "mismatch":
         return ["Find out which requests are lost or moved before you read any figure below; begin a new experiment."]
@@ -141,7 +148,7 @@ def advice(compared: Compared) -> list[str]:
 
 
 def more(queries: float) -> str:
-    """A number of queries, to two digits."""
+    """Format a number of queries to two digits."""
     if math.isnan(queries):
         return "not known"
     if math.isinf(queries):
@@ -152,8 +159,8 @@ def more(queries: float) -> str:
     return f"{round(queries / 10**digits) * 10**digits:,}"
 
 
-def ratio_sentence(compared: Compared) -> str:
-    """How the arms were filled."""
+def ratio_sentence(compared: TrafficComparison) -> str:
+    """Describe how many queries each arm received."""
     ratio = compared.ratio
     state = "contradict the shares" if ratio.failed else "agree with the shares"
     return (
@@ -163,16 +170,16 @@ def ratio_sentence(compared: Compared) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value to two digits."""
+    """Format a p-value to two digits."""
     return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
 
 
-def needed_name(one: Needed) -> str:
-    """Which difference."""
+def needed_name(one: RequiredQueries) -> str:
+    """Return the name of the difference that a row of :class:`RequiredQueries` is about."""
     return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
 
 
-def _mismatch(compared: Compared) -> str:
+def _mismatch(compared: TrafficComparison) -> str:
     if compared.crossed:
         return f"{compared.crossed:,} units were in both arms"
     ratio = compared.ratio
@@ -183,7 +190,7 @@ def _mismatch(compared: Compared) -> str:
     )
 
 
-def _power(compared: Compared) -> str:
+def _power(compared: TrafficComparison) -> str:
     effect: Effect = compared.effects[0]
     worth = next(one for one in effect.needed if one.why == "worth")
     if worth.always == 0.0:

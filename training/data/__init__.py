@@ -1,1 +1,1 @@
-"""Ranking data of every kind, read and split by query: ``load.load`` is where they come in."""
+"""Ranking data of every kind, read and split by query: ``load.load`` is the entry point."""

@@ -1,4 +1,4 @@
-"""Parsed data in binary form, next to the hash of what it was parsed from."""
+"""Parsed data in binary form, stored under the hash of their source."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from listwright.ranking.plain_file import read_object
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.sources import file_digest
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
 _ARRAYS = ("features", "labels", "offsets")
 _WEIGHTS = "weights"
-"""An array that few datasets have."""
+"""Name of the array that few datasets have."""
 _FACTS = "facts.json"
 
 FULL = "make some, or set LISTWRIGHT_CACHE to a folder on another disk; the same command goes on where it was"
-"""What to do where shards have no room."""
+"""Remedy where shards have no room."""
 
 _log = logging.getLogger(__name__)
 
-Beside = dict[str, list[Any]]
-"""What a parser found beside the dataset: lists of text and numbers by name."""
+Extras = dict[str, list[Any]]
+"""A parser's results besides the dataset: lists of text and numbers by name."""
 
 
 def folder() -> Path:
-    """``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return the cache folder: ``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get("LISTWRIGHT_CACHE")
     if own is not None:
         if not own.strip():
@@ -52,16 +52,16 @@ def folder() -> Path:
 
 
 def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
-    """A parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
+    """Return a parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
     return cached_with(digest, source, lambda: (parse(), {}))[0]
 
 
-def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Beside]]) -> tuple[Dataset, Beside]:
-    """A parsed file and what was found beside it, from the cache if its source has not changed.
+def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Extras]]) -> tuple[Dataset, Extras]:
+    """Return a parsed file and its further results, from the cache if its source has not changed.
 
     Args:
         digest: hash of everything that the result depends on.
-        source: name of the source, for whoever looks into the cache.
+        source: name of the source, recorded in the cache.
         parse: reads the source; its result is stored only when it is whole.
 
     Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
@@ -76,7 +76,7 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Bes
     return parsed
 
 
-def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
+def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
     try:
         if not (entry / _FACTS).is_file():
             return None
@@ -92,7 +92,7 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Beside] | None:
         return None
 
 
-def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Beside) -> None:
+def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Extras) -> None:
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=entry.parent))
@@ -120,7 +120,7 @@ def _arrays(entry: Path) -> tuple[str, ...]:
     return (*_ARRAYS, _WEIGHTS) if (entry / f"{_WEIGHTS}.npy").exists() else _ARRAYS
 
 
-def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside) -> dict[str, str]:
+def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Extras) -> dict[str, str]:
     hashes = {array: file_digest(entry / f"{array}.npy") for array in _arrays(entry)}
     hashes |= {
         name: hashlib.sha256(json.dumps(part).encode()).hexdigest()
@@ -129,13 +129,13 @@ def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Beside)
     return hashes | {"schema": schema.fingerprint}
 
 
-def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> tuple[Stored, Beside]:
-    """A source as a folder of shards, written if it is not there; an interrupted writing goes on behind its last shard.
+def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> tuple[Stored, Extras]:
+    """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
         digest: hash of everything that the result depends on.
-        source: name of the source, for whoever looks into the cache.
-        write: streams the source from :attr:`ShardWriter.place` on, and says what was found beside the rows.
+        source: name of the source, recorded in the cache.
+        write: streams the source from :attr:`ShardWriter.place` on, and returns the results besides the rows.
 
     Raises:
         DataError: if there is no room; what is written stays for the next run.
@@ -144,7 +144,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
     """
     name = hashlib.sha256(f"shards/{FORMAT}/{PARSER_VERSION}/{digest}".encode()).hexdigest()
     entry, partial = folder() / name, folder() / f".{name}.partial"
-    with told_if_full(folder(), FULL):
+    with disk_full_as_data_error(folder(), FULL):
         folder().mkdir(parents=True, exist_ok=True)
         with FileLock(folder() / f".{name}.lock"):
             if entry.exists():
@@ -162,7 +162,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Beside]) -> 
     return _opened(entry, check=False)
 
 
-def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Beside]:
+def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Extras]:
     shards = open_shards(entry, check=check)
     return shards, shards.facts["beside"]
 

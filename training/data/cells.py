@@ -1,4 +1,4 @@
-"""What the cells of a column mean, whatever file or frame it stands in: missing, a number, a name, or a time.
+"""The meaning of a column's cells, in a file or a frame: missing, a number, a name, or a time.
 
 :func:`listwright.ranking.features.spelled` is the rule for one value, by which requests are read, too. Columns are
 text, as in CSV, or typed.
@@ -25,7 +25,7 @@ _RESPELLED = rf"(?i)^[{PADDING}]|[{PADDING}]$|^(?:{_WORDS}|{WHOLE})$"
 _NARROW: dict[type[pl.DataType], type[np.floating]] = {pl.Float32: np.float32, pl.Float16: np.float16}
 
 EXACT: dict[type[pl.DataType], float] = {pl.Float64: 2.0**53, pl.Float32: 2.0**24, pl.Float16: 2.0**11}
-"""Up to where a float has all whole numbers."""
+"""Largest number below which a float holds all whole numbers."""
 
 _ROUNDED = r"^-?\d(?:[.,]\d+)?[eE]\+?\d+$"
 """How programs write a whole number after they have rounded it."""
@@ -44,7 +44,7 @@ _WRITTEN = (
 """Numbers as people and spreadsheets write them: with separators of thousands, decimal commas, currencies, per cent."""
 
 LOOKED_AT = 10_000
-"""Rows in which codes are looked for."""
+"""Rows that are searched for codes."""
 
 _ISO = (
     r"^(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))"
@@ -96,18 +96,18 @@ class Numbers(NamedTuple):
 
 
 def is_text(column: pl.Series) -> bool:
-    """Whether a column holds text, of categories or not."""
+    """Return whether a column holds text, categorical or not."""
     return column.dtype in _TEXT
 
 
 def is_usable(column: pl.Series) -> bool:
-    """Whether a column holds what a cell can: no lists, structs, bytes, Python objects or extension types of Arrow."""
+    """Return whether a column's type is usable: no lists, structs, bytes, Python objects or Arrow extension types."""
     dtype = column.dtype
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object) or isinstance(dtype, pl.BaseExtension))
 
 
 def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
-    """The numbers of a column; whole ones stay exact.
+    """Return the numbers of a column; whole ones stay exact.
 
     Args:
         column: any.
@@ -139,7 +139,7 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
 
 
 def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " W"]:
-    """Rows of a column of text in which a number stands as people write it, ``1,234.50 €``, and so none that is read.
+    """Return the rows of a text column with a number as people write it, ``1,234.50 €``, which is not parsed as one.
 
     Args:
         column: text.
@@ -150,7 +150,7 @@ def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " W"
 
 
 def names_in(column: pl.Series) -> pl.Series:
-    """The names of categories or ids that a column holds; null where one is missing."""
+    """Return the names of categories or ids in a column; null where one is missing."""
     if is_text(column):
         text = column.cast(pl.String)
         values = text.unique()
@@ -168,7 +168,7 @@ def names_in(column: pl.Series) -> pl.Series:
 
 
 def codes_in(column: pl.Series, feature: Feature) -> Float[np.ndarray, " R"]:
-    """The codes of a categorical feature."""
+    """Return the codes of a categorical feature."""
     names = column.cast(pl.String) if is_text(column) else names_in(column)
     values = names.unique()
     codes = pl.Series([feature.code(value) for value in values.to_list()], dtype=pl.Float32)
@@ -177,7 +177,7 @@ def codes_in(column: pl.Series, feature: Feature) -> Float[np.ndarray, " R"]:
 
 
 def count_rounded(column: pl.Series) -> int:
-    """Rows of a column of ids in which a program has rounded a large whole number, so that others may be equal now."""
+    """Count the ids of a column that a program has rounded to float64, so that different ones may be equal now."""
     if is_text(column):
         return int(column.cast(pl.String).str.contains(_ROUNDED).sum())
     if not column.dtype.is_float():
@@ -186,7 +186,7 @@ def count_rounded(column: pl.Series) -> int:
 
 
 def coded_note(column: pl.Series, leave_out: str) -> str | None:
-    """What a person should know of a column of text that was read as numbers, if these look like codes."""
+    """Return a note on a column of text that was read as numbers, if they look like codes; else None."""
     cells = column.head(LOOKED_AT).cast(pl.String) if is_text(column) else pl.Series([], dtype=pl.String)
     codes = cells.filter(cells.str.contains(_CODE))
     if len(codes) == 0:
@@ -195,7 +195,7 @@ def coded_note(column: pl.Series, leave_out: str) -> str | None:
 
 
 def rounded_note(name: str, count: int, rows: int) -> str:
-    """What a person should know of a column of ids that were rounded."""
+    """Return a note on a column of rounded ids."""
     return (
         f"{name!r} has rounded numbers in {count} of {rows} rows: float64 holds whole numbers up to 2^53, so different "
         "ids may have become one. Write them as text, or as whole numbers before anything makes floats of them"
@@ -203,7 +203,7 @@ def rounded_note(name: str, count: int, rows: int) -> str:
 
 
 def _spelled(values: pl.Series) -> pl.Series:
-    """The name of each value."""
+    """Return the name of each value."""
     narrow = _NARROW.get(type(values.dtype))
     typed = (None if value is None or narrow is None else narrow(value) for value in values.to_list())
     given = typed if narrow else values.to_list()
@@ -215,18 +215,18 @@ def _rows(mask: pl.Series) -> Int[np.ndarray, " W"]:
 
 
 def count_times(text: pl.Series) -> int:
-    """How many values of a column of text are a date or a datetime, as ISO 8601 or people write them."""
+    """Count the dates and datetimes in a column of text, as ISO 8601 or people write them."""
     return int(_looks(text).sum())
 
 
 def reads_as_time(text: pl.Series) -> bool:
-    """Whether every value of a column of text is a date or a datetime; False if there is none."""
+    """Return whether every value of a column of text is a date or a datetime; False if it has no value."""
     first = text.drop_nulls().head(1)
     return len(first) > 0 and bool(_looks(first)[0]) and bool(_looks(text).all())
 
 
 def is_iso(text: pl.Series) -> bool:
-    """Whether every value of a column of text is a time as :func:`times_of` reads it."""
+    """Return whether every value of a column of text is a time that :func:`times_of` reads."""
     return bool(text.str.contains(_ISO).all())
 
 
@@ -235,12 +235,12 @@ def _looks(text: pl.Series) -> pl.Series:
 
 
 def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> list[Time | None]:
-    """The times in some rows of a column; None where there is none.
+    """Return the times in some rows of a column; None where there is none.
 
     Args:
         column: numbers, dates, datetimes, or ISO 8601 text; a datetime without a zone counts as UTC.
         rows: their numbers, from 0.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
 
     Raises:
         DataError: if any row of the column holds something else; names the first such value.
@@ -267,8 +267,8 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> li
     return numbers.gather(rows).to_list()
 
 
-def shown(time: Time) -> str:
-    """A time as a person reads it: without a fraction of a second, or an hour, that says nothing."""
+def time_text(time: Time) -> str:
+    """Format a time for display, without a zero fraction of a second or a zero hour."""
     if isinstance(time, float):
         return f"{time:.15g}"
     return str(time).removesuffix(".000000").removesuffix("T00:00:00")
@@ -294,7 +294,7 @@ def _parsed(text: pl.Series, fault: Fault) -> pl.Series:
 
 @runtime_checkable
 class Fault(Protocol):
-    """Says where in a source a fault stands."""
+    """Creates the error for a fault in a source, with its place."""
 
     def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
-        """The error of a column, or of one of its rows counted from 0."""
+        """Return the error of a column, or of one of its rows counted from 0."""

@@ -12,11 +12,11 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema, count_categories
 from listwright.training.command import in_list
-from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, mapped, taken
+from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, map_rows, take_rows
 from listwright.training.stored.shards import Stored
 
 MOST_WEIGHT = 1e9
-"""Of a row, in units of the mean training query."""
+"""Largest weight of a row, in units of the mean training query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Dataset:
 
     Args:
         features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes. An array, or
-            :class:`listwright.training.stored.rows.Rows`, which are read where they are asked for.
+            :class:`listwright.training.stored.rows.Rows`, which are read on access.
         labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
@@ -64,11 +64,11 @@ class Dataset:
         return means
 
     def slice(self, n: int) -> slice:
-        """Rows of query ``n``."""
+        """Return the rows of query ``n``."""
         return slice(int(self.offsets[n]), int(self.offsets[n + 1]))
 
     def lists(self) -> Iterator[tuple[Float[np.ndarray, "L D"], Int[np.ndarray, " L"]]]:
-        """Features and labels of each query, as views; rows that are on disk are read some lists at a time."""
+        """Yield features and labels of each query, as views; rows on disk are read some lists at a time."""
         if isinstance(self.features, np.ndarray):
             for n in range(len(self)):
                 rows = self.slice(n)
@@ -85,34 +85,34 @@ class Dataset:
             first = last
 
     def label_lists(self) -> Iterator[Int[np.ndarray, " L"]]:
-        """Labels of each query, as views; no features are read."""
+        """Yield the labels of each query, as views; no features are read."""
         for n in range(len(self)):
             yield self.labels[self.slice(n)]
 
     def rows_of(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Int[np.ndarray, " S"]:
-        """Row numbers of some queries, in the order given."""
+        """Return the row numbers of some queries, in the order given."""
         if len(queries) == 0:
             return np.empty(0, dtype=np.int64)
         return np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
 
     def select(self, queries: Sequence[int] | Int[np.ndarray, " M"]) -> Dataset:
-        """Some queries as a dataset of their own (a copy; of rows on disk a view), in the order given."""
+        """Return some queries as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         rows = self.rows_of(queries)
         lengths = self.lengths[np.asarray(queries, dtype=np.int64)]
         return replace(
             self,
-            features=taken(self.features, rows),
+            features=take_rows(self.features, rows),
             labels=self.labels[rows],
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
             weights=None if self.weights is None else self.weights[rows],
         )
 
-    def worth(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
-        """The same rows with other gains.
+    def with_gains(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
+        """Return the same rows with other gains.
 
         Raises:
-            DataError: if a label has none; ``name`` says whose labels these are.
+            DataError: if a label has none; ``name`` names their owner in the error.
         """
         highest = int(self.labels.max()) if self.rows else 0
         if gains is not None and highest >= len(gains):
@@ -124,13 +124,13 @@ class Dataset:
         return replace(self, gains=gains)
 
     def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
-        """Some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
+        """Return some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
-        features = mapped(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
+        features = map_rows(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
         return replace(self, features=features, schema=schema)
 
-    def under(self, schema: FeatureSchema) -> Dataset:
-        """The same rows under the categories of another schema: values that it lacks become unknown.
+    def with_schema(self, schema: FeatureSchema) -> Dataset:
+        """Return the same rows encoded with another schema's categories; values that it lacks become unknown.
 
         Training data fixes the schema; validation and test data are read under it, as the service would.
         """
@@ -149,11 +149,11 @@ class Dataset:
                 copied[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
             return copied
 
-        return replace(self, features=mapped(self.features, len(schema), recoded), schema=schema)
+        return replace(self, features=map_rows(self.features, len(schema), recoded), schema=schema)
 
 
 def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
-    """Per categorical column, how many categories are there, and how many of these the schema does not know."""
+    """Count, per categorical column, the distinct categories and those of them that the schema does not know."""
     columns = list(data.schema.categorical)
     counts: Int[np.ndarray, "2 C"] = np.zeros((2, len(columns)), dtype=np.int64)
     for _, rows in chunks(data.features) if columns else ():
@@ -162,12 +162,12 @@ def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
 
 
 def dataset_of(shards: Stored, schema: FeatureSchema) -> Dataset:
-    """The queries of a folder of shards."""
+    """Return the dataset of a folder of shards."""
     return Dataset(shards.features, shards.labels, shards.offsets, shards.qids, schema, weights=shards.weights)
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:
-    """What the training split says about each column: categories seen, missing values, quantiles.
+    """Return the schema that the training split fixes: categories, missing values, quantiles.
 
     Categories that occur in no training row are left out, so that at serving time they are unknown.
     """
@@ -190,7 +190,7 @@ def _fit_feature(feature: Feature, column: Float[np.ndarray, " R"]) -> Feature:
 
 
 class Rounding(NamedTuple):
-    """A column of numbers many of whose values are one as float32, in which features are kept.
+    """A column of numbers many of which are equal as float32, the type of features.
 
     Args:
         name: of the column.
@@ -216,7 +216,7 @@ class Rounding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What somebody who gave data can do about a column; ``{}`` stands for its name.
+    """How a caller can change how a column is read; ``{}`` stands for its name.
 
     Args:
         leave_out: how it is left out.
@@ -228,8 +228,8 @@ class Remedies:
     split_by: str = ""
     keep_constant: str = "drop_constant = false under [data] of a recipe"
 
-    def without(self, name: str) -> str:
-        """How the column of that name is left out."""
+    def exclusion(self, name: str) -> str:
+        """Return how to exclude the column of that name."""
         return self.leave_out.format(in_list(name))
 
 
@@ -240,7 +240,7 @@ class Splits:
     Args:
         train, valid, test: all under the schema that ``train`` fixed.
         how: one line for the report: which queries went where, and why.
-        remedies: of whoever gave the data.
+        remedies: in the words of the data's source: options of a command, or arguments.
         rounding: columns that lost much when they were rounded; None where they were read as float32.
         dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
         notes: what a person should know of the source beside.
@@ -255,19 +255,19 @@ class Splits:
     dropped: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
 
-    def under(self, schema: FeatureSchema) -> Splits:
-        """The same splits under the categories of another schema, see :meth:`Dataset.under`."""
-        train, valid, test = (part.under(schema) for part in (self.train, self.valid, self.test))
+    def with_schema(self, schema: FeatureSchema) -> Splits:
+        """Return the same splits encoded with another schema's categories, see :meth:`Dataset.with_schema`."""
+        train, valid, test = (part.with_schema(schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)
 
-    def worth(self, gains: tuple[float, ...] | None) -> Splits:
-        """The same splits with other gains, see :meth:`Dataset.worth`."""
+    def with_gains(self, gains: tuple[float, ...] | None) -> Splits:
+        """Return the same splits with other gains, see :meth:`Dataset.with_gains`."""
         named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
-        train, valid, test = (part.worth(gains, name) for name, part in named)
+        train, valid, test = (part.with_gains(gains, name) for name, part in named)
         return replace(self, train=train, valid=valid, test=test)
 
-    def weighed(self) -> Splits:
-        """The same splits with weights whose mean over the training queries is 1: only their ratios count.
+    def with_normalised_weights(self) -> Splits:
+        """Return the same splits with weights whose mean over the training queries is 1: only their ratios count.
 
         Raises:
             DataError: if no query of a split has a weight above 0, or one is beyond all measure.
@@ -280,7 +280,7 @@ class Splits:
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
-        with np.errstate(over="ignore", under="ignore"):  # told below
+        with np.errstate(over="ignore", under="ignore"):  # reported below
             train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
         weights = train.query_weights
         assert weights is not None
@@ -302,6 +302,6 @@ class Splits:
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:
-        """The same splits under a schema of the same columns and categories that says something else about them."""
+        """Return the same splits under a schema of the same columns and categories with other descriptions."""
         train, valid, test = (replace(part, schema=schema) for part in (self.train, self.valid, self.test))
         return replace(self, train=train, valid=valid, test=test)

@@ -1,4 +1,4 @@
-"""Columns that give away what a new list does not have: times, logged positions, labels, ids, query-level columns.
+"""Columns with what a new list does not have: times, logged positions, labels, ids, query-level columns.
 
 :class:`ListFacts` counts what a column shows of the lists that it stands in, on training queries. A finding is reported
 only where nearly all of them show it.
@@ -19,7 +19,7 @@ from listwright.training.data.dataset import Dataset, Remedies, Rounding
 from listwright.training.stored.rows import columns
 
 FEWEST = 10
-"""Lists below which it may be chance."""
+"""Lists below which a finding may be chance."""
 
 FEW_CATEGORIES = 20
 """Categories up to which a column may order by their mean labels: each then stands for many rows."""
@@ -64,19 +64,19 @@ _EXACT = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is odd about one column, or the same about several.
+    """A suspicious property of one column, or of several.
 
     Args:
         columns: their names.
-        said: what was found, with its figure, and what to do about it.
+        message: what was found, with its figure, and what to do about it.
     """
 
     columns: tuple[str, ...]
-    said: str
+    message: str
 
 
 def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | None = ()) -> list[Finding]:
-    """What a person should look at before a fit, in the order of the columns; query-level columns come last, together.
+    """Return the findings to check before a fit, in the order of the columns; query-level columns come last, together.
 
     Args:
         train: training queries.
@@ -84,12 +84,12 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
         rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
-    lists, only what names, categories and ``rounding`` say is said.
+    lists, only names, categories and ``rounding`` are checked.
     """
     lists, findings, per_list = ListFacts(train), list[Finding](), list[str]()
     coarse = {one.name: one for one in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
-        name, leave_out = feature.name, remedies.without(feature.name)
+        name, leave_out = feature.name, remedies.exclusion(feature.name)
         texts = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
         if (time := _time(feature, column, lists)) is not None:
             split_by = remedies.split_by.format(name)
@@ -128,7 +128,7 @@ def _time(feature: Feature, column: Column, lists: ListFacts) -> str | None:
     if _TIME_WORDS.isdisjoint(words) and words[1:][-1:] != ["at"]:
         return None
     for form, low, high in TIMES_IN_NUMBERS:
-        count = lists.within(column, low, high)
+        count = lists.count_within(column, low, high)
         if count >= NEARLY * lists.all:
             return f"looks like a time: {form} in {count} of {lists.all} training queries"
     count, steps, distinct = lists.in_one_direction(column)
@@ -160,7 +160,7 @@ def _highest_first(column: Column, lists: ListFacts) -> str | None:
 
 
 def _row_order(lists: ListFacts) -> str | None:
-    """Figures of a fit do not use it, other people's may."""
+    """Return a finding if the rows' order within a list reveals the labels; other tools may train on that order."""
     if lists.mixed < FEWEST:
         return None
     if _nearly(count := lists.ordered(lists.place), lists.mixed):
@@ -202,7 +202,7 @@ def _row_id(feature: Feature, column: Column, lists: ListFacts, leave_out: str) 
 
 
 def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Finding:
-    """One line for all of them: there may be many, and most are meant."""
+    """Return one finding for all query-level columns: there may be many, and most are intended."""
     several = len(names) > 1
     has, it = ("have", "They") if several else ("has", "It")
     them, one = ("them", "one of them") if several else ("it", "it")
@@ -210,13 +210,13 @@ def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Find
     text = (
         f"{listed} {has} one value per list in all {lists.longer} training lists of two or more. {it} cannot change an "
         f"order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
-        f"If {one} is an id or a time of the query, {remedies.without('NAME' if several else names[0])}"
+        f"If {one} is an id or a time of the query, {remedies.exclusion('NAME' if several else names[0])}"
     )
     return Finding(tuple(names), text)
 
 
 class ListFacts:
-    """The lists of a dataset, as all its columns are looked at.
+    """The lists of a dataset, prepared for the checks of its columns.
 
     Args:
         data: at least one query.
@@ -254,7 +254,8 @@ class ListFacts:
         self.mixed = int(mixed.sum())
 
     def ordered(self, column: Column) -> int:
-        """Lists with different labels that the column alone orders perfectly: rising or falling, whichever does more.
+        """Count the lists with different labels that the column alone orders perfectly, rising or falling, whichever is
+        more.
 
         A missing value stands below or above all others, whichever does more.
         """
@@ -270,7 +271,7 @@ class ListFacts:
         return most
 
     def puts_first(self, column: Column) -> float:
-        """Lists with different labels in which the column alone puts a candidate of the highest label first.
+        """Count the lists with different labels in which the column alone ranks a candidate of the highest label first.
 
         The largest value or the smallest stands first, a missing value below or above all others, whichever does more.
         Where several stand first, the share of those with the highest label counts.
@@ -287,8 +288,9 @@ class ListFacts:
         return most
 
     def chosen_shares(self, codes: Column) -> Column:
-        """How often each row's category has the list's highest label: in the other half of the lists, so that a rare
-        category says nothing of its own row. The share of all rows where that half has no such category."""
+        """Return, for each row's category, how often it has the list's highest label in the other half of the lists, so
+        that a rare category does not reflect its own row; the share of all rows where that half lacks the category.
+        """
         whole, half = codes.astype(np.int64), self._query_of % 2
         shares = np.empty(len(codes), dtype=np.float32)
         for one in (0, 1):
@@ -300,43 +302,43 @@ class ListFacts:
         return shares
 
     def counted(self, column: Column) -> int:
-        """Lists of two or more in which the column counts the rows from 0 or from 1, whichever are more."""
+        """Count the lists of two or more in which the column numbers the rows from 0 or from 1, whichever is more."""
         return max(self._nowhere(column != self.place + first) for first in (0, 1))
 
     def all_different(self, column: Column) -> int:
-        """Lists of two or more in which no value of the column comes twice, missing ones left out."""
+        """Count the lists of two or more in which no value of the column repeats, missing ones aside."""
         order = np.lexsort((column, self._query_of))
         again = np.zeros(len(column), dtype=bool)
         again[1:] = (column[order][1:] == column[order][:-1]) & (self._query_of[1:] == self._query_of[:-1])
         return self._nowhere(again)
 
     def same_in_all(self, column: Column) -> bool:
-        """Whether every list of two or more has one value of the column, and not all have the same."""
+        """Return whether the column is constant in every list of two or more, but not overall."""
         values = np.where(np.isnan(column), np.finfo(np.float32).min, column)
         low, high = np.minimum.reduceat(values, self._starts), np.maximum.reduceat(values, self._starts)
         longer = self._longer
         return bool((low[longer] == high[longer]).all() and low[longer].min() < high[longer].max())
 
-    def within(self, column: Column, low: float, high: float) -> int:
-        """Lists with a value of the column and none outside of the bounds."""
+    def count_within(self, column: Column, low: float, high: float) -> int:
+        """Count the lists with a value of the column and none outside the bounds."""
         outside = np.logical_or.reduceat((column < low) | (column > high), self._starts)
         present = np.logical_or.reduceat(~np.isnan(column), self._starts)
         return int((present & ~outside).sum())
 
     def in_one_direction(self, column: Column) -> tuple[int, int, int]:
-        """Steps from list to list in which the first row's value does not fall (or rise), steps in all, and values."""
+        """Count the steps between lists in which the first row's value does not fall (or rise), steps, and values."""
         first = column[self._starts].astype(np.float64)  # float32 may overflow below
         first = first[~np.isnan(first)]
         steps = np.diff(first)
         return max(int((steps >= 0).sum()), int((steps <= 0).sum())), len(steps), len(np.unique(first))
 
     def _nowhere(self, wrong: np.ndarray) -> int:
-        """Lists of two or more without a row that is wrong."""
+        """Count the lists of two or more without a row that is wrong."""
         return int((~np.logical_or.reduceat(wrong, self._starts))[self._longer].sum())
 
 
 def by_mean_label(codes: Column, labels: Int[np.ndarray, " R"]) -> Column:
-    """The mean label of each row's category."""
+    """Return the mean label of each row's category."""
     whole = codes.astype(np.int64)
     means = np.bincount(whole, weights=labels) / np.maximum(1, np.bincount(whole))
     ordered: Column = means.astype(np.float32)[whole]
@@ -344,7 +346,7 @@ def by_mean_label(codes: Column, labels: Int[np.ndarray, " R"]) -> Column:
 
 
 def distinct_ids(values: Column) -> int:
-    """How many different values there are, if they are whole numbers that tell rows apart; else 0."""
+    """Count the distinct values if they are whole numbers that tell rows apart; else return 0."""
     present = values[~np.isnan(values)]
     if len(present) == 0 or (present != np.floor(present)).any():
         return 0
@@ -356,7 +358,7 @@ def distinct_ids(values: Column) -> int:
 
 
 def rounding_of(column: pl.Series) -> Rounding | None:
-    """What a column of numbers loses as float32, if many of its values become one; None elsewhere.
+    """Return what a column of numbers loses as float32, if many of its values become equal; else None.
 
     Of numbers that are not whole, the first :data:`FIRST` are looked at: of many more, float32 merges some in any case.
     """
@@ -377,8 +379,9 @@ def rounding_of(column: pl.Series) -> Rounding | None:
 
 
 def few_steps(column: Column) -> int | None:
-    """How many float32 numbers there are between the smallest and the largest of a column, if its numbers are so large
-    that they no longer tell whole numbers apart, and there are few; None elsewhere."""
+    """Count the float32 numbers between a column's smallest and largest value, if its numbers are so large that float32
+    no longer tells whole numbers apart, and these are few; else return None.
+    """
     present = column[~np.isnan(column)].astype(np.float64)
     if len(present) == 0 or np.abs(present).max() <= _EXACT:
         return None
@@ -387,6 +390,6 @@ def few_steps(column: Column) -> int | None:
 
 
 def _tell_rows_apart(distinct: int, rows: int, span: float, middle: float) -> bool:
-    """A few whole numbers may all differ by chance; unless chance promises repeats in their span, or they are large."""
+    """Return whether nearly all rows differ although repeats are likely in their span, or the numbers are large."""
     due = rows**2 / (2.0 * max(1.0, span))
     return distinct >= MOSTLY * rows and (due >= REPEATS * max(1, rows - distinct) or middle >= ID_FROM)

@@ -1,4 +1,4 @@
-"""From a recipe and its sources to three splits: where all data come in.
+"""Reading data: from a recipe and its sources to three splits.
 
 Before the reading, an estimate says whether rows fit into memory. After it, notes say what a person should look at,
 columns with one value in all training rows are left out, and features get their defaults.
@@ -32,7 +32,7 @@ from listwright.training.recipe.data import Default, Defaults, LetorData, Synthe
 from listwright.training.stored.rows import Features
 
 _ROWS = 65_536
-"""Rows that are compared at a time: most columns are told to vary by the first of them."""
+"""Rows that are compared at a time: most columns vary already in the first of them."""
 
 _MOST_NAMES = 8
 
@@ -40,7 +40,7 @@ Shards = Literal["auto", "always", "never"]
 """Whether rows stay on disk: ``auto`` where they may not fit into memory."""
 
 COPIES = 4
-"""How often rows stand in memory while they are read and split there, at the worst."""
+"""Largest number of copies of the rows in memory while they are read and split."""
 
 _TEXT = 0.75
 """Bytes of float32 for each byte of text: about 8 characters a value; CSV is text in memory before it is numbers."""
@@ -58,10 +58,10 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
         recipe: its ``data``, ``fold`` and ``seed``.
         sources: what ``--data`` named; empty for synthetic data.
         shards: whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
-        progress: told how far the reading of long files has come.
+        progress: reports the reading of long files.
 
     Raises:
-        RecipeError: if the sources do not fit the recipe; says what to pass.
+        RecipeError: if the sources do not fit the recipe; with the options to pass.
         DataError: if they cannot be read; names file, line and column.
     """
     rng = np.random.default_rng(recipe.seed)
@@ -92,7 +92,7 @@ def _need(recipe: Recipe, sources: Sequence[str]) -> None:
 
 
 def describe(schema: FeatureSchema) -> str:
-    """One line for a person who checks that columns were understood: kinds, categories, missing values."""
+    """Summarise in one line how columns were read: kinds, categories, missing values."""
     numeric = [feature.name for feature in schema.features if feature.kind == "numeric"]
     categorical = [f"{f.name}: {len(f.categories)}" for f in schema.features if f.kind == "categorical"]
     missing = sum(feature.missing_in_training for feature in schema.features)
@@ -106,7 +106,7 @@ def describe(schema: FeatureSchema) -> str:
 
 
 def announce(recipe: Recipe, splits: Splits, progress: Progress) -> tuple[str, ...]:
-    """Say what was read, and what a person should look at before anything is fitted; the latter is returned."""
+    """Print what was read, and notes on what to check before anything is fitted; return the notes."""
     progress.say(splits.how, heading=recipe.name)
     progress.say(describe(splits.train.schema))
     notes = tuple(doubtful(splits))
@@ -116,21 +116,21 @@ def announce(recipe: Recipe, splits: Splits, progress: Progress) -> tuple[str, .
 
 
 def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
-    """The same for the facts of a suite's page."""
+    """Return the split and the notes as facts of a suite's page."""
     return [f"The first fold: {splits.how}.", *(f"Pointed out: {note}." for note in notes)]
 
 
 def doubtful(splits: Splits) -> list[str]:
-    """What a person should look at: columns that were dropped, leaks, ids, text, a test split that measures nothing."""
+    """Return notes on what to check: dropped columns, leaks, ids, text, a test split that measures nothing."""
     train, test, remedies = splits.train, splits.test, splits.remedies
     findings = leaks(train, remedies, splits.rounding)
     explained = {finding.columns for finding in findings}
     dropped = dropped_note(splits)
-    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.said for finding in findings)]
+    doubts = [*splits.notes, *([] if dropped is None else [dropped]), *(finding.message for finding in findings)]
     many = {f.name: len(f.categories) for f in train.schema.features if len(f.categories) > max(20, train.rows // 4)}
     doubts += [
         f"{name!r} has {values} values in {train.rows} training rows: if it is an id or free text, "
-        f"{remedies.without(name)}"
+        f"{remedies.exclusion(name)}"
         for name, values in many.items()
         if (name,) not in explained
     ]
@@ -146,7 +146,7 @@ def doubtful(splits: Splits) -> list[str]:
 
 
 def measurable(splits: Splits) -> Splits:
-    """The same splits, if rankers can be told apart on the test queries.
+    """Return the splits unchanged, after a check that rankers can be told apart on the test queries.
 
     Raises:
         DataError: if no test query has two candidates with different labels: every mean would be a convention's.
@@ -165,14 +165,14 @@ def _shortened(names: list[str], limit: int = 8) -> str:
 
 
 def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
-    """The same splits without the columns that have one value in all training rows; missing counts as a value.
+    """Return the splits without the columns that are constant in all training rows; missing counts as a value.
 
     Args:
         splits: under the schema that the training queries fix.
         needed: names of columns that stay, whatever they hold.
 
     Returns:
-        Copies of what is left; :attr:`Splits.dropped` says what is not.
+        Copies of what is left; :attr:`Splits.dropped` has the others.
 
     Raises:
         DataError: if no column would be left.
@@ -191,7 +191,7 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
 
 
 def dropped_note(splits: Splits) -> str | None:
-    """What a person should know of the columns that are gone; None if there are none."""
+    """Return a note on the dropped columns; None if there are none."""
     if not splits.dropped:
         return None
     names = [name for _, name in splits.dropped]
@@ -220,12 +220,12 @@ def _listed(names: Collection[str]) -> str:
 
 
 def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) -> bool:
-    """Whether to read some sources into shards.
+    """Return whether to read some sources into shards on disk.
 
     Args:
         sources: what ``--data`` named.
-        shards: what was asked for; under ``auto``, the answer is said if it is yes.
-        progress: told that answer.
+        shards: the option; under ``auto``, the decision for shards is printed.
+        progress: prints the decision.
     """
     if shards != "auto":
         return shards == "always"
@@ -240,7 +240,7 @@ def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) ->
 
 
 def bytes_of(path: Path) -> int:
-    """About how many bytes the values of a file or folder take as float32; 0 for what cannot be read."""
+    """Estimate the float32 bytes of a file's or folder's values; 0 for one that cannot be read."""
     try:
         if path.is_dir():
             return sum(bytes_of(file) for file in path.rglob("*") if file.is_file())
@@ -251,12 +251,12 @@ def bytes_of(path: Path) -> int:
             return 4 * len(rows.collect_schema()) * int(rows.select(pl.len()).collect().item())
         size = path.stat().st_size
     except (OSError, pl.exceptions.PolarsError):
-        return 0  # whoever reads it says what is wrong
+        return 0  # reading it raises the error
     return int(size * _TEXT * (_PACKED if path.name.lower().endswith(_PACKED_ENDINGS) else 1.0))
 
 
 def available() -> int | None:
-    """Bytes of memory that are free here, by the system and by the limit of a container; None where neither tells."""
+    """Return the free bytes of memory, by the system and by the container's limit; None where neither is known."""
     limits = []
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -273,7 +273,7 @@ def available() -> int | None:
 
 
 def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
-    """The same schema with the defaults of its features.
+    """Return the schema with the defaults of its features.
 
     Args:
         schema: of the training split.
@@ -312,7 +312,7 @@ def _with_default(feature: Feature, given: Default) -> Feature:
 
 
 def _number(given: Default) -> float | None:
-    """The number that it is, or that it reads as; None where it is none, or none of float32."""
+    """Convert a default to a number; None if it is none, or is none of float32."""
     if isinstance(given, bool) or (isinstance(given, str) and "_" in given):  # float() takes both
         return None
     try:

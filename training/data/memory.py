@@ -1,4 +1,4 @@
-"""Arrays and frames that a caller holds in memory: NumPy, pandas, polars, lists."""
+"""Arrays and frames in memory: NumPy, pandas, polars, lists."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ _EXACT = 2**127
 """Whole numbers from here on are no type of polars."""
 
 
-def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None) -> Dataset:
-    """Judged candidates, as a table of the same columns would be read.
+def read_judged(
+    X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], sample_weight: Values = None
+) -> Dataset:
+    """Return judged candidates, read as a table of the same columns would be.
 
     Args:
         X: ``(R, D)``; a frame's column names are the schema's, an array's columns are f1, f2 ... as in LETOR text; a
@@ -62,7 +64,7 @@ def judged(X: Values, y: Values, qid: Values, *, categorical: tuple[str, ...], s
 
 
 def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
-    """What a person should know of the rows that :func:`judged` read under a schema."""
+    """Return notes on rows that :func:`read_judged` read under a schema."""
     ids, unnamed = _ids(qid), _unnamed([str(name) for name in getattr(X, "columns", ())], schema.names)
     notes, rounded = [index_note(unnamed)] if unnamed else [], count_rounded(ids)
     if rounded:
@@ -74,19 +76,19 @@ def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
     return (*notes, *(note for note in coded if note is not None))
 
 
-def asked(
+def read_unjudged(
     X: Values, qid: Values, schema: FeatureSchema, columns: tuple[str, ...]
 ) -> tuple[Dataset, Int[np.ndarray, " R"]]:
-    """Candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
+    """Return candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
 
     Args:
-        X: as in :func:`judged`; a frame's columns are found by name, an array's by position.
-        qid: as in :func:`judged`.
+        X: as in :func:`read_judged`; a frame's columns are found by name, an array's by position.
+        qid: as in :func:`read_judged`.
         schema: categories that it lacks are unknown.
         columns: what X had when it was fitted, the schema's names among them; what is no feature is not looked at.
 
     Raises:
-        DataError: as in :func:`judged`.
+        DataError: as in :func:`read_judged`.
         SchemaMismatchError: if the columns are not those that were fitted, or text stands where numbers were.
 
     Convention: a frame may lack a feature that has a default, which then stands there, and one that training had
@@ -118,20 +120,20 @@ def asked(
 
 
 def rounding(X: Values, schema: FeatureSchema, names: tuple[str, ...] | None = None) -> tuple[Rounding, ...]:
-    """What the schema's columns of numbers lose as float32; ``names`` are those of an array's columns."""
+    """Return what the schema's columns of numbers lose as float32; ``names`` are those of an array's columns."""
     frame = _frame(X, names, schema.names)
     numbers = (frame[schema.names[d]] for d in schema.numeric if schema.names[d] in frame.columns)
     return tuple(loss for column in numbers if (loss := rounding_of(numbers_in(column).values)) is not None)
 
 
 def _filled(feature: Feature) -> pl.Expr:
-    """A column of what stands for a feature that is not there."""
+    """Return a column with the default of a feature that is missing."""
     kind = pl.String if feature.kind == "categorical" else pl.Float64
     return pl.lit(feature.default, dtype=kind).alias(feature.name)
 
 
 def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values, sample_weight: Values = None) -> Dataset:
-    """What :func:`asked` gave, judged and weighed."""
+    """Return the result of :func:`read_unjudged` with labels and weights."""
     column = _column("y", y)
     _check_length("y", column, data.rows)
     labels = whole_labels(column, _fault)[order]
@@ -151,10 +153,10 @@ def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, 
 
 
 def _frame(X: Values, names: tuple[str, ...] | None, keep: tuple[str, ...]) -> pl.DataFrame:
-    """X as a frame.
+    """Convert X to a frame.
 
     Args:
-        X: as in :func:`judged`.
+        X: as in :func:`read_judged`.
         names: of an array's columns.
         keep: columns of a frame that stay, even if they look like an index.
     """
@@ -191,7 +193,7 @@ def _unnamed(names: list[str], keep: tuple[str, ...]) -> list[str]:
 
 
 def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) -> pl.Series:
-    """Values of one column; NaN, None and pandas' NA are missing.
+    """Convert the values of one column; NaN, None and pandas' NA are missing.
 
     Args:
         name: of the column.
@@ -229,7 +231,7 @@ def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) 
 
 
 def _read_pandas(values: Values) -> np.ndarray:
-    """A pandas column as an array; numbers keep their width, by which they are spelled."""
+    """Convert a pandas column to an array; numbers keep their width, by which they are spelled."""
     narrow = getattr(values.dtype, "numpy_dtype", values.dtype)  # of types of pandas' own, and of Arrow's
     if isinstance(values.dtype, np.dtype) and narrow.kind in "iufb":
         array: np.ndarray = values.to_numpy()
@@ -246,7 +248,7 @@ def _read_pandas(values: Values) -> np.ndarray:
 
 
 def _fill_masked(array: np.ndarray) -> np.ndarray:
-    """An array whose masked values are missing."""
+    """Return an array whose masked values are missing."""
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array)
     kind = array.dtype.kind
@@ -256,7 +258,7 @@ def _fill_masked(array: np.ndarray) -> np.ndarray:
 
 
 def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
-    """Python values: all numbers are numbers, dates are dates, anything else is text as a request would spell it."""
+    """Convert Python values: numbers, dates, and anything else to text as a request would spell it."""
     values = [None if _missing(value) else value for value in given]
     present = [value for value in values if value is not None]
     odd = next((value for value in present if isinstance(value, unusable)), None)
@@ -273,7 +275,7 @@ def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, .
 
 
 def _make_numbers(name: str, values: list[Any], present: list[Any]) -> pl.Series:
-    """Python's numbers: whole ones exactly, all others as wide as they are."""
+    """Convert Python's numbers: whole ones exactly, all others as wide as they are."""
     for narrow in (np.float16, np.float32):
         if present and all(isinstance(value, narrow) for value in present):
             return pl.Series(name, np.array([np.nan if value is None else value for value in values], dtype=narrow))
@@ -295,7 +297,7 @@ def _ids(qid: Values) -> pl.Series:
 
 
 def _missing(value: object) -> bool:
-    """None, NaN, and pandas' NA and NaT, which pandas need not be here to tell."""
+    """Return whether a value is None, NaN, or pandas' NA or NaT, without importing pandas."""
     if isinstance(value, (float, np.floating)):
         return bool(np.isnan(value))
     if isinstance(value, Decimal):

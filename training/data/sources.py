@@ -34,14 +34,14 @@ _OTHERS = {
     b"BZh": "is compressed with bzip2: unpack it first, with bunzip2",
     b"\x28\xb5\x2f\xfd": "is compressed with Zstandard: unpack it first, with zstd -d",
 }
-"""What a file begins with that is not read, and what to do about it."""
+"""First bytes of files that are not supported, with the remedy."""
 
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
-"""What zipfile and tarfile raise for damaged, encrypted and unknown archives."""
+"""Exceptions of zipfile and tarfile for damaged, encrypted and unknown archives."""
 
 
 def files_by_split(sources: Sequence[str]) -> dict[str, str] | None:
-    """The file of each split in the order of :data:`SPLITS`, or None where the sources do not say which is which.
+    """Return the file of each split in the order of :data:`SPLITS`, or None where the sources do not name splits.
 
     Raises:
         RecipeError: if some sources name a split and others do not, or a split is missing or named twice.
@@ -61,7 +61,7 @@ def files_by_split(sources: Sequence[str]) -> dict[str, str] | None:
 
 
 def check_exists(source: str) -> None:
-    """Raise DataError unless there is something at the path."""
+    """Raise DataError unless the path exists."""
     if not Path(source).exists():
         split, same, _ = source.partition("=")
         hint = f"; {split!r} is no split: train=, valid= and test= are" if same else ""
@@ -69,13 +69,13 @@ def check_exists(source: str) -> None:
 
 
 def path_of(source: str) -> Path:
-    """The path of a source, without the name of a split before it."""
+    """Return the path of a source, without the name of a split before it."""
     split, _, file = source.partition("=")
     return Path(file if split in SPLITS and file else source)
 
 
 def is_index(name: str) -> bool:
-    """Whether a column has no name of its own, as the index that pandas writes before the others."""
+    """Return whether a column has no name of its own, as the index that pandas writes before the others."""
     return _INDEX.fullmatch(name) is not None
 
 
@@ -114,7 +114,7 @@ class Container:
 
     @contextmanager
     def open(self, name: str) -> Iterator[tuple[BinaryIO, int | None]]:
-        """One file, decompressed if it is gzip, and how many bytes it will give (None if only the end will tell)."""
+        """Open one file, decompressed if it is gzip; yield it with its size (None if only the end will tell)."""
         if self.path.is_dir():
             with open_plain(self.path / name) as opened:
                 yield opened
@@ -136,7 +136,7 @@ class Container:
         return io.BufferedReader(cast("io.RawIOBase", tape.extractfile(entry)))
 
     def digest(self, name: str) -> str:
-        """sha256 of the file or of the archive around it: what :meth:`open` gives depends on it and the name alone."""
+        """Return the sha256 of the file, or of its archive with the name: :meth:`open` depends on these alone."""
         if self.path.is_dir():
             return file_digest(self.path / name)
         return f"{self._archive_digest}/{name}"
@@ -147,7 +147,7 @@ class Container:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a zip or tar archive, whatever its name."""
+    """Return whether a file is a zip or tar archive, whatever its name."""
     return path.is_file() and (zipfile.is_zipfile(path) or _is_tar(path))
 
 
@@ -160,7 +160,7 @@ def _is_tar(path: Path) -> bool:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
-    """A file, decompressed if it is gzip (told by its first bytes, not by its name), and its size if that is known.
+    """Open a file, decompressed if its first bytes are gzip's; yield it with its size if that is known.
 
     Raises:
         DataError: if it cannot be opened, is compressed otherwise, or is text as UTF-16 has it.
@@ -175,7 +175,7 @@ def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of a file as it lies on disk."""
+    """Return the sha256 of a file's bytes on disk."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

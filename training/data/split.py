@@ -10,15 +10,15 @@ import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
-from listwright.training.data.cells import Time, shown
+from listwright.training.data.cells import Time, time_text
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.data.sources import SPLITS
 from listwright.training.recipe.data import Split
-from listwright.training.stored.rows import joined
+from listwright.training.stored.rows import join_rows
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:
-    """Deal the queries to equal parts after one shuffle; test on one, validate on the next, train on the rest.
+    """Shuffle the queries once, and deal them to equal parts; test on one, validate on the next, train on the rest.
 
     Raises:
         RecipeError: if there is no such fold.
@@ -55,7 +55,7 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     _check_enough(dataset, parts, source)
     moments, run_of, sizes = np.unique(np.array(times), return_inverse=True, return_counts=True)
     if len(moments) < 3:
-        times_there = " and ".join(shown(moment) for moment in moments.tolist())
+        times_there = " and ".join(time_text(moment) for moment in moments.tolist())
         need = "training, validation and test need three different ones; name a finer time, or split otherwise"
         raise DataError(source, f"the first rows of all queries are of {times_there}: {need}", column=column)
     ends = np.cumsum(sizes)  # queries up to each moment
@@ -64,7 +64,7 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     second = first + 1 + int(np.argmin(np.abs(ends[first + 1 : -1] - wanted[1])))
     split_of = np.searchsorted([first, second], run_of)
     train, valid, test = (dataset.select(np.flatnonzero(split_of == n)) for n in range(3))
-    borders = [shown(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
+    borders = [time_text(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
     how = f"{source}, split by time ({column}) {_shares(parts)}, train until {borders[0]}, "
     return checked(train, valid, test, f"{how}valid from {borders[1]} until {borders[2]}, test from {borders[3]}")
 
@@ -72,7 +72,7 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
 def by_name(
     dataset: Dataset, names: Sequence[str], split: Split, *, rng: np.random.Generator, source: str, column: str
 ) -> Splits:
-    """Queries where a column of the source says that they belong.
+    """Assign each query to the split that a column of the source names.
 
     Args:
         dataset: queries in any order.
@@ -117,7 +117,7 @@ def _shares(parts: int) -> str:
 
 
 def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
-    """Training queries without, and validation queries with, one random part of them, in their old order.
+    """Split one random part off the training queries for validation; both keep their order.
 
     Raises:
         DataError: if there are fewer than two queries.
@@ -129,8 +129,8 @@ def set_aside(train: Dataset, split: Split, rng: np.random.Generator) -> tuple[D
     return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
 
 
-def apart(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Dataset, Dataset]:
-    """A publisher's three files with ids that differ, even if each file numbers its queries from 1.
+def distinguish_ids(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Dataset, Dataset]:
+    """Make the ids of a publisher's three files differ, even if each file numbers its queries from 1.
 
     Ids are prefixed with the split's name where two splits share some and no query that shares its id shares its
     candidates too. A query that truly stands in two splits keeps its id, for :func:`checked` to refuse.
@@ -151,7 +151,8 @@ def apart(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Dataset, Datas
 
 
 def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
-    """The three splits under the schema that the training queries fix, if something can be learned from them.
+    """Encode three splits with the schema that the training queries fix; raise DataError if nothing can be learned from
+    them.
 
     Raises:
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
@@ -182,26 +183,27 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
-    return Splits(_under(train, schema), _under(valid, schema), _under(test, schema), f"{how}: {sizes}")
+    train, valid, test = (_with_schema(part, schema) for part in (train, valid, test))
+    return Splits(train, valid, test, f"{how}: {sizes}")
 
 
-def _under(dataset: Dataset, schema: FeatureSchema) -> Dataset:
-    """``dataset.under(schema)``, but without copying gigabytes where there are no categories to recode."""
-    return dataset.under(schema) if schema.categorical else replace(dataset, schema=schema)
+def _with_schema(dataset: Dataset, schema: FeatureSchema) -> Dataset:
+    """Return ``dataset.with_schema(schema)``, but without copying gigabytes where there are no categories to recode."""
+    return dataset.with_schema(schema) if schema.categorical else replace(dataset, schema=schema)
 
 
 def informative(dataset: Dataset) -> bool:
-    """Whether any of its queries has two candidates with different labels."""
+    """Return whether any query has two candidates with different labels."""
     return any(labels.min() < labels.max() for labels in dataset.label_lists())
 
 
 def merged(parts: Sequence[Dataset]) -> Dataset:
-    """The queries of several datasets of one schema, one after the other."""
+    """Return the queries of several datasets of one schema, one after the other."""
     offsets = [np.zeros(1, dtype=np.int64)]
     for part in parts:
         offsets.append(part.offsets[1:] + offsets[-1][-1])
     return Dataset(
-        features=joined([part.features for part in parts]),
+        features=join_rows([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
         offsets=np.concatenate(offsets),
         qids=tuple(qid for part in parts for qid in part.qids),

@@ -1,1 +1,1 @@
-"""What rankers are worth on held-out queries: metrics, intervals, verdicts, and scores as probabilities."""
+"""Evaluation on held-out queries: metrics, intervals, verdicts, and scores as probabilities."""

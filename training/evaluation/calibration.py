@@ -11,10 +11,10 @@ from scipy.optimize import minimize_scalar
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.evaluate import check_complete
 
 FEWEST_LISTS = 20
-"""Validation lists with a choice among scored candidates: fewer say too little about a temperature."""
+"""Fewest validation lists with a choice among scored candidates that a temperature is fitted on."""
 
 SAME = float(np.finfo(np.float32).eps)
 """Scores whose standard deviation is this part of their size, or less, are equal but for rounding."""
@@ -38,17 +38,17 @@ class ListOutcome(NamedTuple):
 
 
 def without_choice(data: Dataset) -> int:
-    """How many lists have not exactly one relevant candidate (label > 0)."""
+    """Count the lists that do not have exactly one relevant candidate (label > 0)."""
     return sum(int((labels > 0).sum()) != 1 for labels in data.label_lists())
 
 
 def are_choices(splits: Splits) -> bool:
-    """Whether every list of every split has exactly one relevant candidate: somebody chose it among the others."""
+    """Return whether every list of every split has exactly one relevant candidate: the one that was chosen."""
     return not any(without_choice(part) for part in (splits.train, splits.valid, splits.test))
 
 
 def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcome]:
-    """The lists of some data in which one of several scored candidates was chosen.
+    """Return the lists in which one of several scored candidates was chosen.
 
     Convention: a list without a choice, or whose choice stands below the ranker's cutoff, is left out.
 
@@ -57,7 +57,7 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcom
     """
     outcomes = []
     for n, (features, labels) in enumerate(data.lists()):
-        scores = whole(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
+        scores = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
         scored = np.flatnonzero(~np.isnan(scores))
         chosen = np.flatnonzero(labels[scored] > 0)
         if len(scored) > 1 and len(chosen) == 1:
@@ -66,7 +66,7 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcom
 
 
 def log_probabilities(outcomes: list[ListOutcome], temperature: float) -> Float[np.ndarray, " N"]:
-    """``(N,)`` log-probability of what was chosen, under the softmax of each list's scores over the temperature."""
+    """Return ``(N,)`` log-probability of the choice, under the softmax of each list's scores over the temperature."""
     values = np.empty(len(outcomes))
     for n, choice in enumerate(outcomes):
         scaled = (choice.scores - choice.scores.max()) / temperature
@@ -75,7 +75,7 @@ def log_probabilities(outcomes: list[ListOutcome], temperature: float) -> Float[
 
 
 def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"] | None = None) -> float | None:
-    """The temperature under which the choices are most likely.
+    """Fit the temperature under which the choices are most likely.
 
     Definition: ``T = argmax sum_n w_n log softmax(s_n / T)_chosen``. It is concave in 1/T, so there is one optimum,
     looked for between :data:`LOWEST` and :data:`HIGHEST`.
@@ -104,14 +104,14 @@ def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"]
 
 
 def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
-    """The temperature of every strategy of a bundle, fitted on the validation queries through the bundle's own scores.
+    """Fit the temperature of every strategy of a bundle on the validation queries, by the bundle's own scores.
 
     Args:
         reranker: over the exported files.
         splits: of the run.
 
     Returns:
-        Empty where labels are no choices; without a strategy that :func:`temperature_of` says nothing about.
+        Empty where labels are no choices; strategies without a temperature, see :func:`temperature_of`, are left out.
     """
     if not are_choices(splits):
         return {}

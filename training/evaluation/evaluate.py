@@ -1,4 +1,4 @@
-"""Held-out metrics, measured through the sealed bundle by the code that serves."""
+"""Held-out metrics, measured through the sealed bundle by the serving code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
 METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
 
 ROUTED = "routed"
-"""What ``auto`` answers where there is a router."""
+"""Name of the ranking by ``auto`` where there is a router."""
 
 PLAIN = "plain_first_stage"
 """LightGBM without list-relative columns, where the bundle's first stage has some."""
 
-_DRAWN = 1_000_000
+_DRAWS_AT_A_TIME = 1_000_000
 """Queries that are drawn at a time: their numbers take 8 MB."""
 
 
@@ -67,7 +67,7 @@ class Evaluation:
         return int(np.isnan(next(iter(self.values.values()))[METRICS[0]]).sum())
 
     def metrics(self) -> tuple[Metric, ...]:
-        """Mean and 95 % interval of everything, under the protocol."""
+        """Return mean and 95 % interval of every ranker and metric, under the protocol."""
         rows = []
         for ranker, by_metric in self.values.items():
             for name, values in by_metric.items():
@@ -78,7 +78,7 @@ class Evaluation:
         return tuple(rows)
 
     def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
-        """Over the queries that a protocol counts, by their weights; 0 if it counts none."""
+        """Return the weighted mean over the queries that a protocol counts; 0 if it counts none."""
         counted = protocol.apply(values)
         weights = self._weights_of(values, len(counted))
         if len(counted) == 0 or (weights is not None and not weights.any()):
@@ -86,13 +86,13 @@ class Evaluation:
         return float(np.average(counted, weights=weights))
 
     def _weights_of(self, values: Float[np.ndarray, " N"], counted: int) -> Float[np.ndarray, " M"] | None:
-        """Of the queries that a protocol counts: all, or those that are not empty."""
+        """Return the weights of the queries that a protocol counts: all, or those that are not empty."""
         if self.weights is None or counted == len(values):
             return self.weights
         return np.compress(~np.isnan(values), self.weights)
 
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
-        """Mean paired difference of two rankers, with its 95 % interval over queries."""
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries."""
         protocol, one, other = self.protocol, self.values[ranker][metric], self.values[over][metric]
         difference = protocol.apply(one) - protocol.apply(other)
         weights = self._weights_of(one, len(difference))
@@ -108,11 +108,11 @@ def evaluate(
     plain: Float[np.ndarray, " R"] | None = None,
     task: Task = NO_TASK,
 ) -> Evaluation:
-    """Rank every test query as the service would, and score input order, first stage, second stage, and the route.
+    """Rank every test query as the service would, and evaluate input order, first stage, second stage, and the route.
 
     Args:
         reranker: of a loaded bundle.
-        test: queries that no part of the bundle was fitted or tuned on here; a first stage that was brought along may
+        test: queries that no part of the bundle was fitted or tuned on here; a given first stage may
             know them.
         protocol: the default counts empty queries 0, takes the full ideal, and the gains and weights of the
             test queries.
@@ -133,7 +133,7 @@ def evaluate(
     }
     for n, (shuffled, candidates, labels) in enumerate(shuffled_lists(test)):
         rankings = {
-            name: whole(reranker.rerank(candidates, strategy=name), test.qids[n])
+            name: check_complete(reranker.rerank(candidates, strategy=name), test.qids[n])
             for name in strategies or ("first_stage",)
         }
         ranking = next(iter(rankings.values()))
@@ -147,7 +147,7 @@ def evaluate(
         if plain is not None:
             scores_by_ranker[PLAIN] = plain[test.slice(n)][shuffled]
         if reranker.router is not None:
-            scores_by_ranker[ROUTED] = whole(reranker.rerank(candidates), test.qids[n]).sort_keys
+            scores_by_ranker[ROUTED] = check_complete(reranker.rerank(candidates), test.qids[n]).sort_keys
         for ranker, scores in scores_by_ranker.items():
             for metric in METRICS:
                 value = measure(metric, scores, labels, kept=of_scored, gains=protocol.gains, highest=highest)
@@ -159,7 +159,7 @@ def evaluate(
 def shuffled_lists(
     data: Dataset,
 ) -> Iterator[tuple[Int[np.ndarray, " L"], CandidateList, Int[np.ndarray, " L"]]]:
-    """Each query with its candidates in a random order, always the same one: the order, candidates and labels.
+    """Yield each query in a random order, the same in every run: the order, candidates and labels.
 
     The order of rows may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all.
     """
@@ -169,8 +169,8 @@ def shuffled_lists(
         yield order, CandidateList(features[order]), labels[order]
 
 
-def whole(ranking: Ranking, qid: str) -> Ranking:
-    """The ranking, if every stage did its part.
+def check_complete(ranking: Ranking, qid: str) -> Ranking:
+    """Return the ranking; raise ScoringError if a stage failed.
 
     Raises:
         ScoringError: naming the query.
@@ -182,12 +182,12 @@ def whole(ranking: Ranking, qid: str) -> Ranking:
 
 
 def highest_gain(data: Dataset, gains: Sequence[float] | None) -> float:
-    """What the best label is worth: the last gain, or that of label 4, or of a higher one that the data have."""
+    """Return the gain of the best label: the last gain, or that of label 4, or of a higher one in the data."""
     return max(gains) if gains is not None else max(HIGHEST_GAIN, float(np.exp2(int(data.labels.max())) - 1.0))
 
 
 def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Float[np.ndarray, " N"]:
-    """``(N,)`` a metric of every query by name; see :func:`listwright.ranking.metrics.measure`."""
+    """Return ``(N,)`` values of a metric by name; see :func:`listwright.ranking.metrics.measure`."""
     gains, rows = data.gains, [data.slice(n) for n in range(len(data))]
     highest = highest_gain(data, gains)
     return np.array([measure(metric, scores[of], data.labels[of], gains=gains, highest=highest) for of in rows])
@@ -196,7 +196,7 @@ def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Fl
 def bootstrap_interval(
     values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None, *, intervals: int = 1
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean, over queries; seeded, so that a report repeats to the digit.
+    """Return the 95 % percentile bootstrap interval of the mean over queries; seeded, so that a report repeats exactly.
 
     Args:
         values: one per query.
@@ -208,7 +208,7 @@ def bootstrap_interval(
     if len(values) == 0 or (weights is not None and not weights.any()):
         return 0.0, 0.0
     rng = np.random.default_rng(0)
-    together = max(1, _DRAWN // len(values))
+    together = max(1, _DRAWS_AT_A_TIME // len(values))
     means = []
     for begin in range(0, RESAMPLES, together):
         drawn = rng.integers(0, len(values), (min(together, RESAMPLES - begin), len(values)))

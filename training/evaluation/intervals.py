@@ -1,4 +1,4 @@
-"""Intervals of a difference, and the verdict that they allow.
+"""Intervals of a difference, and the verdict that they support.
 
 Bootstrap intervals resample queries, jointly for everything that is measured on them. Of an estimate on traffic there
 is an interval for one look, and one that holds at every look.
@@ -26,7 +26,7 @@ FEWEST = 20
 """Queries below which a bootstrap interval is too narrow to choose by."""
 
 SAME = 0.002
-"""NDCG: a difference of less is practically none, and the simpler ranker stays."""
+"""Difference in NDCG below which rankers are practically equal, and the simpler one stays."""
 
 ALPHA = 0.05
 """Share of false verdicts that is allowed."""
@@ -35,7 +35,7 @@ POWER = 0.8
 """Probability with which a true difference is to be shown."""
 
 MOST_TIMES = 1e6
-"""Of the data so far: beyond, the number that is needed says only that it is out of reach."""
+"""Largest multiple of the data that is reported as needed; more is out of reach."""
 
 _NORMAL = NormalDist()
 
@@ -43,7 +43,8 @@ _NORMAL = NormalDist()
 def resampled_means(
     values: Float[np.ndarray, N * columns], query: Int[np.ndarray, " N"] | None = None
 ) -> Float[np.ndarray, " R *columns"]:
-    """Means over :data:`RESAMPLES` bootstrap samples of the queries; seeded, the same samples for every column.
+    """Return the means over :data:`RESAMPLES` bootstrap samples of the queries; seeded, the same samples for every
+    column.
 
     Args:
         values: rows.
@@ -62,7 +63,7 @@ def resampled_means(
 
 
 def crossed_means(values: Float[np.ndarray, "S N *columns"]) -> Float[np.ndarray, " R *columns"]:
-    """Means over :data:`RESAMPLES` samples of the queries and, independently, of the seeds.
+    """Return the means over :data:`RESAMPLES` samples of the queries and, independently, of the seeds.
 
     So both count: another sample of queries, and another fit. Every seed has every query. A single seed says nothing
     of others, and only queries are drawn.
@@ -81,13 +82,13 @@ def crossed_means(values: Float[np.ndarray, "S N *columns"]) -> Float[np.ndarray
 
 
 def interval(means: Float[np.ndarray, " R *columns"]) -> Float[np.ndarray, 2 * columns]:
-    """95 % percentile interval; of a ratio that is 0/0 in some samples, over the others."""
+    """Return the 95 % percentile interval; of a ratio that is 0/0 in some samples, over the others."""
     bounds: Float[np.ndarray, 2 * columns] = np.nanquantile(means, LEVELS, axis=0)
     return bounds
 
 
 def verdict_of(low: float, high: float) -> Verdict:
-    """What a 95 % interval of a difference says.
+    """Return the verdict of a 95 % interval of a difference.
 
     Args:
         low, high: its ends.
@@ -105,7 +106,7 @@ def verdict_of(low: float, high: float) -> Verdict:
 def choice_verdict_of(
     low: float, high: float, n: int, *, in_time: bool = True
 ) -> Verdict | Literal["too few queries", "not enough time"]:
-    """The same where something is chosen by it: of fewer than :data:`FEWEST` queries it says nothing.
+    """Return the verdict of a choice: as :func:`verdict_of`, but none with fewer than :data:`FEWEST` queries.
 
     Args:
         low, high: its ends.
@@ -120,7 +121,7 @@ def choice_verdict_of(
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A confidence sequence of level ``1 - alpha``: its intervals hold the truth at all looks together.
+    """A confidence sequence of level ``1 - alpha``: its intervals cover the truth at all looks together.
 
     Definition (asymptotic confidence sequence with a Gaussian mixture: Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas
     2024, theorem 2.2, in terms of the variance V of the estimate at a look):
@@ -138,7 +139,7 @@ class Sequence:
     alpha: float = ALPHA
 
     def half_width(self, variance: float) -> float:
-        """Of the interval at a look where the estimate has this variance; infinite where that is not known."""
+        """Return the half width at a look where the estimate has this variance; infinite where that is not known."""
         if not 0.0 < variance < math.inf:
             return math.inf
         k = float(-lambertw(-(self.alpha**2) / math.e, -1).real) - 1.0
@@ -146,7 +147,7 @@ class Sequence:
         return math.sqrt(variance * (1.0 + 1.0 / r) * (math.log1p(r) - 2.0 * math.log(self.alpha)))
 
     def times_needed(self, true: float, variance: float) -> float:
-        """How many times the data so far show a true difference with probability :data:`POWER`; infinite for none."""
+        """Return by which factor the data must grow for a power of :data:`POWER`; infinite for no difference."""
         z = _NORMAL.inv_cdf(POWER)
 
         def short_of(log_times: float) -> float:
@@ -160,12 +161,12 @@ class Sequence:
 
 
 def fixed_half_width(variance: float, alpha: float = ALPHA) -> float:
-    """Half width of the normal interval of level ``1 - alpha``, which holds for a single look; infinite for none."""
+    """Return the half width of the normal interval of level ``1 - alpha`` for one look; infinite without variance."""
     return _NORMAL.inv_cdf(1.0 - alpha / 2.0) * math.sqrt(variance) if 0.0 < variance < math.inf else math.inf
 
 
 def fixed_times_needed(true: float, variance: float, alpha: float = ALPHA) -> float:
-    """How many times the data so far show a true difference at a single planned look, with probability
+    """Return by which factor the data must grow to show a true difference at a single planned look, with probability
     :data:`POWER`.
     """
     if true == 0.0 or not 0.0 < variance < math.inf:

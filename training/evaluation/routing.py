@@ -1,4 +1,4 @@
-"""What routing is worth on held-out queries, measured through the sealed bundle."""
+"""The effect of routing on held-out queries, measured through the sealed bundle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import shuffled_lists, whole
+from listwright.training.evaluation.evaluate import check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.router import bests
 
@@ -69,7 +69,7 @@ class RoutingEvaluation:
         return bests(self.specialists)
 
     def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
-        """Mean paired difference with its 95 % interval over queries."""
+        """Return the mean paired difference with its 95 % interval over queries."""
         low, high = interval(resampled_means(of - over, self.query))
         return float((of - over).mean()), float(low), float(high)
 
@@ -85,7 +85,7 @@ class RoutingEvaluation:
         return None if oracle - mean < 1e-12 else float((self.hard.mean() - mean) / (oracle - mean))
 
     def facts(self) -> dict[str, object]:
-        """What the report says."""
+        """Return the figures for the report."""
 
         def gain(of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> dict[str, float]:
             return dict(zip(("mean", "low", "high"), self.gain(of, over), strict=True))
@@ -114,7 +114,7 @@ class RoutingEvaluation:
 
 
 def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvaluation | None:
-    """Rank every test query by every specialist, by the generalist and by every way of choosing.
+    """Rank every test query by every specialist, by the generalist and by every way of routing.
 
     Args:
         path: a sealed bundle.
@@ -142,7 +142,11 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         answers = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         answers += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
         values = [
-            float(np.nan_to_num(ndcg(whole(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)))
+            float(
+                np.nan_to_num(
+                    ndcg(check_complete(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)
+                )
+            )
             for one in answers
         ]
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist

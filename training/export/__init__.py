@@ -1,1 +1,1 @@
-"""Fitted rankers as ONNX graphs, and the gate that a graph passes before it is sealed."""
+"""Fitted rankers as ONNX graphs, and the parity check that a graph passes before it is sealed."""

@@ -18,7 +18,7 @@ from listwright.ranking.compiled.lightgbm_trees import NODE, float32_below
 OPSET = {"": 20, "ai.onnx.ml": 3}
 
 UNUSED = ("nodes_hitrates", "nodes_missing_value_tracks_true")
-"""Of the converter's attributes: how often a node is reached, and where missing values go, which the imputer fills."""
+"""Attributes of the converter to drop: visits of a node, and the branch of missing values, which the imputer fills."""
 
 
 def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
@@ -52,7 +52,7 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
 
 
 def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = None) -> None:
-    """Put the same forest into the graph's metadata, packed for the compiled walk.
+    """Attach the same forest to the graph's metadata, packed for the compiled traversal.
 
     Args:
         graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
@@ -83,7 +83,7 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
 
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:
-    """Threshold, column, left child and, of a leaf, values of every node; siblings side by side."""
+    """Return threshold, column, left child and a leaf's values of every node, breadth first; siblings side by side."""
     result: list[tuple[float, int, int, np.ndarray | None]] = []
     waiting, following = deque([0]), 1
     below = float32_below(tree.threshold).tolist()

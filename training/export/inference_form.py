@@ -36,7 +36,7 @@ _LARGE = 1e30
 
 
 def to_export(model: Ranker) -> nn.Module:
-    """One list without padding, ``(L, E) -> (L,)``, in the form that is quickest to serve."""
+    """Return the module for one list without padding, ``(L, E) -> (L,)``, in the form that is fastest to serve."""
     if isinstance(model.network, QilcmNetwork):
         return InferenceForm(model)
     if isinstance(model.network, DlcmNetwork | DcmNetwork):
@@ -76,7 +76,7 @@ class InferenceForm(nn.Module):
         self.register_buffer("of_plain", of_plain.clone())
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
-        """``(L,)`` scores."""
+        """Return ``(L,)`` scores."""
         x = self.scale(features.to(self.shift))
         h = torch.cat([x, self.encoder(x)], dim=1)  # (L, H), with 1 more than h in the encoder's half
         a = self._attended(h)
@@ -91,13 +91,13 @@ class InferenceForm(nn.Module):
         return self._ranked(centred * plain, c * products / plain)
 
     def _attended(self, h: Float[Tensor, "L H"]) -> Float[Tensor, "1 L"] | None:
-        """Attention weights; None where every candidate counts alike."""
+        """Return attention weights; None where every candidate counts alike."""
         if self.attention is None:
             return None
         return torch.softmax(self.attention(h.to(self.of_plain)).T, dim=1).to(h)
 
     def _ranked(self, h: Float[Tensor, "L H"], ratio: Float[Tensor, "1 H"]) -> Float[Tensor, " L"]:
-        """Of ``[ratio * h, h]``, eq. (9)."""
+        """Return the scores of ``[ratio * h, h]``, eq. (9)."""
         weights = self.of_plain + ratio.T.to(self.of_plain) * self.of_products
         scores: Tensor = self.ranking(h.to(weights), weights)
         return scores.squeeze(1)
@@ -109,7 +109,7 @@ class InferenceForm(nn.Module):
 
 
 def _mean(values: Float[Tensor, "L H"], a: Float[Tensor, "1 L"] | None) -> Float[Tensor, "1 H"]:
-    """Weighted by attention, or plain."""
+    """Return the mean, weighted by attention or plain."""
     return values.mean(dim=0, keepdim=True) if a is None else a @ values
 
 
@@ -135,7 +135,7 @@ class _Layers(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "L X"], first: Float[Tensor, "X Z"] | None = None) -> Float[Tensor, "L Y"]:
-        """``(L, Y)``; with the weights ``first`` in the place of the first layer's own."""
+        """Return ``(L, Y)``; with the weights ``first`` instead of the first layer's own."""
         last = len(self.weights) - 1
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.addmm(bias, x, weight if number or first is None else first)
@@ -167,11 +167,11 @@ class _Scale(nn.Module):
 
 
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
-"""Which of torch's gates stands where in ONNX: update, reset, new; and input, output, forget, cell."""
+"""Order of torch's gates in ONNX: update, reset, new; and input, output, forget, cell."""
 
 
 class OnnxReader(nn.Module):
-    """Stands for a reader of one layer while it is exported; it computes nothing in torch.
+    """Replaces a reader of one layer during export; it computes nothing in torch.
 
     Args:
         reader: with ``batch_first`` and biases; its weights are copied.
@@ -190,7 +190,7 @@ class OnnxReader(nn.Module):
         self.register_buffer("biases", torch.cat(biases)[None])
 
     def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L S"], Any]:
-        """Return what the reader gives: outputs, and its last state or states."""
+        """Return the reader's outputs, and its last state or states."""
         gru = self.operator == "GRU"
         last = (1, 1, self.size)
         shapes = [(x.shape[1], *last), last] + ([] if gru else [last])

@@ -1,4 +1,4 @@
-"""From torch to ONNX, and the gate that the exported graph must pass before it is sealed."""
+"""From torch to ONNX, and the parity check that the exported graph must pass before it is sealed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
     for part in (graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.input, *graph.graph.output):
         del part.metadata_props[:]  # the exporter's notes: where on this machine each line of code stands
     length = graph.graph.input[0].type.tensor_type.shape.dim[0]
-    if length.HasField("dim_value"):  # the exporter says nothing where the module fixed it
+    if length.HasField("dim_value"):  # the exporter does not report a length that the module fixed
         raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
     if metadata:
         onnx.helper.set_model_props(graph, dict(metadata))
@@ -70,7 +70,7 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Silence the exporter: it warns of its own internals, which say nothing to the person who runs a fit."""
+    """Silence the exporter: its warnings about its own internals do not help the person who runs a fit."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -91,7 +91,7 @@ def check_parity(
     longest: int,
     rng: np.random.Generator,
 ) -> tuple[int, ...]:
-    """Compare what was trained with what will serve, on lists that are easy to get wrong.
+    """Compare the trained module with the serving code, on lists that are easy to get wrong.
 
     Lists of 1 and 2 candidates, of lengths around the cutoff, and of ``longest`` are drawn from real rows; each is also
     tried with constant features, with missing values, with unknown categories and in another order. The trained network
@@ -151,7 +151,7 @@ def _check_list(
     ranking = reranker.rerank(CandidateList(features), strategy=stage.kind, specialist=specialist)
     if ranking.reason is not None:
         if np.isnan(ranking.first_stage_scores).all():
-            return  # a first-stage column with holes cannot be ranked, and says so
+            return  # a first-stage column with missing values cannot be ranked, and the reason says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
     scored = np.flatnonzero(~np.isnan(ranking.scores))
     widened = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)

@@ -25,10 +25,10 @@ from listwright.training.search import Objective, StepReport, Value
 from listwright.training.stored.rows import CHUNK_ROWS, Features
 
 REPORT_EVERY = 10
-"""Trees: the median of trials is asked every few."""
+"""Trees between two reports to the pruning by medians."""
 
 Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
-"""Queries to fit on, and those that are held out then."""
+"""Queries to fit on, and those held out."""
 
 MOST_SAMPLED = 200_000
 """Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""
@@ -41,12 +41,12 @@ Directions = Sequence[tuple[str, int]]
 
 @runtime_checkable
 class Grower(Protocol):
-    """Grows trees: here, or on several workers."""
+    """Protocol for growing trees: in this process, or on several workers."""
 
     def trial_of(
         self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
     ) -> Objective:
-        """What one setting is worth on held-out queries; the fact is its number of trees.
+        """Return an objective that scores one setting on held-out queries; its fact is the number of trees.
 
         Args:
             train, valid: under one schema.
@@ -64,11 +64,11 @@ class Grower(Protocol):
         trees: int,
         queries: Int[np.ndarray, " M"] | None = None,
     ) -> str:
-        """One model of so many trees, as LightGBM's text, fitted on some of the training queries, or on all."""
+        """Return one model of so many trees, as LightGBM's text, fitted on some of the training queries, or on all."""
 
 
 class LocalGrower:
-    """Grows trees in this process; a training set is put into bins once, for all that is fitted on it."""
+    """Grows trees in this process; a training set is binned once for all fits."""
 
     def __init__(self) -> None:
         self._train: Dataset | None = None
@@ -78,7 +78,7 @@ class LocalGrower:
     def trial_of(
         self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
     ) -> Objective:
-        """See the protocol; the model of the best trial is kept for :meth:`boost`."""
+        """Return an objective, see :meth:`Grower.trial_of`; the model of the best trial is reused by :meth:`boost`."""
         train_set = self._bins_of(train)
         rows = None if parts is None else [(train.rows_of(rest), train.rows_of(part)) for rest, part in parts]
         valid_sets = [lightgbm_dataset(valid, reference=train_set)] if rows is None else []
@@ -112,11 +112,11 @@ class LocalGrower:
         trees: int,
         queries: Int[np.ndarray, " M"] | None = None,
     ) -> str:
-        """See the protocol."""
+        """Return one model, see :meth:`Grower.boost`."""
         settings, binned = settings_of(params, seed), self._bins_of(train)
         if queries is not None:
             binned = binned.subset(train.rows_of(queries).tolist())
-            binned.free_raw_data = True  # it asks for no row: they may lie on disk
+            binned.free_raw_data = True  # it needs no rows, which may be on disk
         elif self._best is not None and self._best[1] == {**settings, "trees": trees}:
             return self._best[2]  # as a trial has grown it
         with clear_refusal():
@@ -131,7 +131,7 @@ class LocalGrower:
 
 
 def _cut(booster: lightgbm.Booster, trees: int) -> str:
-    """The model of the first trees, letter by letter as if LightGBM had been told to grow no more."""
+    """Return the model of the first trees, byte for byte as if LightGBM had grown no more."""
     text = booster.model_to_string(num_iteration=trees)
     text = re.sub(r"^\[num_iterations: \d+\]$", f"[num_iterations: {trees}]", text, flags=re.MULTILINE)
     return text.replace("\n[metric: custom]\n", "\n[metric: ndcg]\n")
@@ -157,7 +157,7 @@ class HeldOutNdcg:
         )
 
     def __call__(self, scores: Float[np.ndarray, " R"], data: lightgbm.Dataset) -> tuple[str, float, bool]:
-        """Name and value, and that more is better."""
+        """Return name and value, and that more is better."""
         if data not in self._measures:
             self._measures[data] = self._measure_of(data)
         measure, weights = self._measures[data]
@@ -172,7 +172,7 @@ class HeldOutNdcg:
 
 
 def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], None]:
-    """A callback that says every few trees how the held-out queries are ranked."""
+    """Return a callback that reports every few trees how the held-out queries are ranked."""
 
     def after_tree(env: lightgbm.callback.CallbackEnv) -> None:
         trees = env.iteration + 1
@@ -183,7 +183,7 @@ def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], N
 
 
 def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
-    """What LightGBM is told beside its hyperparameters; a list-relative column is bound as its feature is."""
+    """Return LightGBM's monotone constraints and gains; a list-relative column is bound as its feature is."""
     derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
     directions = monotone_constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
@@ -191,7 +191,7 @@ def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
 
 
 def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """All that LightGBM is told, from hyperparameters and seed."""
+    """Return all of LightGBM's parameters, from hyperparameters and seed."""
     return {
         **params,
         "objective": "lambdarank",
@@ -207,7 +207,7 @@ def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 @contextmanager
 def clear_refusal() -> Iterator[None]:
-    """LightGBM's errors as ours."""
+    """Convert LightGBM's errors to RecipeError."""
     try:
         yield
     except lightgbm.basic.LightGBMError as error:
@@ -215,7 +215,7 @@ def clear_refusal() -> Iterator[None]:
 
 
 class RowSequence(lightgbm.Sequence):
-    """Rows as LightGBM bins them: it asks for some single ones in order, and then for all."""
+    """Rows for LightGBM's binning, which first reads single ones in order, and then all."""
 
     batch_size = CHUNK_ROWS
 
@@ -238,7 +238,7 @@ class RowSequence(lightgbm.Sequence):
 
 
 def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | RowSequence:
-    """What LightGBM takes its bins from.
+    """Return the matrix that LightGBM bins.
 
     Up to :data:`MOST_SAMPLED` rows, a matrix and a sequence of rows give the same bins. Beyond, LightGBM samples the
     two differently: there it is always given a sequence, so that a fit does not depend on where the rows are.
@@ -257,7 +257,7 @@ def silence_lightgbm() -> None:
 
 
 def lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
-    """The queries as LightGBM has them: in bins, of those of ``reference`` if it is given."""
+    """Return the queries as a LightGBM dataset: binned, like ``reference`` if it is given."""
     silence_lightgbm()
     return lightgbm.Dataset(
         _binned_from(data),
@@ -289,7 +289,7 @@ def check_monotone(monotone: Directions, schema: FeatureSchema) -> None:
 def monotone_constraints(
     monotone: Directions, columns: Sequence[str], derived_from: Mapping[str, str] | None = None
 ) -> list[int]:
-    """The direction of every column of a feature matrix; 0 where it is free.
+    """Return the direction of every column of a feature matrix; 0 where it is free.
 
     Args:
         monotone: by name of a feature; a feature without a column (it was constant) binds nothing.

@@ -1,4 +1,4 @@
-"""A first stage that somebody already runs: a LightGBM model, an ONNX graph, or scores that stand in the data.
+"""A first stage that was fitted elsewhere: a LightGBM model, an ONNX graph, or scores in a column of the data.
 
 Exporters of ONNX differ in names, in the shape of the scores and in what else they write. A bundle holds one form only:
 ``features (L, N) float32 -> scores (L,)``. So what serves stays strict, and reads no foreign graph.
@@ -35,7 +35,7 @@ NO_MISSING = (
     "the given model has no score for a candidate with a missing value (it gives NaN). A request with a null in it is "
     "then answered in input order. Replace missing values inside the graph, or send every number"
 )
-"""Printed where that is so."""
+"""Printed where a graph does not score missing values."""
 
 _FAILED = (
     "the graph has to give one finite score per candidate for lists of any length; a missing value reaches it as NaN, "
@@ -43,7 +43,7 @@ _FAILED = (
 )
 
 IR_VERSION = 10
-"""Of what is written. Below 4 weights would have to be inputs, as CatBoost's version 3 has it."""
+"""IR version of written graphs. Below 4 weights would have to be inputs, as in CatBoost's version 3."""
 
 _OLDEST_OPSET = 7
 
@@ -71,7 +71,7 @@ _CATEGORIES = (
 
 
 def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
-    """A model file, told by its content: the text of a LightGBM model, or an ONNX graph as a bundle holds it.
+    """Read a model file by its content: the text of a LightGBM model, or an ONNX graph as a bundle stores it.
 
     Args:
         path: of the file.
@@ -97,8 +97,9 @@ def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
     return text
 
 
-def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
-    """The schema with categories in the order of the model's own pandas categories, so that its codes mean the same.
+def with_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
+    """Return the schema with categories in the order of the model's own pandas categories, so that its codes mean the
+    same.
 
     Raises:
         SchemaMismatchError: if the model's features are not in the schema, it knows another number of categorical
@@ -135,8 +136,8 @@ def under_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
 
 
 def _infos(model: str) -> list[str]:
-    """What a LightGBM text model says of each feature's training values: ``[lowest:highest]`` of numbers, ``0:2:1`` of
-    codes, ``none`` of a single value.
+    """Return what a LightGBM text model records of each feature's training values: ``[lowest:highest]`` of numbers,
+    ``0:2:1`` of codes, ``none`` of a single value.
     """
     begin = model.index("\nfeature_infos=") + len("\nfeature_infos=")
     return model[begin : model.index("\n", begin)].split()
@@ -147,7 +148,7 @@ def _is_coded(info: str) -> bool:
 
 
 def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]], schema: FeatureSchema) -> str | None:
-    """Why categories that a model stores cannot be those of the columns that would get them; None if they can.
+    """Return why a model's stored categories do not match the columns that they would apply to; None if they do.
 
     Args:
         infos: of :func:`_infos`, by column.
@@ -184,7 +185,7 @@ def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]],
 
 
 def columns_of(model: str | bytes, schema: FeatureSchema) -> frozenset[str]:
-    """Names of the columns that a model looks at: all, where its features have no names; all numeric ones of ONNX.
+    """Return the columns that a model reads: all, where its features have no names; all numeric ones of ONNX.
 
     Raises:
         SchemaMismatchError: if the model's features are not in the schema.
@@ -196,7 +197,7 @@ def columns_of(model: str | bytes, schema: FeatureSchema) -> frozenset[str]:
 
 
 def knows_missing(graph: bytes, schema: FeatureSchema) -> bool:
-    """Whether an ONNX graph has a score for candidates all of whose values are missing."""
+    """Return whether an ONNX graph scores candidates all of whose values are missing."""
     stage = OnnxFirstStage(graph, schema)
     try:
         stage.score(np.full((2, len(schema)), np.nan, dtype=np.float32))
@@ -206,7 +207,7 @@ def knows_missing(graph: bytes, schema: FeatureSchema) -> bool:
 
 
 def graph_scores(graph: bytes, data: Dataset, path: Path) -> Float[np.ndarray, " R"]:
-    """``(R,)`` scores of an ONNX graph for every row, by the code that serves: it sees one list at a time.
+    """Return ``(R,)`` scores of an ONNX graph for every row, by the serving code: it scores one list at a time.
 
     Args:
         graph: as of :func:`read_model`.
@@ -228,7 +229,7 @@ def graph_scores(graph: bytes, data: Dataset, path: Path) -> Float[np.ndarray, "
 
 
 def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
-    """``(R,)`` scores that stand in a feature column.
+    """Return ``(R,)`` scores from a feature column.
 
     Raises:
         RecipeError: if there is no such numeric column.
@@ -251,10 +252,10 @@ def column_scores(column: str, data: Dataset) -> Float[np.ndarray, " R"]:
 
 
 def canonical(model: bytes, schema: FeatureSchema) -> bytes:
-    """The same graph under our names, with a flat score and nothing but arithmetic in it.
+    """Return the same graph under our names, with a flat score and only arithmetic operators.
 
-    Other outputs go, and so do the operators that only they need, documentation, metadata and the names of whoever made
-    it. Every value gets the prefix ``given/``. Constants become weights.
+    Other outputs go, and so do operators that only they need, documentation, metadata and the names of its producer.
+    Every value gets the prefix ``given/``. Constants become weights.
 
     Args:
         model: a serialised ONNX model with one float32 input ``(L, N)`` and one output ``(L,)`` or ``(L, 1)``.
@@ -285,7 +286,7 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
 
 
 def _check_texts(message: Message) -> None:
-    """Protobuf gives a name that is no UTF-8 as bytes."""
+    """Raise ScoringError for text that is no UTF-8: protobuf returns it as bytes."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
             continue  # a forest has millions of numbers
@@ -297,7 +298,7 @@ def _check_texts(message: Message) -> None:
 
 
 def _features(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Its inputs; old exporters list weights among them."""
+    """Return the graph's inputs without weights, which old exporters list among them."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -309,7 +310,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
             f"the graph has {len(inputs)} inputs ({_listed(inputs)}), not one: export it with one float32 input (L, N)"
         )
     (value,) = inputs
-    what = f"input {_shown(value)}"
+    what = f"input {_describe_value(value)}"
     if _type(value) != "float32":
         raise ScoringError(
             f"{what} is not float32: export it with float32 input, e.g. FloatTensorType([None, {width}])"
@@ -335,7 +336,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
 
 
 def _scores(graph: onnx.GraphProto) -> str:
-    """The name of the one output that can be a score per candidate."""
+    """Return the name of the only output that can be a score per candidate."""
     usable = [value for value in graph.output if _is_score(value)]
     if len(usable) == 1:
         return str(usable[0].name)
@@ -363,7 +364,7 @@ def _is_score(value: onnx.ValueInfoProto, *, any_length: bool = True) -> bool:
 
 
 def _opsets(given: onnx.ModelProto) -> Iterable[onnx.OperatorSetIdProto]:
-    """By domain, with one of ONNX's own for the reshape at the end."""
+    """Return the operator sets by domain, with one of ONNX's own for the final reshape."""
     versions = {("" if one.domain == "ai.onnx" else one.domain): one.version for one in given.opset_import}
     own = versions.setdefault("", _NEEDED_OPSET)
     if own < _OLDEST_OPSET:
@@ -372,8 +373,8 @@ def _opsets(given: onnx.ModelProto) -> Iterable[onnx.OperatorSetIdProto]:
 
 
 def _rewritten(graph: onnx.GraphProto, features: str, scores: str, width: int) -> onnx.GraphProto:
-    """The part of the graph that leads to the scores, under new names."""
-    nodes, weights = _needed(graph, scores)
+    """Return the part of the graph that leads to the scores, under new names."""
+    nodes, weights = _find_dependencies(graph, scores)
 
     def renamed(name: str) -> str:
         return "features" if name == features else name and f"given/{name}"
@@ -398,8 +399,8 @@ def _rewritten(graph: onnx.GraphProto, features: str, scores: str, width: int) -
     return graph_out
 
 
-def _needed(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """Operators and weights that the scores depend on; constants count as weights."""
+def _find_dependencies(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Return the operators and weights that the scores depend on; constants count as weights."""
     constants = {node.output[0]: tensor for node in graph.node if (tensor := _constant(node)) is not None}
     wanted, nodes = {scores}, []
     for node in reversed(graph.node):  # ONNX has them in an order in which inputs come first
@@ -411,7 +412,7 @@ def _needed(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], 
 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """What a Constant holds, where it is a tensor or numbers."""
+    """Return the tensor or numbers of a Constant; None for other values."""
     plain = node.op_type == "Constant" and node.domain in ("", "ai.onnx")
     if not plain or len(node.attribute) != 1 or len(node.output) != 1:
         return None
@@ -424,7 +425,7 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
             number = "float32" if "float" in attribute.name else "int64"
             try:
                 values = np.array(helper.get_attribute_value(attribute), dtype=number)
-            except (TypeError, ValueError, OverflowError) as error:  # the attribute says another type than its name
+            except (TypeError, ValueError, OverflowError) as error:  # the attribute's type is not that of its name
                 raise ScoringError(_DAMAGED) from error
             tensor.CopyFrom(numpy_helper.from_array(values))
         case _:
@@ -434,7 +435,7 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
 
 
 def _type(value: onnx.ValueInfoProto) -> str:
-    """``float32`` and so on; what holds the values, where that is no tensor."""
+    """Return the type's name, such as ``float32``; the kind of a value that is no tensor."""
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         return (kind or "unknown").removesuffix("_type")
@@ -445,22 +446,22 @@ def _type(value: onnx.ValueInfoProto) -> str:
 
 
 def _shape(value: onnx.ValueInfoProto) -> list[int | None] | None:
-    """The size of each axis, None where it may be any; None where the graph does not say how many axes there are."""
+    """Return the size of each axis, None where it may be any; None where the graph does not state the axes."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
     return [size if (size := axis.dim_value) > 0 else None for axis in tensor.shape.dim]
 
 
-def _shown(value: onnx.ValueInfoProto) -> str:
-    """E.g. ``'variable' (float32, (?, 1))``."""
+def _describe_value(value: onnx.ValueInfoProto) -> str:
+    """Format a value's name, type and shape: ``'variable' (float32, (?, 1))``."""
     shape = _shape(value)
     axes = None if shape is None else ", ".join("?" if size is None else str(size) for size in shape)
     return f"{value.name[:60]!r} ({_type(value)}{'' if axes is None else f', ({axes})'})"
 
 
 def _listed(values: Iterable[onnx.ValueInfoProto]) -> str:
-    return _cut([_shown(value) for value in values])
+    return _cut([_describe_value(value) for value in values])
 
 
 def _cut(names: list[str]) -> str:

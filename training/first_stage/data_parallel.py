@@ -34,7 +34,7 @@ from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import Objective, StepReport, Value
 
 SEGMENT = 25
-"""Trees that the loss of a worker costs at most."""
+"""Trees per step: the most that the loss of a worker costs."""
 
 _OF_THE_CLUSTER = re.compile(
     r"^\[(machines|num_machines|local_listen_port|time_out|tree_learner): .*\]\n", re.MULTILINE
@@ -42,7 +42,7 @@ _OF_THE_CLUSTER = re.compile(
 
 
 class ParallelGrower:
-    """See :class:`listwright.training.first_stage.boosting.Grower`.
+    """Grows trees on several workers; see :class:`listwright.training.first_stage.boosting.Grower`.
 
     Args:
         workers: W of them.
@@ -54,7 +54,7 @@ class ParallelGrower:
     def trial_of(
         self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
     ) -> Objective:
-        """Trials one after the other, each on all workers; held out are the validation queries.
+        """Return an objective whose trials run one after the other on all workers; validation queries are held out.
 
         Raises:
             RecipeError: if the recipe chooses by cross-validation.
@@ -85,7 +85,7 @@ class ParallelGrower:
         trees: int,
         queries: Int[np.ndarray, " M"] | None = None,
     ) -> str:
-        """See the protocol."""
+        """Return one model, see :meth:`listwright.training.first_stage.boosting.Grower.boost`."""
         group, model = self._group(train if queries is None else train.select(queries), None), None
         for start in range(0, trees, SEGMENT):
             model = self._grow(group, settings_of(params, seed), seed, start, min(SEGMENT, trees - start), model).model
@@ -96,7 +96,7 @@ class ParallelGrower:
     def _curve(
         self, group: Group, settings: dict[str, Any], seed: int, spec: LambdaMart, report: StepReport
     ) -> list[float]:
-        """Held-out NDCG tree by tree, until the patience is used up."""
+        """Return the held-out NDCG tree by tree, until the patience is used up."""
         curve: list[float] = []
         model = None
         while len(curve) < spec.max_trees and (not curve or len(curve) - 1 - int(np.argmax(curve)) < spec.patience):
@@ -113,9 +113,9 @@ class ParallelGrower:
 
     def _grow(
         self, group: Group, settings: dict[str, Any], seed: int, start: int, trees: int, model: str | None
-    ) -> Grown:
+    ) -> GrownTrees:
         own = seed if start == 0 else int(np.random.default_rng([seed, start]).integers(2**31))
-        grown: Grown | None = group.step("grow", {**settings, "seed": own}, trees, model, addressed=True)[0]
+        grown: GrownTrees | None = group.step("grow", {**settings, "seed": own}, trees, model, addressed=True)[0]
         assert grown is not None
         return grown
 
@@ -138,7 +138,7 @@ def _rows(data: Dataset) -> HeldRows:
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Rows of whole queries as LightGBM takes them.
+    """Rows of whole queries for LightGBM.
 
     Args:
         features: ``(R, D)``, categories as numbers.
@@ -154,7 +154,7 @@ class HeldRows:
     categorical: tuple[int, ...]
 
     def dataset(self, reference: lightgbm.Dataset | None = None) -> lightgbm.Dataset:
-        """Not binned yet: that takes all workers."""
+        """Return a dataset that is not binned yet: binning takes all workers."""
         silence_lightgbm()
         return lightgbm.Dataset(
             self.features,
@@ -168,8 +168,8 @@ class HeldRows:
         )
 
 
-class Grown(NamedTuple):
-    """After some trees.
+class GrownTrees(NamedTuple):
+    """The model after some trees.
 
     Args:
         model: LightGBM's text, which is the same in all workers.
@@ -181,7 +181,7 @@ class Grown(NamedTuple):
 
 
 class TreeWorker:
-    """What a worker holds.
+    """A worker's part of the training set.
 
     Args:
         train: its own queries.
@@ -194,13 +194,13 @@ class TreeWorker:
         self._rank = 0
 
     def join(self, rank: int, _addresses: list[tuple[str, int]]) -> None:
-        """LightGBM meets anew for every step, at ports that :meth:`grow` is told."""
+        """Set the rank; LightGBM connects anew for every step, at the ports passed to :meth:`grow`."""
         self._rank = rank
 
     def grow(
         self, settings: dict[str, Any], trees: int, model: str | None, addresses: list[tuple[str, int]]
-    ) -> Grown | None:
-        """Some more trees upon a model, or the first ones; rank 0 answers."""
+    ) -> GrownTrees | None:
+        """Grow trees on top of a model, or the first ones; only rank 0 returns them."""
         network = {
             "tree_learner": "data",
             "machines": ",".join(f"{host}:{port}" for host, port in addresses),
@@ -222,12 +222,12 @@ class TreeWorker:
             )
         booster.free_network()
         curve = next(iter(curves["valid_0"].values())) if curves else []
-        return Grown(booster.model_to_string(), curve) if self._rank == 0 else None
+        return GrownTrees(booster.model_to_string(), curve) if self._rank == 0 else None
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """LightGBM's errors as ours, but for those of its sockets: a worker is lost then, and the step is done again."""
+    """Convert LightGBM's errors, except those of its sockets: then a worker is lost, and the step is repeated."""
     try:
         with clear_refusal():
             yield

@@ -1,4 +1,4 @@
-"""The first stage of a run: tuned here, brought along as a model, or read from the data."""
+"""The first stage of a run: tuned here, given as a model, or read from the data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FittedFirstStage:
         model: LightGBM text, or an ONNX graph; None where the scores come from a column.
         train_scores: ``(R,)`` scores of the training rows, out-of-fold if Listwright fitted the model.
         valid_scores: ``(R,)`` scores of the validation rows.
-        facts: what the report says about it.
+        facts: for the report.
         relative: the list-relative columns that it sees behind the features.
         notes: what a person should know of it.
     """
@@ -49,7 +49,7 @@ class FittedFirstStage:
         return self.entry.feature if isinstance(self.entry, ColumnStage) else None
 
     def scores_of(self, data: Dataset) -> Float[np.ndarray, " R"]:
-        """``(R,)`` scores of all rows by the model itself, by the code that serves.
+        """Return ``(R,)`` scores of all rows by the model itself, by the serving code.
 
         Raises:
             ValueError: if the first stage is no model.
@@ -62,10 +62,10 @@ class FittedFirstStage:
 
 
 NamedGoesOn = Callable[[str, int, float], bool]
-"""As :data:`listwright.training.search.GoesOn`, behind the name of the work."""
+"""Like :data:`listwright.training.search.GoesOn`, with the name of the work first."""
 
 TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
-"""Of the two that a run may fit."""
+"""Titles of the two first stages that a run may fit."""
 
 
 def fit(
@@ -78,7 +78,7 @@ def fit(
     grower: Grower | None = None,
     goes_on: NamedGoesOn | None = None,
 ) -> FittedFirstStage:
-    """Fit, or take over, the first stage; of LambdaMART the one that ``spec.relative`` names, which is not ``auto``.
+    """Fit the first stage, or take over a given one; LambdaMART uses ``spec.relative``, which is not ``auto``.
 
     Args:
         spec: of the recipe.
@@ -87,7 +87,7 @@ def fit(
         state: folder for checkpoints; what is finished there is not done again.
         progress: of tuning and of the out-of-fold scores.
         grower: grows LambdaMART's trees; None for this process.
-        goes_on: asked before each setting of LightGBM but the first, by the name of the work; None tries all.
+        goes_on: called before each setting of LightGBM but the first, with the name of the work; None tries all.
     """
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     match spec:
@@ -107,12 +107,12 @@ def fit(
 
 
 def kinds_of(spec: LambdaMart) -> tuple[RelativeKind, ...]:
-    """The kinds of list-relative columns that a recipe names; none under ``auto``, which :func:`fit` is not asked."""
+    """Return the kinds of list-relative columns that a recipe names; none under ``auto``, which is resolved earlier."""
     return () if isinstance(spec.relative, str) else spec.relative
 
 
 def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object]) -> FittedFirstStage:
-    """An ONNX graph; what it cannot score of the test split is told now, too."""
+    """Return the first stage of an ONNX graph; one that cannot score the test split fails here, too."""
     parts = (splits.train, splits.valid, splits.test)
     train, valid, _ = (bring_your_own.graph_scores(graph, part, path) for part in parts)
     notes = () if bring_your_own.knows_missing(graph, splits.train.schema) else (bring_your_own.NO_MISSING,)
@@ -129,7 +129,7 @@ def with_and_without(
     grower: Grower | None = None,
     goes_on: NamedGoesOn | None = None,
 ) -> tuple[FittedFirstStage, FittedFirstStage]:
-    """LambdaMART twice: on the features alone, and with list-relative columns of every kind; as :func:`fit`."""
+    """Fit LambdaMART twice: on the features alone, and with list-relative columns of every kind; see :func:`fit`."""
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     plain, with_columns = (_lambdamart(spec, splits, kinds, more) for kinds in ((), KINDS))
     return plain, with_columns
@@ -147,7 +147,7 @@ class _Fit:
 
 
 def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit) -> FittedFirstStage:
-    """Tune and score out-of-fold, or read both back where an interrupted run had finished them."""
+    """Tune and score out-of-fold, or read both results of an interrupted run."""
     tuned, train_scores, columns = _tuned(spec, splits, kinds, shared)
     facts: dict[str, object] = {
         "kind": "lambdamart",
@@ -166,7 +166,7 @@ def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...
 def _tuned(
     spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit
 ) -> tuple[lambdamart.TunedLambdaMart, Float[np.ndarray, " R"], tuple[RelativeColumn, ...]]:
-    """The model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
+    """Return the model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
     which = "relative" if kinds else "plain"
     facts_file, model_file, scores_file = (
         shared.state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")
@@ -208,7 +208,7 @@ def _tuned(
 
 
 def trials_file(kinds: tuple[RelativeKind, ...]) -> str:
-    """Name of the file that remembers the settings tried, with list-relative columns or without."""
+    """Return the name of the journal of trials, with list-relative columns or without."""
     return f"{'relative' if kinds else 'plain'}_trials.journal"
 
 

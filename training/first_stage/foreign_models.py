@@ -1,4 +1,4 @@
-"""Which program wrote a model file, told by its first bytes. Nothing is ever unpickled."""
+"""Recognition of the program that wrote a model file, by its first bytes. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HEAD_BYTES = 65_536
-"""A format is told by so many bytes."""
+"""Bytes at the beginning of a file by which its format is recognised."""
 
 ACCEPTED = (
     "a first stage is an ONNX graph, or a LightGBM model in LightGBM's text format, written by Booster.save_model(path)"
@@ -28,7 +28,7 @@ _EITHER = f"if it holds a LightGBM model, {_SAVE}; any other model: {_EXPORT}"
 
 @dataclass(frozen=True, slots=True)
 class ForeignModel:
-    """A file that is no first stage.
+    """A file that cannot be a first stage.
 
     Args:
         what: what it looks like.
@@ -43,7 +43,7 @@ class ForeignModel:
 
 
 def recognised(head: bytes) -> ForeignModel | None:
-    """What a file that begins like this is.
+    """Return what a file with these first bytes is.
 
     Args:
         head: its first :data:`HEAD_BYTES`, or all of it.
@@ -58,12 +58,12 @@ def recognised(head: bytes) -> ForeignModel | None:
 
 
 def is_onnx(head: bytes) -> bool:
-    """Whether a file that begins like this is an ONNX model: a version, and then another field of a model."""
+    """Return whether a file with these first bytes is an ONNX model: a version, and then another field of a model."""
     return _ONNX.match(head) is not None
 
 
 def _as_it_is(head: bytes) -> ForeignModel | None:
-    """The same of a file that is not compressed."""
+    """Return what an uncompressed file is, see :func:`recognised`."""
     if (head.startswith(b"\x80") and head[1:2] in (b"\2", b"\3", b"\4", b"\5")) or _OLD_PICKLE.match(head):
         return _pickle(head)
     return next((model for pattern, model in _FORMATS if pattern.match(head)), None)
@@ -74,7 +74,7 @@ def _is_lightgbm_text(head: bytes) -> bool:
 
 
 def _pickle(head: bytes) -> ForeignModel:
-    """Which library's, by the names in it."""
+    """Return which library's pickle it is, by the names in it."""
     maker = next((name for word, name in _MAKERS.items() if word in head), None)
     if maker == "LightGBM":
         return ForeignModel("a pickle or joblib file with a LightGBM model in it", _SAVE)

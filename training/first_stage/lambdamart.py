@@ -21,16 +21,26 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import LAMBDAMART, Found, GoesOn, Objective, Range, Rounds, StepReport, Value, search
+from listwright.training.search import (
+    LAMBDAMART,
+    GoesOn,
+    Objective,
+    Range,
+    Rounds,
+    SearchResult,
+    StepReport,
+    Value,
+    search,
+)
 from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
 
 PRUNE_AFTER = 50
-"""Trees: a slow learner needs some to show what it can do."""
+"""Trees before a trial may be pruned: a slow learner needs some."""
 
 MANY_CATEGORIES = 500
-"""Of one feature: with more, ``cat_smooth`` is searched, and high by default."""
+"""Categories of one feature above which ``cat_smooth`` is searched, and high by default."""
 
 MUCH_SMOOTHING, LIGHTGBM_SMOOTHING = 1_000.0, 10.0
 """``cat_smooth`` by default, with so many and otherwise."""
@@ -81,12 +91,12 @@ def tune(
         spec: the budget.
         seed: fixes boosting and the sampler.
         journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        task: told every finished trial and the best held-out NDCG so far.
+        task: reports every finished trial and the best held-out NDCG so far.
         grower: grows the trees; None for this process.
-        goes_on: asked before each trial but the first; trials below the median of earlier ones are then ended early.
+        goes_on: called before each trial but the first; trials below the median of earlier ones are then ended early.
 
     Raises:
-        RecipeError: if LightGBM refuses the data; says what it said.
+        RecipeError: if LightGBM refuses the data; with its message.
     """
     grower = grower or LocalGrower()
     best = search_settings(
@@ -119,14 +129,14 @@ def search_settings(
     grower: Grower | None = None,
     goes_on: GoesOn | None = None,
     watch: StepReport | None = None,
-) -> Found:
-    """The search of :func:`tune` alone, without the final fit; the fact of a trial is its number of trees.
+) -> SearchResult:
+    """Search settings as :func:`tune` does, without the final fit; the fact of a trial is its number of trees.
 
     Args:
         train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
         prune: whether trials that stay below the median of earlier ones are ended early.
         rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
-        watch: told the trees of a trial here, and the held-out NDCG; may end the search by raising.
+        watch: called with the trees of a trial here, and the held-out NDCG; may end the search by raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     if watch is not None:
@@ -164,7 +174,7 @@ def _report_to(watch: StepReport, objective: Objective) -> Objective:
 
 
 def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, grower: Grower | None = None) -> Objective:
-    """What one setting is worth on the queries that the recipe holds out; the fact is its number of trees."""
+    """Return an objective that scores one setting on the recipe's held-out queries; its fact is the number of trees."""
     parts = query_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
     return (grower or LocalGrower()).trial_of(train, valid, spec, seed=seed, parts=parts)
 
@@ -179,7 +189,7 @@ def out_of_fold_scores(
     task: Task = NO_TASK,
     grower: Grower | None = None,
 ) -> Float[np.ndarray, " R"]:
-    """Scores of the training rows, each by a model that did not see its query.
+    """Return scores of the training rows, each by a model that was not fitted on its query.
 
     A reranker that is trained on scores of a model fitted on the same queries learns to trust an over-fitted score.
     Queries are dealt to ``folds`` parts after a seeded shuffle; each part is scored by LambdaMART with the winning
@@ -199,22 +209,22 @@ def out_of_fold_scores(
 
 
 def scores_of(model: str, data: Dataset) -> Float[np.ndarray, " R"]:
-    """``(R,)`` scores of a model for every row, by the code that serves."""
+    """Return ``(R,)`` scores of a model for every row, by the serving code."""
     return by_chunk(data.features, LightGbmFirstStage(model, data.schema).score)
 
 
 def mean_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> float:
-    """Mean NDCG over queries, by their weights; a query without a relevant candidate counts 0."""
+    """Return the weighted mean NDCG over queries; a query without a relevant candidate counts 0."""
     return float(np.average(query_ndcg(data, scores, cutoff), weights=data.query_weights))
 
 
 def query_ndcg(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
+    """Return ``(N,)`` NDCG of every query; 0 for one without a relevant candidate."""
     return QueryNdcg(data.labels, data.offsets, cutoff=cutoff, gains=data.gains).of(scores)
 
 
 def query_folds(train: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each part: the queries to fit on, and those to hold out. Each part has queries of a weight above 0.
+    """Return for each part the queries to fit on, and those to hold out. Each part has queries of a weight above 0.
 
     Raises:
         RecipeError: if fewer than two queries count.
@@ -242,13 +252,13 @@ def _boost(
     grower: Grower,
     queries: Int[np.ndarray, " M"] | None = None,
 ) -> list[str]:
-    """One model with this seed, and ``members - 1`` with seeds that it fixes."""
+    """Fit one model with this seed, and ``members - 1`` with seeds derived from it."""
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
     return [grower.boost(train, params, seed=one, trees=trees, queries=queries) for one in seeds]
 
 
 def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
-    """``(R,)`` the sum of what all give."""
+    """Return ``(R,)`` the sum of all models' scores."""
     boosters = [lightgbm.Booster(model_str=model) for model in models]
 
     def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
@@ -261,10 +271,10 @@ def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
 
 @dataclass(frozen=True, slots=True)
 class SettingsTrial:
-    """:func:`listwright.training.first_stage.lambdamart.trial_of`, which can be pickled.
+    """:func:`listwright.training.first_stage.lambdamart.trial_of` as an object that can be pickled.
 
     Args:
-        read: gives the splits; equal ones are asked once in a process.
+        read: returns the splits; equal ones are called once in a process.
         spec: the budget.
         seed: of boosting.
     """
@@ -274,7 +284,7 @@ class SettingsTrial:
     seed: int
 
     def __call__(self, number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        """One trial."""
+        """Run one trial."""
         return _objective(self)(number, values, report)
 
 
@@ -285,7 +295,7 @@ def _objective(trial: SettingsTrial) -> Objective:
 
 
 def summed(models: Sequence[str]) -> str:
-    """One model in LightGBM's text format that scores as all of them together.
+    """Return one model in LightGBM's text format that scores as all of them together.
 
     Args:
         models: one or more, in that format, fitted on the same columns. What is no tree is the first one's: names of
@@ -305,7 +315,7 @@ def summed(models: Sequence[str]) -> str:
 
 
 def _trees(model: str) -> list[str]:
-    """Every tree's lines, without its number; the empty lines behind it included."""
+    """Return every tree's lines, without its number; the empty lines after it included."""
     begin, end = model.find(_BEGIN), model.find(_END)
     if not 0 < begin < end:
         raise ValueError("not a LightGBM text model with trees")

@@ -1,4 +1,4 @@
-"""List-relative columns of training data: which there are, which ones a fitted forest uses, and data with them."""
+"""List-relative columns of training data: the candidates, those that a fitted forest uses, and data with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from listwright.ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
 from listwright.ranking.first_stage import read_booster
 from listwright.ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.stored.rows import MappedLists, Rows, mapped
+from listwright.training.stored.rows import MappedLists, Rows, map_rows
 from listwright.training.stored.rows import columns as columns_of
 
 LEAST_GAIN = 0.001
@@ -23,7 +23,7 @@ _LOW, _HIGH = QUANTILE_LEVELS.index(0.01), QUANTILE_LEVELS.index(0.99)
 
 
 def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[RelativeColumn, ...]:
-    """Every list-relative column that the numeric features can have.
+    """Return every list-relative column that the numeric features can have.
 
     Args:
         schema: that the training queries fixed: its quantiles give the scale.
@@ -48,7 +48,7 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
 
 
 def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
-    """The splits with list-relative columns behind the features, under a schema that names them.
+    """Return the splits with list-relative columns after the features, under a schema that names them.
 
     Args:
         splits: under the schema that the bundle will have.
@@ -59,7 +59,7 @@ def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
 
 
 def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:
-    """The same of one split."""
+    """Return one split with list-relative columns, see :func:`widened`."""
     if not columns:
         return data
     relative = RelativeColumns(columns, data.schema)
@@ -74,14 +74,14 @@ def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:
 
 
 def with_quantiles(columns: Sequence[RelativeColumn], train: Dataset) -> tuple[RelativeColumn, ...]:
-    """The columns, each with its quantiles over the training rows.
+    """Return the columns, each with its quantiles over the training rows.
 
     Args:
         columns: the last ones of ``train``.
         train: widened.
     """
     first = len(train.schema) - len(columns)
-    last = mapped(train.features, len(columns), lambda rows: rows[:, first:])
+    last = map_rows(train.features, len(columns), lambda rows: rows[:, first:])
     return tuple(
         column.model_copy(update={"quantiles": _quantiles(values)})
         for column, values in zip(columns, columns_of(last), strict=True)
@@ -94,7 +94,7 @@ def _quantiles(values: Float[np.ndarray, " R"]) -> tuple[float, ...] | None:
 
 
 def used(model: str, columns: Sequence[RelativeColumn]) -> tuple[RelativeColumn, ...]:
-    """Those columns whose splits have at least :data:`LEAST_GAIN` of all gain.
+    """Return the columns whose splits have at least :data:`LEAST_GAIN` of all gain.
 
     Args:
         model: LightGBM's text, fitted on rows whose last columns these are.

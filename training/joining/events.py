@@ -1,4 +1,4 @@
-"""Events: files of them as frames, what an action is worth, and why an event does not count.
+"""Events: files of them as frames, the labels of actions, and the causes for which an event does not count.
 
 JSON lines, CSV and Parquet, each also in folders, are read a bounded number of events at a time. Each event is counted
 once, under the first cause that applies.
@@ -42,13 +42,13 @@ EVENT_SCHEMA: dict[str, Any] = {
     "timestamp": pl.Datetime("us"),
     "ordinal": pl.Int64(),
 }
-"""Of the frames: times are in UTC."""
+"""Schema of the frames: times are in UTC."""
 
 SUMMED = "summed "
-"""Begins the name of a column whose numbers are summed; the name of the sum follows."""
+"""Prefix of a column whose numbers are summed; the name of the sum follows."""
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
-"""How names of files of JSON lines end; the last is one that the service still writes."""
+"""File name endings of JSON lines; the last is of a file that the service still writes."""
 
 TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
 
@@ -65,10 +65,10 @@ FieldPath = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^.]+(\.[^.]+)*
 COUNTED = "counted"
 
 OTHER_PLACE = "counted, with another place than the shown one"
-"""Part of the counted events: their ordinal differs from the position in the log."""
+"""Counted events whose ordinal differs from the position in the log."""
 
 NO_NUMBER = "counted, without the number that is summed"
-"""Part of the counted events, once for each sum."""
+"""Counted events without the number of a sum, once for each sum."""
 
 Counts = Counter[str]
 """Events by cause, and those of :data:`COUNTED`."""
@@ -89,12 +89,12 @@ class EventBatch(NamedTuple):
 
 
 def event_schema(labels: Labels) -> dict[str, Any]:
-    """Columns of the frames: :data:`EVENT_SCHEMA`, and the numbers that are summed, null where there is none."""
+    """Return the columns of the frames: :data:`EVENT_SCHEMA`, and the numbers to sum, null where there is none."""
     return EVENT_SCHEMA | {SUMMED + name: pl.Float64() for name in labels.sums}
 
 
 def event_files(path: Path) -> list[Path]:
-    """The file, or the files of a folder by name; names that begin with ``.`` or ``_`` are left out.
+    """Return the file, or the files of a folder by name; names that begin with ``.`` or ``_`` are left out.
 
     Raises:
         DataError: if there is nothing at the path, or no file of a known format.
@@ -113,7 +113,7 @@ def event_files(path: Path) -> list[Path]:
 
 
 def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
-    """The events of one file.
+    """Yield the events of one file, in batches.
 
     A table has the columns of :data:`listwright.ranking.served.events.COLUMNS`; Parquet may have ``event_attributes``
     as a nested column instead. A line or a row that is no event is counted.
@@ -158,7 +158,7 @@ def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
                     event = event_in(line)
                 except ValidationError as error:
                     faulty[Cause.UNREADABLE if whole else Cause.CUT_OFF] += 1
-                    first = first or f"{path}, line {number}: {_said(error)}"
+                    first = first or f"{path}, line {number}: {_describe_error(error)}"
                     continue
                 held.append(
                     (
@@ -181,7 +181,7 @@ def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
 
 
 def _number_at(value: object, names: Sequence[str]) -> float | None:
-    """The finite number of a field of an event."""
+    """Return the finite number in a field of an event; None if there is none."""
     for name in names:
         inside = isinstance(value, BaseModel) and name in (value.model_fields_set | (value.model_extra or {}).keys())
         value = getattr(value, name) if inside else value.get(name) if isinstance(value, dict) else None
@@ -194,7 +194,7 @@ def _number_at(value: object, names: Sequence[str]) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _said(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, fault["loc"]))
     return f"{place}: {fault['msg']}" if place else str(fault["msg"])
@@ -213,7 +213,7 @@ def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
 
 
 def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
-    """The columns of a table under our names; one that is not needed may be missing."""
+    """Return a table's columns under our names; an optional one may be missing."""
     columns = []
     for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
@@ -235,7 +235,7 @@ def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.E
 
 
 def _checked(path: Path, frame: pl.DataFrame, first: int, schema: dict[str, Any]) -> EventBatch:
-    """The events of some rows; ``first`` is the number of the first, from 0."""
+    """Return the valid events of some rows, and count the others; ``first`` is the number of the first row, from 0."""
     frame = pl.DataFrame([_typed(frame[name], kind) for name, kind in schema.items()])
     bad = frame["timestamp"].is_null() | frame["action_name"].is_null()
     count, first_fault = int(bad.sum()), ""
@@ -247,7 +247,7 @@ def _checked(path: Path, frame: pl.DataFrame, first: int, schema: dict[str, Any]
 
 
 def _typed(column: pl.Series, kind: Any) -> pl.Series:
-    """A column as the frames have it; null where a cell holds something else."""
+    """Convert a column to its type; null where a cell holds something else."""
     if kind == pl.String():
         return names_in(column)
     if kind != EVENT_SCHEMA["timestamp"]:
@@ -281,7 +281,7 @@ class Sum(BaseModel):
 
 
 class Labels(BaseModel):
-    """What events say of a candidate.
+    """How a candidate's label follows from events.
 
     Args:
         labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
@@ -315,10 +315,10 @@ class Labels(BaseModel):
 
 
 def read_labels(path: Path) -> Labels:
-    """The labels of a TOML file.
+    """Read the labels of a TOML file.
 
     Raises:
-        RecipeError: if it cannot be read, or says something else; names the fault.
+        RecipeError: if it cannot be read, or has other content; names the fault.
     """
     example = "write [labels] and below it lines such as click = 1"
     try:
@@ -337,7 +337,7 @@ def read_labels(path: Path) -> Labels:
 
 
 class Cause(StrEnum):
-    """In the order in which they are looked for."""
+    """Why an event does not count, in the order of the checks."""
 
     CUT_OFF = "last line of a file, cut off"
     UNREADABLE = "not an event"
@@ -354,5 +354,5 @@ class Cause(StrEnum):
 
 
 def counts_of(numbers: dict[str, int]) -> Counts:
-    """Counts as they were written down."""
+    """Convert stored counts."""
     return Counter({str(name): int(count) for name, count in numbers.items()})

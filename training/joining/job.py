@@ -1,4 +1,4 @@
-"""Served records and events joined into judged rows: in bounded memory, resumable, and whole or not at all.
+"""Served records and events joined into judged rows: in bounded memory, resumable, and in full or not at all.
 
 Records and events are dealt into buckets by the hash of their query id. A bucket holds all of a query, and is matched
 in memory, however long the log is.
@@ -32,33 +32,33 @@ from listwright.training.joining.events import (
 from listwright.training.joining.pieces import PieceTimes, Schema, Slice, of_file, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
 from listwright.training.progress import SILENT, Progress
-from listwright.training.stored.writing import job_folder, told_if_full, write_json
+from listwright.training.stored.writing import disk_full_as_data_error, job_folder, write_json
 
 FULL = "make some, and run the same command with --resume"
 
 SLICE_BYTES = 32 * 2**20
-"""Of the features of a slice."""
+"""Bytes of the features of a slice."""
 
 BUCKET_ROWS = 2_000_000
 """Records and events that a bucket should hold at most, on average."""
 
 DEALT_ROWS = 200_000
-"""Rows that are dealt at a time: one file a bucket for all of them."""
+"""Rows that are partitioned at a time: one file a bucket for all of them."""
 
 SKEW = timedelta(seconds=1)
-"""An event may be so much earlier than the only answer that it can belong to: many clocks write whole seconds."""
+"""How much earlier than its answer an event may be: many clocks write whole seconds."""
 
 _KEYS = ("query_id", "served_at", "record")
 
 _WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
 
 DONE = "done.json"
-"""End of the name of what a finished step left."""
+"""File name ending of a finished step's result."""
 
 
 @dataclass(frozen=True)
 class JoinJob:
-    """What is joined, and how.
+    """The inputs and options of a join.
 
     Args:
         served: folder of the served log, or one file of it.
@@ -82,7 +82,7 @@ class JoinJob:
 
 
 class JoinResult(NamedTuple):
-    """What a join wrote.
+    """The result of a join.
 
     Args:
         rows: shown candidates.
@@ -122,14 +122,14 @@ def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> 
     facts = {name: str(value) for name, value in asdict(job).items() if name not in ("out", "labels")}
     facts |= {"labels": job.labels.model_dump_json(), "polars": pl.__version__}
     with (
-        job_folder(job.out, facts, resume=resume, kept=f"served-*{DONE}") as folder,
-        told_if_full(job.out.parent, FULL),
+        job_folder(job.out, facts, resume=resume, keep_pattern=f"served-*{DONE}") as folder,
+        disk_full_as_data_error(job.out.parent, FULL),
     ):
         return _Run(job, folder, progress).all()
 
 
 class _Run:
-    """One run over the hidden folder; each step leaves out what is there."""
+    """One run in the hidden folder; each step skips finished work."""
 
     def __init__(self, job: JoinJob, folder: Path, progress: Progress) -> None:
         self._job, self._folder, self._progress = job, folder, progress
@@ -150,7 +150,7 @@ class _Run:
         return JoinResult(rows, queries, self._served, self._again, self._gone, labelled, self._counts, first_fault)
 
     def _inputs(self) -> tuple[list[Path], list[Path]]:
-        """The files that there were when the job began: a service may write more meanwhile."""
+        """List the input files as of the job's beginning: a service may write more meanwhile."""
 
         def listed() -> dict[str, Any]:
             job = self._job
@@ -162,7 +162,7 @@ class _Run:
         return [Path(name) for name in names["served"]], [Path(name) for name in names["events"]]
 
     def _schema(self, files: Sequence[Path]) -> Schema:
-        """Kept, as files go."""
+        """Return the schema, stored because input files may disappear."""
 
         def read() -> dict[str, Any]:
             schema = schema_of(files)
@@ -194,7 +194,7 @@ class _Run:
         return sorted(inside.glob("*.parquet"))
 
     def _events(self, sources: Sequence[Path]) -> tuple[str, int]:
-        """Deal the events; the first fault, and how many events there are to match."""
+        """Partition the events by bucket; return the first fault, and how many events there are to match."""
         inside = self._folder / "events"
         inside.mkdir(exist_ok=True)
         task = self._progress.begin("Reading events")
@@ -217,7 +217,7 @@ class _Run:
         return first, rows
 
     def _events_of(self, path: Path, stem: Path, report: Callable[[int], None]) -> dict[str, Any]:
-        """Write the events of a file that are worth matching as pieces."""
+        """Write the events of a file that can match as pieces."""
         counts, rows, fault = Counts(), 0, ""
         for piece, batch in enumerate(event_batches(path, self._job.labels)):
             frame = worth_matching(batch.frame, self._job.labels, counts)
@@ -277,7 +277,7 @@ class _Run:
                 counts = Counts()
                 rows = judged_rows(
                     slice_,
-                    times.within(slice_),
+                    times.find_pieces(slice_),
                     matched,
                     superseded,
                     schema=schema,
@@ -294,7 +294,7 @@ class _Run:
         return written
 
     def _publish(self, written: Sequence[Path], schema: Schema) -> tuple[int, int, dict[int, int]]:
-        """The rows as one file; how many rows and queries there are, and the rows of each label."""
+        """Write the rows into one file; return the numbers of rows and queries, and the rows of each label."""
         job, prefix = self._job, self._job.prefix
         whole = self._folder / "whole.parquet"
         metadata = judged_metadata(
@@ -303,7 +303,7 @@ class _Run:
             label=prefix + LABEL,
             time=prefix + TIME,
             prefix=prefix,
-            seen=bool(job.labels.seen),
+            only_seen=bool(job.labels.seen),
         )
         rows = pl.scan_parquet(list(written))
         rows.sink_parquet(whole, compression="zstd", metadata=metadata)
@@ -323,14 +323,14 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
 
 
 def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
-    """What of the records is matched, piece by piece."""
+    """Yield the columns of the records that are matched, piece by piece."""
     for path in pieces:
         yield pl.read_parquet(path, columns=list(_KEYS))
 
 
 def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
-    """Write rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
-    for number, frame in enumerate(_together(frames)):
+    """Partition rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
+    for number, frame in enumerate(_merge_frames(frames)):
         dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
         for (bucket,), part in dealt.partition_by("bucket", as_dict=True, include_key=False).items():
             inside = folder / f"{int(str(bucket)):05}"
@@ -338,8 +338,8 @@ def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) 
             part.write_parquet(inside / f"{stem}-{number:07}.parquet", compression="lz4")
 
 
-def _together(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Several frames as one, of :data:`DEALT_ROWS` or a little more."""
+def _merge_frames(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Combine frames into larger ones, of :data:`DEALT_ROWS` or a little more."""
     held, rows = list[pl.DataFrame](), 0
     for frame in frames:
         held.append(frame)
@@ -352,7 +352,7 @@ def _together(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
-    """Events whose action counts, and that name a query and a candidate; the others are counted."""
+    """Return the events whose action counts, and that name a query and a candidate; count the others."""
     for cause, good in (
         (Cause.NO_LABEL, pl.col("action_name").is_in(list(labels.actions))),
         (Cause.NO_QUERY, pl.col("query_id").is_not_null()),
@@ -365,7 +365,7 @@ def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.Da
 
 
 def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events of a bucket with their records, and the records that do not stand.
+    """Match the events of a bucket with their records; return also the superseded records.
 
     An event belongs to the list of its query that was served last, at its time or before; where there is none, to the
     first that was served up to :data:`SKEW` later. Of several records of one query the last
@@ -410,7 +410,7 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
 
 
 def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["backward", "forward"]) -> pl.DataFrame:
-    """Each event with the list of its query that was served last before it, or first within :data:`SKEW` after it."""
+    """Join each event with its query's list that was served last before it, or first within :data:`SKEW` after it."""
     return events.join_asof(
         keys.select("query_id", "served_at", "record"),
         left_on="timestamp",
@@ -424,7 +424,7 @@ def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["
 
 
 def _without_repeats(events: pl.DataFrame) -> pl.DataFrame:
-    """Each event once: by its id within its query, or, without an id, by all that it says."""
+    """Return each event once: by its id within its query, or, without an id, by all of its fields."""
     named = events.filter(pl.col("event_id").is_not_null())
     unnamed = events.filter(pl.col("event_id").is_null())
     return pl.concat(
@@ -441,7 +441,7 @@ def _read(folder: Path, stem: str, schema: dict[str, Any]) -> pl.DataFrame:
 
 
 def run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a step said when it was done, or says now.
+    """Run a step unless it is done, and return its stored result.
 
     Args:
         folder: of the job.

@@ -1,4 +1,4 @@
-"""Served records as Parquet pieces: one row a record, its lists in the order as shown, a bounded number at a time."""
+"""Served records as Parquet pieces: one row a record, its lists in the order shown, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from listwright.ranking.served.files import feature_columns, names_of, read
 from listwright.ranking.served.record import Columns, ServedRecord
 
 PIECE_BYTES = 16 * 2**20
-"""Of the features of a piece."""
+"""Bytes of the features of a piece."""
 
 PIECE_RECORDS = 10_000
 
@@ -45,17 +45,18 @@ PIECE_SCHEMA: dict[str, Any] = {
     "propensity": pl.Float64(),
     "length": pl.Int64(),
 }
-"""Of a piece. ``shown`` holds the ids as shown, ``features`` and scores the bytes of these candidates in that order."""
+"""Schema of a piece. ``shown`` holds the ids as shown, ``features`` and scores these candidates' bytes in that order.
+"""
 
 RECORDS_OF_A_FILE = 2**40
-"""Numbers of records of one file: the number of the file times this, and the place in it."""
+"""Offset between the record numbers of two files: a record's number is the file's times this, plus its place."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The feature columns of all files together.
+    """The feature columns shared by all files.
 
     Args:
         names: ``D`` names, in the order of the newest file.
@@ -67,7 +68,7 @@ class Schema:
 
 
 def schema_of(files: Sequence[Path]) -> Schema:
-    """The columns that all files have; a file that has gone has none.
+    """Return the columns that all files share; a file that has disappeared has none.
 
     Categories may differ among files, as bundles of one schema may be fitted on other data: each file's codes are read
     by its own.
@@ -109,7 +110,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: Callable[[int], None]) -> int:
-    """Write the records of one file as pieces; how many records there are.
+    """Write the records of one file as pieces; return how many records there are.
 
     Args:
         path: of the Avro file; one that is cut off is read to its last whole block.
@@ -139,7 +140,7 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
 
 
 class _Order:
-    """Brings the columns of a file's records, and the codes of its categories, into those of all files."""
+    """Converts the columns of a file's records, and the codes of its categories, to the order of all files."""
 
     def __init__(self, columns: Columns | None, schema: Schema) -> None:
         self._places: list[int] | None = None
@@ -154,7 +155,7 @@ class _Order:
                 self._codes[d] = np.array([0, *(known.index(value) + 1 for value in own)], dtype=np.float32)
 
     def of(self, record: ServedRecord) -> Float[np.ndarray, "R D"]:
-        """The features of the shown candidates, as shown."""
+        """Return the features of the shown candidates, in the order shown."""
         features: np.ndarray = record.features[record.order]
         if self._places is not None:
             features = features[:, self._places]
@@ -206,7 +207,7 @@ def _write(rows: list[tuple[object, ...]], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of time whose judged rows are made at once.
+    """A period of time whose judged rows are written together.
 
     Args:
         begin, end: of ``served_at``, UTC without a zone; the end is not in it.
@@ -222,7 +223,7 @@ class Slice:
 
 
 class PieceTimes:
-    """Which pieces a stretch of time is to be found in.
+    """Index of pieces by the times of their records.
 
     Args:
         pieces: of :func:`write_pieces`.
@@ -233,20 +234,20 @@ class PieceTimes:
         bounds = [_bounds(path) for path in pieces]
         self._first, self._last = (np.array(times, dtype="datetime64[us]") for times in zip(*bounds, strict=True))
 
-    def within(self, slice_: Slice) -> list[Path]:
-        """The pieces with a record of the stretch."""
+    def find_pieces(self, slice_: Slice) -> list[Path]:
+        """Return the pieces with a record in the period."""
         begin, end = np.datetime64(slice_.begin, "us"), np.datetime64(slice_.end, "us")
         return [self._pieces[n] for n in np.flatnonzero((self._first < end) & (self._last >= begin)).tolist()]
 
 
 def _bounds(piece: Path) -> tuple[datetime, datetime]:
-    """The first and the last time of serving: a piece is sorted by it."""
+    """Return the first and the last time of serving: a piece is sorted by it."""
     times = pl.read_parquet(piece, columns=["served_at"])["served_at"]
     return times[0], times[-1]
 
 
 def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice]:
-    """Stretches of time, in order, that hold all records: an hour at most, and so many bytes of features at most.
+    """Return consecutive periods that cover all records: an hour at most, and so many bytes of features at most.
 
     A single second may hold more.
 
@@ -282,7 +283,7 @@ def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice
 
 
 def of_file(listed: Path, work: Callable[[Path], T]) -> T | None:
-    """What comes of a file, whatever its name is by now; None if it has gone.
+    """Call a function on a file, whatever its name is by now; None if it has disappeared.
 
     Args:
         listed: the file, as it was listed.

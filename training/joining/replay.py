@@ -1,4 +1,4 @@
-"""Logged records ranked again: the proof that what is logged is what was ranked."""
+"""Logged records ranked again: proof that the log holds what was ranked."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from listwright.ranking.served.record import ServedRecord
 
 
 @dataclass
-class Replayed:
-    """What ranking again gave.
+class ReplayResult:
+    """The result of ranking again.
 
     Args:
         same: records whose scores and order are the logged ones, to the bit.
@@ -37,7 +37,7 @@ class Replayed:
     others: int = 0
 
 
-def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
+def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
     """Rank logged records of a bundle again.
 
     Args:
@@ -50,7 +50,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
         DataError: if a file cannot be read.
     """
     manifest = loaded.manifest
-    result = Replayed()
+    result = ReplayResult()
     files: Sequence[Path] = [served] if served.is_file() else log_files(served)
     for record in islice(
         _of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, result), most
@@ -67,7 +67,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> Replayed:
     return result
 
 
-def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Replayed) -> Iterable[ServedRecord]:
+def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: ReplayResult) -> Iterable[ServedRecord]:
     for record in served:
         if record.degraded is not None:
             result.degraded += 1
@@ -90,7 +90,7 @@ def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
 
 
 def _specialist(route: str) -> int | None:
-    """The specialist of a route; a text that no service wrote names none."""
+    """Return the specialist of a route; a text that no service wrote names none."""
     try:
         value = from_json(route)
     except ValueError:
@@ -99,6 +99,6 @@ def _specialist(route: str) -> int | None:
 
 
 def _bits(scores: Float[np.ndarray, " L"]) -> bytes:
-    """As logged: float64; every NaN is one."""
+    """Return the float64 bytes as logged; every NaN is one."""
     values = np.asarray(scores, dtype="<f8")
     return np.where(np.isnan(values), np.float64("nan"), values).tobytes()

@@ -1,4 +1,4 @@
-"""The judged rows of a slice of time: one row a shown candidate."""
+"""The judged rows of a period of time: one row a shown candidate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from listwright.training.joining.pieces import Schema, Slice
 QID, LABEL, TIME = "query_id", "label", "served_at"
 
 _RECORD, _OBJECT = " record", " object"
-"""Columns of their own: names that no other column has."""
+"""Internal columns, with names that no other column has."""
 
-_BEFORE = (QID, "candidate_id", "position", LABEL)
-_BEHIND = (
+_LEADING = (QID, "candidate_id", "position", LABEL)
+_TRAILING = (
     "score",
     "first_stage_score",
     "bundle",
@@ -35,13 +35,13 @@ _BEHIND = (
 
 
 def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
-    """Raise if two columns of the judged rows would have one name.
+    """Raise if two columns of the judged rows would have the same name.
 
     Raises:
         RecipeError: if a sum has the name of another column that is not a feature.
         DataError: if a feature has the name of another column.
     """
-    others = {*_BEFORE, *_BEHIND, *(f"n_{action}" for action in labels.actions)}
+    others = {*_LEADING, *_TRAILING, *(f"n_{action}" for action in labels.actions)}
     twice = [name for name in labels.sums if name in others]
     if twice:
         raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
@@ -64,7 +64,7 @@ def judged_rows(
     prefix: str,
     counts: Counts,
 ) -> pl.DataFrame:
-    """The rows of the records that were served in a stretch of time, in the order of serving and of the shown places.
+    """Return the rows of the records that were served in a period, in the order of serving and of the shown places.
 
     Args:
         slice_: the stretch.
@@ -81,9 +81,9 @@ def judged_rows(
     """
     records = _between(pieces, slice_)
     records = records.join(_between(superseded, slice_).select("record"), on="record", how="anti").sort(TIME, "record")
-    rows = _shown(records, schema, prefix)
+    rows = _candidate_rows(records, schema, prefix)
     rows = _with_events(rows, records, _between(matched, slice_), labels, prefix, counts)
-    ordered = [prefix + name for name in _BEFORE] + list(schema.names) + [prefix + name for name in _BEHIND]
+    ordered = [prefix + name for name in _LEADING] + list(schema.names) + [prefix + name for name in _TRAILING]
     return rows.select(*ordered, *_of_events(labels, prefix))
 
 
@@ -92,8 +92,8 @@ def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
     return pl.scan_parquet(list(files)).filter(inside).collect()
 
 
-def _shown(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
-    """Features and what the log says of each shown candidate, under the names of the judged rows, and its record."""
+def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
+    """Return features and logged values of each shown candidate, under the names of the judged rows, and its record."""
     lengths = records["length"].to_numpy()
     rows, width = int(lengths.sum()), len(schema.names)
     features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
@@ -136,7 +136,7 @@ def _scores(column: pl.Series) -> pl.Series:
 
 
 def _teams(records: pl.DataFrame, lengths: np.ndarray) -> pl.Series:
-    """Null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
+    """Return the teams; null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
     teams_of_rows: list[str | None] = []
     for teams, length in zip(records["teams"].to_list(), lengths.tolist(), strict=True):
         teams_of_rows += [None] * length if teams is None else [*teams, *[None] * length][:length]
@@ -153,14 +153,14 @@ def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray
 
 
 def _of_events(labels: Labels, prefix: str) -> list[str]:
-    """Names of the columns that count events, and of those that sum their numbers."""
+    """Return the names of the columns that count events, and of those that sum their numbers."""
     return [prefix + name for name in (*(f"n_{action}" for action in labels.actions), *labels.sums)]
 
 
 def _with_events(
     rows: pl.DataFrame, records: pl.DataFrame, events: pl.DataFrame, labels: Labels, prefix: str, counts: Counts
 ) -> pl.DataFrame:
-    """The rows with their labels and counts, those that were not seen left out."""
+    """Return the rows with their labels and counts, without those that were not seen."""
     at = rows.select(
         pl.col(_RECORD).alias("record"),
         pl.col(prefix + "candidate_id").alias("object_id"),

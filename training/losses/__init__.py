@@ -1,7 +1,7 @@
-"""Losses over padded batches, for any torch module that gives one score per candidate: the public face.
+"""Losses over padded batches, for any torch module that returns one score per candidate: the public names.
 
-:mod:`listwright.training.losses.listwise` says what they take and give. ``log_likelihood`` is the exact Plackett-Luce
-likelihood of tied labels (``docs/exact-plackett-luce.md``).
+:mod:`listwright.training.losses.listwise` documents them. ``log_likelihood`` is the exact Plackett-Luce likelihood of
+tied labels (``docs/exact-plackett-luce.md``).
 """
 
 from __future__ import annotations

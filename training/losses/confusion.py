@@ -19,15 +19,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 CELLS = 100_000
-"""Distances that are held at a time on a CPU: few enough to stay in the cache."""
+"""Distances computed at a time on a CPU: few enough to stay in the cache."""
 
 TURN = 64
 """Candidates, about, whose partners are searched at a time on a CPU: more lists at a time are fewer steps, and more
-distances that nobody asks for.
+distances that are not used.
 """
 
 GPU_CELLS = 2**26
-"""The same on a GPU, which waits for the next small step rather than for memory."""
+"""The same on a GPU, where larger steps pay."""
 
 
 def confusion_loss(
@@ -38,7 +38,7 @@ def confusion_loss(
     pairs: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[Tensor, ""]:
-    """How far apart the representations of the batch's lists lie.
+    """Return how far apart the representations of the batch's lists lie.
 
     Definition (QILCM, Zhu et al. 2019, eqs. 13 and 14):
         L_conf = |B|^-2 sum_{q1, q2} d_CH(q1, q2)
@@ -81,7 +81,7 @@ def confusion_loss(
 def normalised_weight(
     weight: float, *, mean_length: float, width: int, form: Literal["per_query", "paper"] = "per_query"
 ) -> float:
-    """The lambda of eq. (10) that a weight lambda' of the normalised confusion loss equals.
+    """Return the lambda of eq. (10) that a weight lambda' of the normalised confusion loss equals.
 
     Eq. (13) is a sum over candidates and dimensions and dwarfs the ranking loss; ``L_conf / (2 n W)`` is of order 1
     for any data, with n the mean list length and W the width of the representation. The paper's 1/n form of the
@@ -99,7 +99,7 @@ def _nearest(
     order: Int[np.ndarray, " B"],
     pairs: int,
 ) -> tuple[Int[Tensor, " E"], Int[Tensor, " E"]]:
-    """Chosen pairs, as flat row numbers: every candidate, and its nearest one in each list it is compared with.
+    """Return pairs as flat row numbers: every candidate, and its nearest one in each list it is compared with.
 
     The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
     pair is as likely as any other, and the partners lie side by side.
@@ -130,11 +130,11 @@ def _nearest(
             others = rows[there]
             if gains is not None:
                 others = torch.mul(others, (1.0 + gains[q] * gains[there])[:, None], out=scaled[: len(others)])
-            found = distances[: len(lines) * len(others) * length**2].view(len(lines) * length, -1)
+            products = distances[: len(lines) * len(others) * length**2].view(len(lines) * length, -1)
             torch.addmm(  # the source's own norm does not change which neighbour is nearest
-                norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=found
+                norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=products
             )
-            by_list = found.view(len(lines), length, -1, length)
+            by_list = products.view(len(lines), length, -1, length)
             chosen = lines, lines + slots[: stop - start]
             near = by_list.min(dim=3).indices  # (T, L, P) three times as fast as argmin
             forth[here, start:stop] = near.transpose(1, 2)[chosen]

@@ -47,7 +47,7 @@ NEVER = -1e30
 
 
 class Likelihood(NamedTuple):
-    """What :func:`evaluate` finds.
+    """The result of :func:`evaluate`.
 
     Args:
         value: ``(B,)`` log-probability of each list.
@@ -65,7 +65,8 @@ def log_likelihood(
     *,
     nodes: int = 32,
 ) -> Float[Tensor, " B"]:
-    """Log-probability that sampling without replacement by ``exp(scores)`` respects the labels; differentiable once.
+    """Return the log-probability that sampling without replacement by ``exp(scores)`` respects the labels;
+    differentiable once.
 
     Args:
         scores: ``(B, L)`` float32 or float64.
@@ -111,7 +112,7 @@ class _Exact(torch.autograd.Function):
 
 
 def evaluate(scores: Float[Tensor, "B L"], groups: LabelGroups, *, nodes: int = 32) -> Likelihood:
-    """Value and gradient together, without autograd: what EM calls again and again.
+    """Return value and gradient together, without autograd, as EM needs them repeatedly.
 
     Args:
         scores: ``(B, L)``; padding may hold anything.
@@ -136,7 +137,7 @@ def evaluate(scores: Float[Tensor, "B L"], groups: LabelGroups, *, nodes: int = 
 
 
 def log1mexp(t: Float[Tensor, "*"]) -> tuple[Float[Tensor, "*"], Float[Tensor, "*"]]:
-    """``log(1 - e^-s)`` and its derivative in t, ``phi = s / (e^s - 1)``, for ``s = e^t``: accurate for every t."""
+    """Return ``log(1 - e^-s)`` and its derivative in t, ``phi = s / (e^s - 1)``, for ``s = e^t``, accurately."""
     s = torch.exp(t.clamp(max=float(np.log(LARGEST_S))))
     small = t < -8.0  # the next term of each series is below float64's last digit
     complement = -torch.expm1(-s)
@@ -152,7 +153,7 @@ class _Part(NamedTuple):
 
 
 def _chunks(groups: LabelGroups) -> Iterator[_Part]:
-    """Runs of whole groups with about :data:`_CHUNK` members."""
+    """Yield runs of whole groups with about :data:`_CHUNK` members."""
     ends = groups.ends.tolist()
     first, start = 0, 0
     for group, end in enumerate(ends):
@@ -174,7 +175,7 @@ def _integrate(
     high: Float[Tensor, " G"],
     nodes: int,
 ) -> tuple[Float[Tensor, " G"], Float[Tensor, " M"]]:
-    """Log of each group's integral, and the mean of phi of each member under its normalised integrand."""
+    """Return the log of each group's integral, and the mean of phi of each member under its normalised integrand."""
     x, log_weight = (torch.as_tensor(v, dtype=a.dtype, device=a.device) for v in _rule(nodes))
     half = (high - low) / 2
     y = ((high + low) / 2)[:, None] + half[:, None] * x
@@ -188,7 +189,7 @@ def _integrate(
 def _windows(
     a: Float[Tensor, " M"], groups: LabelGroups, depth: float
 ) -> tuple[Float[Tensor, " G"], Float[Tensor, " G"]]:
-    """Where the log-integrand g of each group is within ``depth`` of its peak, slightly too wide.
+    """Return where the log-integrand g of each group is within ``depth`` of its peak, slightly too wide.
 
     g is strictly concave: Newton's steps to its peak stay in a bracket, and those to the window's ends come from
     outside and stay there. (Windows kept from scores that were near save too little to be worth
@@ -211,14 +212,14 @@ def _windows(
 
 
 def _height(a: Float[Tensor, " M"], y: Float[Tensor, " G"], groups: LabelGroups) -> Float[Tensor, " G"]:
-    """g, the log-integrand of each group, at one point each."""
+    """Return g, the log-integrand of each group, at one point each."""
     return (y - torch.exp(y)).index_add_(0, groups.group_of, log1mexp(a + y[groups.group_of])[0])
 
 
 def _slope(
     a: Float[Tensor, " M"], y: Float[Tensor, " G"], groups: LabelGroups
 ) -> tuple[Float[Tensor, " G"], Float[Tensor, " G"]]:
-    """g' and g'' at one point of each group."""
+    """Return g' and g'' at one point of each group."""
     t = a + y[groups.group_of]
     _, phi = log1mexp(t)
     s = torch.exp(t.clamp(max=float(np.log(LARGEST_S))))
@@ -234,7 +235,7 @@ def log_likelihood_of_top(
     top: int,
     nodes: int = 32,
 ) -> Float[Tensor, " B"]:
-    """Log-probability that the first ``top`` draws agree with the labels; differentiable.
+    """Return the log-probability that the first ``top`` draws agree with the labels; differentiable.
 
     Args:
         scores, labels, mask, nodes: as for :func:`listwright.training.losses.exact_plackett_luce.log_likelihood`.
@@ -264,7 +265,7 @@ def log_likelihood_of_top(
 
 
 def _candidates_above(groups: LabelGroups) -> Int[Tensor, " G"]:
-    """How many candidates of its list stand above each group."""
+    """Count the candidates of its list above each group."""
     opened_at = groups.ends - groups.sizes
     first = torch.searchsorted(groups.list_of, groups.list_of)
     return opened_at - opened_at[first]
@@ -277,7 +278,7 @@ def _straddling(
     needed: Int[Tensor, " G"],
     nodes: int,
 ) -> Float[Tensor, " B"]:
-    """Log-probability of the straddling groups, list by list."""
+    """Return the log-probability of the straddling groups, list by list."""
     log_below = groups.log_weight_below(scores)
     parts = []
     at = []
@@ -293,7 +294,7 @@ def _straddling(
 
 
 def log_at_least(a: Float[Tensor, " S"], count: int, *, nodes: int = 32) -> Float[Tensor, ""]:
-    """Log-probability that at least ``count`` of a group are drawn before anything below it.
+    """Return the log-probability that at least ``count`` of a group are drawn before anything below it.
 
     Args:
         a: ``(S,)`` score less log W, the log-weight of all below.
@@ -310,7 +311,7 @@ def log_at_least(a: Float[Tensor, " S"], count: int, *, nodes: int = 32) -> Floa
 
 
 def _window(a: Float[Tensor, " S"], count: int, depth: float) -> tuple[Tensor, Tensor]:
-    """Where the log-integrand is within ``depth`` of its peak, found on grids: its slope would cost as much.
+    """Return where the log-integrand is within ``depth`` of its peak, found on grids: its slope would cost as much.
 
     The peak lies in [0, log(1 + count)], and the bounds of the full event's window hold.
     """
@@ -326,7 +327,7 @@ def _window(a: Float[Tensor, " S"], count: int, depth: float) -> tuple[Tensor, T
 
 
 def _log_tail(a: Float[Tensor, " S"], y: Float[Tensor, " Q"], count: int) -> Float[Tensor, " Q"]:
-    """``log P(at least count drawn by y)``: state j of the recursion is "j drawn so far", and ``count`` absorbs.
+    """Return ``log P(at least count drawn by y)``: state j of the recursion is "j drawn so far", and ``count`` absorbs.
 
     All terms are probabilities, nothing cancels; in logarithms nothing underflows.
     """
@@ -389,7 +390,7 @@ class LabelGroups:
 
     @classmethod
     def of(cls, labels: Real[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None = None) -> LabelGroups:
-        """From labels, higher is better; ``mask`` is True for real candidates, by default all."""
+        """Build the groups from labels, higher is better; ``mask`` is True for real candidates, by default all."""
         if mask is None:
             mask = torch.ones(labels.shape, dtype=torch.bool, device=labels.device)
         width = labels.shape[1]
@@ -420,18 +421,18 @@ class LabelGroups:
         )
 
     def clean(self, scores: Float[Tensor, "B L"]) -> Float[Tensor, "B L"]:
-        """Scores with whatever padding held replaced by 0."""
+        """Replace the scores of padding by 0."""
         return scores.masked_fill(~self.mask, 0.0)
 
     def log_weight_below(self, scores: Float[Tensor, "B L"]) -> Float[Tensor, " G"]:
-        """``log W``, the logarithm of the summed ``exp(score)`` of all that stands below each group."""
+        """Return ``log W``, the logarithm of the summed ``exp(score)`` of all candidates below each group."""
         ordered = scores.masked_fill(~self.mask, -torch.inf).gather(1, self.order)
         return ordered.flip(1).logcumsumexp(1).flip(1).flatten()[self.below]
 
     def gradient(
         self, scores: Float[Tensor, "B L"], log_below: Float[Tensor, " G"], pull: Float[Tensor, " M"]
     ) -> Float[Tensor, "B L"]:
-        """Derivative of the lists' log-probabilities in the scores.
+        """Return the derivative of the lists' log-probabilities in the scores.
 
         Args:
             scores: ``(B, L)`` clean.

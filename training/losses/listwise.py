@@ -1,4 +1,4 @@
-"""Losses over padded batches, for any torch module that gives one score per candidate.
+"""Losses over padded batches, for any torch module that returns one score per candidate.
 
 All take ``(scores, labels, mask)``, and but for the last ``weights``, and give the mean over queries, a scalar::
 
@@ -35,7 +35,7 @@ def att_rank(
     form: Literal["per_query", "paper"] = "per_query",
     weights: Float[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, ""]:
-    """AttRank: cross entropy between the softmax of the scores and the normalised labels.
+    """Return the AttRank loss: cross entropy between the softmax of the scores and the normalised labels.
 
     Definition (QILCM, Zhu et al. 2019, eqs. 11 and 12; Ai et al. 2018):
         y~_i = psi(y_i) / sum_j psi(y_j), psi(y) = e^y if y > 0 else 0
@@ -59,7 +59,7 @@ def att_rank(
     loss = _cross_entropy(scores, labels.to(scores.dtype), relevant, mask, weights)
     if form == "paper":
         loss = loss / mask.sum(dim=-1).clamp(min=1)
-    return _weighed(loss, mask, weights).mean()
+    return _apply_weights(loss, mask, weights).mean()
 
 
 def softmax_cross_entropy(
@@ -70,7 +70,7 @@ def softmax_cross_entropy(
     weights: Float[Tensor, "B L"] | None = None,
     gains: Sequence[float] | None = None,
 ) -> Float[Tensor, ""]:
-    """Cross entropy between the softmax of the scores and the gains of NDCG.
+    """Return the cross entropy between the softmax of the scores and the gains of NDCG.
 
     Definition (ListNet's top-one form, Cao et al. 2007, with the target of Bruch et al. 2019):
         y~_i = g_i / sum_j g_j, g_i = 2^y_i - 1
@@ -93,7 +93,7 @@ def softmax_cross_entropy(
         log_gain = exponent + torch.log(-torch.expm1(-exponent))  # log(2^y - 1) without computing 2^y
     else:
         log_gain = torch.tensor(gains, dtype=scores.dtype, device=scores.device).log()[labels.long()]
-    return _weighed(_cross_entropy(scores, log_gain, relevant, mask, weights), mask, weights).mean()
+    return _apply_weights(_cross_entropy(scores, log_gain, relevant, mask, weights), mask, weights).mean()
 
 
 def plackett_luce(
@@ -104,7 +104,7 @@ def plackett_luce(
     nodes: int = 32,
     weights: Float[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Negative log-likelihood of the labels under Plackett-Luce, exact where labels tie.
+    """Return the negative log-likelihood of the labels under Plackett-Luce, exact where labels tie.
 
     Definition (the event of SRM, Jagerman et al. 2017, section 4.1; the integral is ours):
         loss = mean over queries of -log P(no candidate is drawn before one with a higher label)
@@ -120,7 +120,7 @@ def plackett_luce(
     Convention: a list whose labels are all equal has loss 0 and still counts in the mean.
     """
     loss = -log_likelihood(scores, labels, mask, nodes=nodes)
-    return _weighed(loss, _all_real(scores, mask), weights).mean()
+    return _apply_weights(loss, _all_real(scores, mask), weights).mean()
 
 
 def ranking_loss(
@@ -132,7 +132,7 @@ def ranking_loss(
     weights: Float[Tensor, "B L"] | None = None,
     gains: Sequence[float] | None = None,
 ) -> Float[Tensor, ""]:
-    """The loss that a recipe names; only ``softmax`` looks at ``gains``."""
+    """Return the loss that a recipe names; only ``softmax`` uses ``gains``."""
     match name:
         case "per_query" | "paper":
             return att_rank(scores, labels, mask, form=name, weights=weights)
@@ -156,7 +156,7 @@ def _cross_entropy(
     mask: Bool[Tensor, "B L"],
     weights: Float[Tensor, "B L"] | None,
 ) -> Float[Tensor, " B"]:
-    """Of each list, with a target that is known up to a factor; 0 where nothing relevant counts."""
+    """Return each list's cross entropy with a target known up to a factor; 0 where nothing relevant counts."""
     if weights is not None:
         relevant = relevant & (weights > 0)
         log_target = log_target + weights.log()
@@ -166,10 +166,10 @@ def _cross_entropy(
     return -(target * log_s.masked_fill(~relevant, 0.0)).sum(dim=-1)
 
 
-def _weighed(
+def _apply_weights(
     loss: Float[Tensor, " B"], mask: Bool[Tensor, "B L"], weights: Float[Tensor, "B L"] | None
 ) -> Float[Tensor, " B"]:
-    """Of each list, times the mean weight of its candidates."""
+    """Multiply each list's loss by the mean weight of its candidates."""
     if weights is None:
         return loss
     return loss * weights.masked_fill(~mask, 0.0).sum(dim=-1) / mask.sum(dim=-1).clamp(min=1)

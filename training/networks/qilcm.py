@@ -7,7 +7,7 @@ Every query is a domain, and the network removes what differs between queries. T
 - **It also cancels the size of the context**: it works per dimension, so normalised ``c * h`` is ``sign(c)`` times
   normalised ``h`` up to epsilon. Half of the refined representation is nearly a signed copy of the other half, and
   logits jump where a component of ``c`` crosses 0.
-- With one candidate the normalised representation is 0 and the score says nothing, as it should.
+- With one candidate the normalised representation is 0 and the score carries no information, as intended.
 
 Variant 1 has plain means and variances in (4), (6) and (7), variant 3 no query normalisation; of variant 2 only the
 training differs.
@@ -31,17 +31,17 @@ from torch import Tensor, nn
 from listwright.training.recipe.model import Qilcm2Spec, QilcmSpec
 
 STABLE_EPSILON = 1e-3
-"""In ``1 / sqrt(var + eps^2)``: float32 leaves a residue of 3e-8 in ``h - c``; 1e-8 would amplify it to O(1)."""
+"""Epsilon in ``1 / sqrt(var + eps^2)``: float32 leaves 3e-8 in ``h - c``, which 1e-8 would amplify to O(1)."""
 
 PAPER_EPSILON = 1e-6
-"""In ``1 / (sigma + eps)``; the paper gives no value."""
+"""Epsilon in ``1 / (sigma + eps)``; the paper gives no value."""
 
 MASKED_LOGIT = -1e30
 """Logit of padding: finite, because -inf makes NaN of a row that is all padding, in torch and in ONNX Runtime."""
 
 
 class Representation(NamedTuple):
-    """What the network makes of a list on the way to its logits; ``(B, L, .)`` but for ``context``, ``(B, .)``."""
+    """Intermediate results of the network for a list; ``(B, L, .)`` but for ``context``, ``(B, .)``."""
 
     encoded: Tensor  # h, eq. (2)
     attention: Tensor  # a, eq. (3), (B, L)
@@ -71,12 +71,12 @@ class QilcmNetwork(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, _first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """Logits and normalised representations; the first stage's order does not matter."""
+        """Return logits and normalised representations; the first stage's order does not matter."""
         parts = self.represent(x, mask)
         return Output(self.score(parts.normalised), parts.normalised, parts.gain)
 
     def represent(self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None = None) -> Representation:
-        """Everything up to the normalised representation.
+        """Return everything up to the normalised representation.
 
         Args:
             x: ``(B, L, X)`` dense inputs; finite, padding included.
@@ -98,7 +98,7 @@ class QilcmNetwork(nn.Module):
     def _normalise(
         self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]
     ) -> tuple[Float[Tensor, "B L W"], Float[Tensor, "B 1 W"]]:
-        """Query normalisation, eqs. (6) to (8), and what it multiplies by after centring."""
+        """Apply query normalisation, eqs. (6) to (8); return also its factor after centring."""
         centred = refined - (a[..., None] * refined).sum(dim=-2, keepdim=True)
         # attention sums to 1 only up to rounding: what that leaves of a constant dimension would be blown up by
         # 1 / epsilon (measured: logits off by 1e-3 on constant lists); centring twice removes it
@@ -114,13 +114,13 @@ class QilcmNetwork(nn.Module):
         return centred * scale, scale
 
     def score(self, normalised: Float[Tensor, "B L W"]) -> Float[Tensor, "B L"]:
-        """Logits of eq. (9), monotone in its softmax."""
+        """Return the logits of eq. (9), monotone in its softmax."""
         logits: Tensor = self.ranking(self.dropout(normalised)).squeeze(-1)
         return logits
 
 
 class Output(NamedTuple):
-    """What a network makes of padded lists.
+    """A network's output for padded lists.
 
     Args:
         logits: ``(B, L)``, higher is better.
@@ -149,7 +149,7 @@ class Encoder(nn.Sequential):
         self.encoded = width + size
 
     def forward(self, x: Float[Tensor, "*batch X"]) -> Float[Tensor, "*batch H"]:
-        """``[x ; encoded x]``."""
+        """Return ``[x ; encoded x]``."""
         encoded = x
         for layer in self:
             encoded = layer(encoded)
@@ -157,7 +157,7 @@ class Encoder(nn.Sequential):
 
 
 def mlp(width: int, hidden: tuple[int, ...]) -> nn.Sequential:
-    """ELU layers of the given widths and one linear output, as in QILCM's eqs. (3) and (9)."""
+    """Build ELU layers of the given widths and one linear output, as in QILCM's eqs. (3) and (9)."""
     layers: list[nn.Module] = []
     for size in hidden:
         layers += [nn.Linear(width, size), nn.ELU()]
@@ -184,12 +184,12 @@ class Qilcm2Network(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """``(B, L)`` logits; ``(M, B, L)`` of the members."""
+        """Return ``(B, L)`` logits, and ``(M, B, L)`` of the members."""
         logits = torch.stack([member(x, mask, first) for member in self.members])
         return Output(logits.mean(dim=0), members=logits)
 
     def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
-        """``(B, L)`` how much each candidate is attended to, 1 in sum: the mean over members."""
+        """Return ``(B, L)`` attention to each candidate, 1 in sum: the mean over members."""
         attentions = [member.attention(x) for member in self.members if isinstance(member, Member)]
         return torch.stack(attentions).mean(dim=0)
 
@@ -235,7 +235,7 @@ class Member(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
     ) -> Float[Tensor, "B L"]:
-        """``(B, L)`` logits."""
+        """Return ``(B, L)`` logits."""
         if self.training and self.input_noise > 0.0:
             x = x + self.input_noise * torch.randn_like(x)
         h = self.encoder(x)
@@ -249,8 +249,8 @@ class Member(nn.Module):
         return logits
 
     def attention(self, x: Float[Tensor, "B L X"]) -> Float[Tensor, "B L"]:
-        """``(B, L)`` how much each candidate is attended to, 1 in sum: the mean over seeds, or over the heads of the
-        first block and the candidates that look.
+        """Return ``(B, L)`` attention to each candidate, 1 in sum: the mean over seeds, or over the heads of the first
+        block and the attending candidates.
         """
         attention: Tensor = self.context.attended(self.encoder(x))
         return attention
@@ -270,7 +270,7 @@ class _Seeds(nn.Module):
         return context[:, None]
 
     def attended(self, h: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
-        """``(B, L)`` mean over the seeds."""
+        """Return ``(B, L)`` the mean over the seeds."""
         return self._weights(h, None).mean(dim=1)
 
     def _weights(self, h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B S L"]:
@@ -297,7 +297,7 @@ class _Blocks(nn.Module):
         return context
 
     def attended(self, h: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
-        """``(B, L)`` mean over the heads of the first block and the candidates that look."""
+        """Return ``(B, L)`` the mean over the heads of the first block and the attending candidates."""
         first = self.blocks[0]
         assert isinstance(first, _Block)
         return first.weights(self.into(h), None)[0].mean(dim=(1, 2))
@@ -325,7 +325,7 @@ class _Block(nn.Module):
     def weights(
         self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None
     ) -> tuple[Float[Tensor, "B H L L"], Float[Tensor, "B H L D"]]:
-        """What each candidate looks at by each head, and what it finds there."""
+        """Return each head's attention weights and values."""
         parts = self.project(self.before(z)).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, d)
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # (B, heads, L, d) each
         logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
@@ -335,7 +335,7 @@ class _Block(nn.Module):
 
 
 def _normalised(h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L H"]:
-    """Query normalisation with plain means over the real candidates."""
+    """Apply query normalisation with plain means over the real candidates."""
     if mask is None:
         centred = h - h.mean(dim=1, keepdim=True)
         centred = centred - centred.mean(dim=1, keepdim=True)  # rounding left something of a constant: as in QILCM

@@ -1,4 +1,4 @@
-"""A second stage as a whole: preprocessing and network over padded batches of raw lists, or over one list.
+"""A complete second stage: preprocessing and network over padded batches of raw lists, or over one list.
 
 Preprocessing is the first layer, so that the exported graph takes raw features. Numeric features are scaled to [0, 1]
 as the QILCM paper asks ("Item Encoder"), globally, by statistics of the training rows; how is ours: symmetric log1p,
@@ -50,7 +50,7 @@ class Ranker(nn.Module):
         self.network = _network(spec, self.preprocess.width, scores)
 
     def forward(self, raw: Float[Tensor, "B L E"], mask: Bool[Tensor, "B L"]) -> Output:
-        """Logits of a padded batch.
+        """Return the logits of a padded batch.
 
         Args:
             raw: ``(B, L, E)`` raw features; NaN means missing. Padding may hold anything, NaN included.
@@ -65,19 +65,19 @@ class Ranker(nn.Module):
         return output._replace(logits=output.logits.masked_fill(~mask, MASKED_LOGIT))
 
     def first_scores(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch"] | None:
-        """The first stage's scores, where they are among the columns."""
+        """Return the first stage's scores, where they are among the columns."""
         return None if self.score_column is None else raw[..., self.score_column]
 
 
 class Unbatched(nn.Module):
-    """One list without padding, ``(L, E) -> (L,)``: what is exported. Shares the weights of ``model``."""
+    """One list without padding, ``(L, E) -> (L,)``, for export. Shares the weights of ``model``."""
 
     def __init__(self, model: Ranker) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, features: Float[Tensor, "L E"]) -> Float[Tensor, " L"]:
-        """``(L,)`` logits of one list."""
+        """Return ``(L,)`` logits of one list."""
         raw = features[None]
         output: Output = self.model.network(self.model.preprocess(raw), None, self.model.first_scores(raw))
         return output.logits[0]
@@ -114,7 +114,7 @@ class PointwiseNetwork(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], _mask: Bool[Tensor, "B L"] | None, _first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """``(B, L)`` logits."""
+        """Return ``(B, L)`` logits."""
         return Output(self.ranking(self.dropout(self.encoder(x))).squeeze(-1))
 
 
@@ -167,7 +167,7 @@ class Preprocess(nn.Module):
         return len(self.numeric) + len(self.indicated) + sum(embedding_width(size) for size in self.sizes)
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch X"]:
-        """``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
+        """Transform ``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
         return self.assemble(raw, self._scaled)
 
     def _scaled(self, numbers: Float[Tensor, "*batch M"], missing: Bool[Tensor, "*batch M"]) -> Tensor:
@@ -179,7 +179,7 @@ class Preprocess(nn.Module):
     def assemble(
         self, raw: Float[Tensor, "*batch E"], scaled: Callable[[Tensor, Tensor], Tensor]
     ) -> Float[Tensor, "*batch X"]:
-        """Scaled numbers, indicators and embeddings side by side.
+        """Concatenate scaled numbers, indicators and embeddings.
 
         Args:
             raw: ``(..., E)`` raw rows.
@@ -198,12 +198,12 @@ class Preprocess(nn.Module):
 
 
 def embedding_width(categories: int) -> int:
-    """Width of the embedding of a feature with so many categories."""
+    """Return the width of the embedding of a feature with so many categories."""
     return min(MAX_EMBEDDING, (categories + 3) // 2)
 
 
 def symmetric_log1p(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """``sign(x) log(1 + |x|)``, accurate near 0 too.
+    """Return ``sign(x) log(1 + |x|)``, accurate near 0 too.
 
     ONNX has no log1p, and ``log(1 + x)`` loses every digit of a feature that lives below 1e-7; Kahan's correction
     ``log(u) x / (u - 1)`` with ``u = fl(1 + x)`` keeps them and exports as plain operations.
@@ -216,7 +216,7 @@ def symmetric_log1p(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def _statistics(column: Float[np.ndarray, " R"], *, fill_median: bool) -> tuple[float, float, float]:
-    """Fill value, low and high of one transformed column."""
+    """Return fill value, low and high of one transformed column."""
     present = column[~np.isnan(column)].astype(np.float64)
     if len(present) == 0:
         return 0.0, 0.0, 0.0

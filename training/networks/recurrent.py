@@ -44,7 +44,7 @@ class DlcmNetwork(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """``(B, L)`` logits."""
+        """Return ``(B, L)`` logits."""
         h = self.dropout(self.encoder(x))
         places = reading_places(h, mask, first if self.by_first_stage else None, best_first=False)
         outputs, state = read(self.reader, h, places, mask)
@@ -84,7 +84,7 @@ class DcmNetwork(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """``(B, L)`` logits."""
+        """Return ``(B, L)`` logits."""
         h = self.dropout(self.encoder(x))
         places = reading_places(h, mask, first if self.by_first_stage else None, best_first=True)
         outputs, (state, cell) = read(self.reader, h, places, mask)
@@ -100,7 +100,7 @@ def reading_places(
     *,
     best_first: bool,
 ) -> Int[Tensor, "B L"]:
-    """When each candidate is read, from 0; padding comes last.
+    """Return when each candidate is read, from 0; padding comes last.
 
     Args:
         h: only its shape matters.
@@ -126,7 +126,7 @@ def reading_places(
 def read(
     reader: nn.Module, h: Float[Tensor, "B L H"], places: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None
 ) -> tuple[Float[Tensor, "B L S"], Any]:
-    """What the reader makes of every candidate, back in input order, and its state after the last real one.
+    """Return the reader's output for every candidate, in input order, and its state after the last real one.
 
     On a CPU the reader computes in float32 also under autocast: many CPUs have no bfloat16 kernel of the LSTM.
     """

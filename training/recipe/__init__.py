@@ -1,1 +1,1 @@
-"""What a recipe may say: its tables as frozen values, and the options of a command line that change it."""
+"""Recipes: their tables as frozen values, and the command-line options that change them."""

@@ -14,12 +14,12 @@ from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
-from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, named
+from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, model_like
 
 GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
 
 _OF_A_KIND = {"data", "first_stage", "model"}
-"""Sections whose fields depend on their kind, which pydantic puts into the place of a fault."""
+"""Sections whose fields depend on their kind, which pydantic adds to the path of a fault."""
 
 
 class LambdaMartSettings(RecipePart):
@@ -83,7 +83,7 @@ class LambdaMart(RecipePart):
         return kinds
 
 
-class _Given(RecipePart):
+class _ForeignStage(RecipePart):
     """A first stage that was fitted elsewhere."""
 
     @model_validator(mode="before")
@@ -94,8 +94,8 @@ class _Given(RecipePart):
         return values
 
 
-class GivenModel(_Given):
-    """A model that already runs somewhere: LightGBM's text file or an ONNX graph, told by its content.
+class GivenModel(_ForeignStage):
+    """A model that is in use already: LightGBM's text file or an ONNX graph, recognised by its content.
 
     Args:
         engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
@@ -106,7 +106,7 @@ class GivenModel(_Given):
     path: str
 
 
-class GivenColumn(_Given):
+class GivenColumn(_ForeignStage):
     """First-stage scores that stand in the data, in the feature column of this name."""
 
     kind: Literal["column"] = "column"
@@ -161,7 +161,7 @@ class Router(RecipePart):
         folds: parts of the training queries; specialists and generalist are fitted anew without each, so that the
             router learns from lists that they did not see.
         trees, max_depth: of the forest that estimates shares and gains.
-        ndcg_at: cutoff of the NDCG that says which specialist is best and what it gains.
+        ndcg_at: cutoff of the NDCG that selects the best specialist and measures its gain.
         confidence: of the lower bound on the mean gain of routed queries that must be above 0.
     """
 
@@ -235,18 +235,18 @@ class Recipe(RecipePart):
         return self
 
     def model_named(self, name: str) -> Model:
-        """The model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
+        """Return the model of that name: as ``[rivals]`` has it, or fitted like ``[model]``.
 
         Raises:
             RecipeError: if there is no such model.
         """
         kind = name.partition("-")[0]
         own = None if self.model.kind == kind else self.rivals.spec(kind)
-        return named(name, self.model if own is None else own)
+        return model_like(name, self.model if own is None else own)
 
 
 def recipe_names() -> list[str]:
-    """Names of the recipes that ship with Listwright."""
+    """Return the names of the recipes that ship with Listwright."""
     folder = resources.files("listwright.training") / "recipes"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -277,7 +277,7 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
 
 
 def of(values: dict[str, Any], place: str) -> Recipe:
-    """A recipe of plain values, as TOML has them.
+    """Create a recipe from plain values, as TOML has them.
 
     Raises:
         RecipeError: if a field is wrong; every fault is named, with the place that they come from.
@@ -289,7 +289,7 @@ def of(values: dict[str, Any], place: str) -> Recipe:
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
-    """A recipe with other fields.
+    """Return a recipe with other fields.
 
     Raises:
         RecipeError: if they do not fit the rest.
@@ -298,24 +298,24 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
 
 
 def described(error: ValidationError, model: type[BaseModel]) -> str:
-    """All faults of a recipe, in one line; a misspelled field gets the name of one that ``model`` has."""
-    return "; ".join(_said(fault, model) for fault in error.errors())
+    """Describe all faults of a recipe in one line; a misspelled field gets the closest name in ``model``."""
+    return "; ".join(_describe_fault(fault, model) for fault in error.errors())
 
 
 def _place(parts: tuple[str | int, ...]) -> str:
-    """Where a fault is, as the recipe has it."""
+    """Return the path of a fault, as the recipe spells it."""
     return ".".join(map(str, parts[:1] + parts[2:] if parts and parts[0] in _OF_A_KIND else parts))
 
 
 def _fields(model: type[BaseModel]) -> list[str]:
-    """Names of all fields that it and its parts can have."""
+    """Return the names of all fields of a model and its parts."""
     schema = model.model_json_schema()
     parts = [schema, *schema["$defs"].values()]
     return sorted({name for part in parts for name in part.get("properties", {})})
 
 
-def _said(fault: Any, model: type[BaseModel]) -> str:
-    """One fault, with its place and what stood there."""
+def _describe_fault(fault: Any, model: type[BaseModel]) -> str:
+    """Describe one fault, with its place and the value there."""
     place, message = _place(fault["loc"]), str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "union_tag_not_found":
         return f"{place}: says no kind"

@@ -19,7 +19,7 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 LEAST_GAIN, MOST_GAIN = 1e-6, 1e12
-"""Of a label above 0: sums of gains keep their digits."""
+"""Bounds of the gain of a label above 0: sums of gains keep their digits."""
 
 Default = bool | int | float | str
 
@@ -33,7 +33,7 @@ class RecipePart(BaseModel):
 
 
 def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
-    """Names and values, of a table as TOML has them or as they are kept here."""
+    """Return names and values, of a table as TOML has them or as they are stored here."""
     values = dict(given) if isinstance(given, tuple) else given
     if not isinstance(values, Mapping):
         raise ValueError("expected a table of names and values")
@@ -48,7 +48,7 @@ Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), 
 
 
 def _directions(given: object) -> tuple[tuple[str, int], ...]:
-    """Names of features, and 1, -1 or 0 for each."""
+    """Return names of features, with 1, -1 or 0 for each."""
     directions = []
     for name, value in _by_name(given):
         if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
@@ -63,7 +63,7 @@ Monotone = Annotated[tuple[tuple[str, int], ...], PlainValidator(_directions), P
 
 
 class AnyData(RecipePart):
-    """What is said of the features, wherever the data come from.
+    """Options of features, whatever the source of the data.
 
     Args:
         defaults: values that stand for features which a request by name leaves out: a number, or a category as a
@@ -169,7 +169,7 @@ class TableData(AnyData):
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
         made_of: what ``--data`` names instead of a table, which is then made of it: ``tafeng``, Ta Feng's transactions.
         qid, label: column names.
-        weight: column that says how much each row counts, a query as the mean of its rows; no feature. None: all alike.
+        weight: column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
         propensity: of shown places, where labels are clicks; None: labels are what they seem.
         categorical: columns to treat as categories whatever their type; text columns always are.
         ignore: columns that are no features.
@@ -284,7 +284,7 @@ class PropensityFile(BaseModel):
 
 
 def propensity_from(options: argparse.Namespace) -> Propensity | None:
-    """What ``--propensities``, ``--position`` and ``--clip`` of a command line say; None where they say nothing.
+    """Return the propensities of ``--propensities``, ``--position`` and ``--clip``; None without these options.
 
     Raises:
         RecipeError: if the file cannot be used, or none is named.
@@ -299,7 +299,7 @@ def propensity_from(options: argparse.Namespace) -> Propensity | None:
 
 
 def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
-    """The propensities of a file.
+    """Read the propensities of a file.
 
     Args:
         path: of the file.

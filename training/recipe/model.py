@@ -1,4 +1,4 @@
-"""The second-stage part of a recipe: which network reranks, and how it is fitted; or none."""
+"""The second-stage part of a recipe: the network, and how it is fitted; or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RankLoss = Literal["per_query", "paper", "softmax", "plackett_luce"]
 
 
 class Network(RecipePart):
-    """What every second stage has in common: the encoder of QILCM's eqs. (1) and (2), the loss and the fit.
+    """Settings shared by every second stage: the encoder of QILCM's eqs. (1) and (2), the loss and the fit.
 
     Args:
         encoder_width: width of the two encoder layers, eq. (1).
@@ -117,7 +117,7 @@ class Qilcm2Spec(Network):
 
 
 class _Reader(Network):
-    """A network that reads the list one candidate after the other.
+    """Settings of a network that reads the list one candidate after the other.
 
     Args:
         order: by the first stage's score (equal scores in input order, in training in a random one), or as the list is
@@ -203,12 +203,12 @@ _CLASSES: dict[str, type[Network]] = {
 }
 
 TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
-"""What people read of each kind."""
+"""Display name of each kind."""
 
 MODEL_NAMES = (
     "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3", "qilcm-paper", "qilcm2", "dlcm", "dcm", "mlp", "first_stage",
 )  # fmt: skip
-"""What ``--model`` knows: every kind, QILCM's variants, and QILCM as printed."""
+"""Values of ``--model``: every kind, QILCM's variants, and QILCM as printed."""
 
 _PRINTED = {
     "encoder_width": 100,
@@ -225,13 +225,13 @@ _PRINTED = {
     "learning_rate": 1e-3,
     "max_epochs": 100,
 }
-"""``qilcm-paper``: what the QILCM paper prints or leaves out; docs/rivals.md says what it leaves open."""
+"""``qilcm-paper``: values of the QILCM paper; docs/rivals.md lists what it leaves open."""
 
 _SHARED = {*Network.model_fields, "hidden"}
 
 
 class Rivals(RecipePart):
-    """How networks are fitted that a recipe's ``[model]`` is compared with, where not like that: tuned values.
+    """Settings for networks that a recipe's ``[model]`` is compared with, where they differ from it: tuned values.
 
     Each stands for itself: what it does not say has the kind's own default, not the model's value.
     """
@@ -243,13 +243,13 @@ class Rivals(RecipePart):
     mlp: MlpSpec | None = None
 
     def spec(self, kind: str) -> NetworkSpec | None:
-        """Of this kind; None where the recipe does not say."""
+        """Return the settings of this kind; None where the recipe has none."""
         spec: NetworkSpec | None = getattr(self, kind, None)
         return spec
 
 
-def named(name: str, like: Model) -> Model:
-    """The model of that name, fitted like another one.
+def model_like(name: str, like: Model) -> Model:
+    """Return the model of that name, fitted like another one.
 
     Args:
         name: one of :data:`MODEL_NAMES`.

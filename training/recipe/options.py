@@ -1,4 +1,4 @@
-"""What a command line says about a recipe: its name, its data, and what is changed in it."""
+"""The command-line options of a recipe: its name, its data, and changes to it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ models:
   first_stage          LightGBM alone, no network
   A recipe says the same, and each model's own options, under [model]: kind = "dlcm".
 """
-"""What ``--model`` says, for the end of a help page."""
+"""The values of ``--model``, for the end of a help page."""
 
 TABLES = (".csv", ".csv.gz", ".parquet")
-"""How names of tables end."""
+"""File name endings of tables."""
 
 _TABLE_OPTIONS = (
     *("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column"),
@@ -37,7 +37,7 @@ _TABLE_OPTIONS = (
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
-    """The recipe that the command line of a fit or a search asks for; without a word about data, ``demo``.
+    """Return the recipe that the command line of a fit or a search asks for; without data, ``demo``.
 
     Raises:
         RecipeError: if the recipe is unknown or an option does not fit it.
@@ -53,7 +53,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
 
 
 def _in_precision(recipe: Recipe, precision: str) -> Recipe:
-    """The recipe with all of its networks trained in that precision."""
+    """Return the recipe with all of its networks trained in that precision."""
     if isinstance(recipe.model, FirstStageAlone):
         raise RecipeError(f"--precision {precision}: recipe {recipe.name!r} has no network; name one with --model")
     change = {"precision": precision}
@@ -74,19 +74,19 @@ def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
 
 
 def _bound(first: FirstStage, texts: Sequence[str] | None) -> FirstStage | dict[str, object]:
-    """The first stage under the constraints of ``--monotone``, which come before the recipe's."""
+    """Return the first stage under the constraints of ``--monotone``, which override the recipe's."""
     if not texts:
         return first
     if not isinstance(first, LambdaMart):
         raise RecipeError(GIVEN_IS_FREE.format("the first stage", "--monotone"))
     directions: dict[str, object] = dict(first.monotone)
-    for name, text in _named("--monotone", texts, "1, -1 or 0").items():
+    for name, text in _parse_named("--monotone", texts, "1, -1 or 0").items():
         directions[name] = int(text) if text.removeprefix("-").isdecimal() else text
     return {**first.model_dump(), "monotone": directions}
 
 
 def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Recipe:
-    """The recipe that was named, or the one that fits the data: ``table`` for CSV and Parquet, told by their names, the
+    """Return the named recipe, or the one that fits the data: ``table`` for CSV and Parquet, by their file names, the
     set whose parts a folder holds, and ``letor`` for all else.
 
     Args:
@@ -113,7 +113,7 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
 
 
 def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """The recipe with the columns, the split by a column, and the defaults that the command line names.
+    """Return the recipe with the columns, the split by a column, and the defaults that the command line names.
 
     Raises:
         RecipeError: if columns are named and the recipe reads no table, two options say different things about the
@@ -124,12 +124,12 @@ def with_data_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         recipe = config.changed(recipe, {"data": {**recipe.data.model_dump(), "gains": tuple(options.gains)}})
     if not options.default:
         return recipe
-    defaults = tuple((dict(recipe.data.defaults) | _named("--default", options.default, "VALUE")).items())
+    defaults = tuple((dict(recipe.data.defaults) | _parse_named("--default", options.default, "VALUE")).items())
     return config.changed(recipe, {"data": recipe.data.model_copy(update={"defaults": defaults})})
 
 
-def _named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
-    """What an option says by name; what a value means is seen when the feature is known."""
+def _parse_named(option: str, texts: Sequence[str], expected: str) -> dict[str, str]:
+    """Parse an option's ``NAME=VALUE``; the value is checked once the feature is known."""
     names: dict[str, str] = {}
     for text in texts:
         name, same, value = text.partition("=")
@@ -163,7 +163,7 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
 
 
 def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
-    """A column that the recipe splits by, and the command line does not, stays no feature."""
+    """Return the data with the command line's split; a split column of the recipe stays excluded from the features."""
     own, by, column = data.split, options.split, None
     if options.split_column is not None:
         if by is not None or options.time_column is not None:
@@ -181,7 +181,7 @@ def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:
 
 
 def add_recipe_options(parser: argparse.ArgumentParser) -> None:
-    """The options that :func:`recipe_from` reads, and ``--data`` and ``--device``."""
+    """Add the options that :func:`recipe_from` reads, and ``--data`` and ``--device``."""
     add_source_options(parser)
     parser.add_argument(
         "--model",
@@ -198,7 +198,7 @@ def add_recipe_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
-    """The same without a word about the second stage."""
+    """Add the options of :func:`add_recipe_options` that are not about the second stage."""
     parser.set_defaults(model=None, precision=None)
     recipes = ", ".join(config.recipe_names())
     parser.add_argument(
@@ -247,7 +247,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """The options that :func:`with_data_options` reads."""
+    """Add the options that :func:`with_data_options` reads."""
     table = parser.add_argument_group("tables")
     table.add_argument("--qid", metavar="COL", help="column with the query id")
     table.add_argument("--label", metavar="COL", help="column with the relevance label, whole numbers from 0")

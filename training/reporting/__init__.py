@@ -1,1 +1,1 @@
-"""What a run or a suite shows to people: measurements for the report, figures, and pages of one style."""
+"""Results of a run or a suite for people: measurements for the report, figures, and pages of one style."""

@@ -1,4 +1,4 @@
-"""The figures of a run's page, from what stands in ``report.json``."""
+"""The figures of a run's page, drawn from ``report.json``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLOUR_OF: dict[Verdict, str] = {"gain": BLUE, "harm": ORANGE, "no difference sh
 
 @style()
 def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
-    """Training losses and validation NDCG by epoch, below each other; the dot is the epoch that was kept."""
+    """Draw training losses and validation NDCG by epoch, one above the other; the dot is the selected epoch."""
     number, rank_loss, confusion_loss, valid = zip(*history["epochs"], strict=True)
     curves = [("rank loss", rank_loss, ORANGE), ("confusion loss", confusion_loss, GREEN)]
     curves = [curve for curve in curves if any(curve[1])]
@@ -44,7 +44,7 @@ def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
 
 @style()
 def gains(rows: list[Facts]) -> str:
-    """Every metric's gain over the first stage with its interval."""
+    """Draw every metric's gain over the first stage with its interval."""
     figure, axes = one(height=0.7 + 0.29 * len(rows))
     for place, gain in enumerate(rows):
         colour = COLOUR_OF[verdict_of(gain["low"], gain["high"])]
@@ -61,7 +61,7 @@ def gains(rows: list[Facts]) -> str:
 
 @style()
 def wins(facts: Facts) -> str:
-    """Every query's gain, worst first."""
+    """Draw every query's gain, worst first."""
     figure, axes = one()
     share = [100.0 * value for value in facts["share"]]
     gain = facts["gain"]
@@ -76,7 +76,7 @@ def wins(facts: Facts) -> str:
 
 @style()
 def movement(facts: Facts) -> str:
-    """Ranks gained against the first stage's rank, by relevance; the bands hold the middle half."""
+    """Draw the ranks gained against the first stage's rank, by relevance; the bands hold the middle half."""
     figure, axes = one()
     centres = [(first + last) / 2.0 for first, last in facts["ranks"]]
     for name, colour in (("relevant", BLUE), ("irrelevant", ORANGE)):
@@ -92,7 +92,7 @@ def movement(facts: Facts) -> str:
 
 @style()
 def scores(facts: Facts, second: str) -> str:
-    """How the scores of relevant and irrelevant candidates lie apart, in either stage."""
+    """Draw the distributions of relevant and irrelevant candidates' scores, in either stage."""
     figure = Figure(figsize=(WIDTH, HEIGHT + 0.6), layout="constrained")
     plots = figure.subplots(2, sharex=True, sharey=True)
     edges = facts["edges"]
@@ -110,7 +110,7 @@ def scores(facts: Facts, second: str) -> str:
 
 @style()
 def attention(facts: Facts) -> str:
-    """Attention times list length against the first stage's rank."""
+    """Draw attention times list length against the first stage's rank."""
     figure, axes = one()
     _banded(axes, [(rank, *row[1:]) for rank, row in enumerate(facts["by_rank"], start=1)], BLUE, "")
     axes.axhline(1.0, color=INK, linewidth=1)
@@ -122,7 +122,7 @@ def attention(facts: Facts) -> str:
 
 @style()
 def anomaly(facts: Facts, metric: str) -> str:
-    """Gain over the first stage, from the most usual queries to the strangest."""
+    """Draw the gain over the first stage, from the most usual queries to the strangest."""
     figure, axes = one()
     for place, (_queries, _from, _to, gain, low, high) in enumerate(facts["bins"]):
         axes.plot([place, place], [low, high], color=BLUE, linewidth=2.2, solid_capstyle="butt")
@@ -138,7 +138,7 @@ def anomaly(facts: Facts, metric: str) -> str:
 
 @style()
 def reliability(facts: Facts) -> str:
-    """Share chosen against probability, without and with the temperature; on the line they are equal."""
+    """Draw the share chosen against probability, without and with the temperature; on the line they are equal."""
     figure, axes = one(height=HEIGHT + 0.6)
     for when, colour in (("before", ORANGE), ("after", BLUE)):
         _candidates, stated, chosen, low, high = zip(*facts[when]["bins"], strict=True)
@@ -153,7 +153,7 @@ def reliability(facts: Facts) -> str:
 
 @style()
 def latency(facts: Facts) -> str:
-    """Milliseconds against list length."""
+    """Draw milliseconds against list length."""
     figure, axes = one()
     length, median, slow = zip(*facts["rows"], strict=True)
     axes.plot(length, slow, color=ORANGE, **_dots(length), label="95 % are faster")
@@ -165,7 +165,7 @@ def latency(facts: Facts) -> str:
 
 
 def metric_name(name: str) -> str:
-    """As it is written: ``NDCG@10``, ``hit@1``, ``MRR``."""
+    """Return a metric's name for display: ``NDCG@10``, ``hit@1``, ``MRR``."""
     return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
 
 
@@ -179,5 +179,5 @@ def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: s
 
 
 def _dots(x: tuple[float, ...]) -> dict[str, Any]:
-    """Dots where there are few enough to be told apart."""
+    """Return the style of dots where they are few enough to be told apart."""
     return {"marker": "o", "markersize": 3.5} if len(x) <= 30 else {}

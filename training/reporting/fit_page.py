@@ -1,4 +1,4 @@
-"""The page of a run, ``report.html``, made from ``report.json`` and from nothing else.
+"""The page of a run, ``report.html``, built from ``report.json`` alone.
 
 ``listwright page models/demo/1/report.json page.html`` makes it anew.
 """
@@ -108,7 +108,7 @@ def _compared(report: Facts) -> bool:
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:
-    """Say what the second stage is worth, and what it does."""
+    """Return the section on the second stage: its verdict, and what it changes."""
     details = report["details"]
     return [
         _metrics(report, details["gains"], second),
@@ -183,7 +183,7 @@ def _learning(report: Facts) -> PageSection:
 
 
 def _movement(report: Facts, second: str) -> PageSection:
-    """Movement and scores: what the second stage does inside a list."""
+    """Return the section on movement and scores: what the second stage does inside a list."""
     details = report["details"]
     moved, scores = details["movement"], details["scores"]
     text = [scores_sentence(scores, second)]
@@ -286,14 +286,14 @@ def _short(value: Any) -> str:
 
 
 def notes_section(report: Facts) -> list[PageSection]:
-    """Return what was pointed out about the data; reports of earlier versions say nothing of it."""
+    """Return the notes on the data; reports of earlier versions have none."""
     notes = [f"{note}." for note in report.get("notes", [])]
     title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
     return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
 
 
 def choice_section(report: Facts) -> list[PageSection]:
-    """Return what the default was chosen by; nothing where it was not chosen."""
+    """Return how the default was chosen; nothing where it was not chosen."""
     compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
     rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
     if not rows:
@@ -316,7 +316,7 @@ def choice_section(report: Facts) -> list[PageSection]:
 
 
 def coverage_section(coverage: Facts) -> PageSection:
-    """How far the test rows lie outside what training saw."""
+    """Return the section on how far the test rows lie outside the training rows."""
     rows = [
         [
             name,
@@ -346,7 +346,7 @@ def _percent(share: float | None) -> str:
 
 
 def explained_section(report: Facts) -> list[PageSection]:
-    """One table a query; reports of earlier versions have none."""
+    """Return one table a query; reports of earlier versions have none."""
     facts = report["details"].get("explained")
     if facts is None:
         return []
@@ -411,7 +411,7 @@ def _passes(passing: Facts | None) -> list[str]:
 
 
 def value_text(part: Facts) -> str:
-    """Return the value of a feature, and what stands in for it where something does."""
+    """Return the value of a feature, and its replacement if there is one."""
     if part["reference"] is None and part["standard_error"] is None:
         return value_as_written(part["value"])
     return f"{value_as_written(part['value'])}, list: {value_as_written(part['reference'])}"
@@ -424,7 +424,7 @@ def contribution_text(part: Facts) -> str:
 
 
 def change_text(change: Facts) -> str:
-    """One change in words."""
+    """Describe one change."""
     return f"{change['feature']} {value_as_written(change['to'])} instead of {value_as_written(change['from'])}"
 
 
@@ -436,7 +436,7 @@ def value_as_written(value: float | str | None) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: the page of a ``report.json``, made again."""
+    """Build the page of a ``report.json`` again, from the command line."""
     parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html again from report.json.")
     parser.add_argument("report", type=Path, metavar="report.json")
     parser.add_argument("page", type=Path, metavar="PAGE")

@@ -23,7 +23,7 @@ COLOURS = ("#0b6bb0", "#c4540a", "#0a8262", "#a5518a", "#6b5fc7", "#8f6a00")
 page, which has lighter ones for dark."""
 
 INK, SOFT, RULE = "#1d1f21", "#5b6066", "#dcdfe2"
-"""Text and lines that are compared with; labels of axes; grid."""
+"""Colours of text and reference lines; of axis labels; of the grid."""
 
 _VARIABLES = {INK: "--ink", SOFT: "--soft", RULE: "--rule"} | {c: f"--c{n}" for n, c in enumerate(COLOURS, start=1)}
 
@@ -57,7 +57,7 @@ WIDTH, HEIGHT = 4.6, 3.0
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """An SVG and what it shows."""
+    """An SVG with its caption."""
 
     svg: str
     caption: str
@@ -65,7 +65,7 @@ class PageFigure:
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Rows of cells as they are to be read; what follows a line break in a cell is printed small below it."""
+    """Rows of cells as text; what follows a line break in a cell is printed small below it."""
 
     title: str
     head: Sequence[str]
@@ -103,7 +103,7 @@ def render(
 
     Args:
         title: what was measured, on what.
-        verdicts: what it says, in whole sentences; first on the page.
+        verdicts: conclusions in whole sentences; first on the page.
         sections: in this order below them.
         command: that repeats it.
         facts: data, protocol, versions.
@@ -126,7 +126,7 @@ def render(
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Figures that are made and saved inside look like the page."""
+    """Give figures that are drawn and saved inside the page's style."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -138,7 +138,7 @@ def one(height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def legend(figure: Figure, columns: int = 1) -> None:
-    """Above the plots, where it covers nothing."""
+    """Draw the legend above the plots, where it covers nothing."""
     figure.legend(loc="outside upper left", ncols=columns, borderpad=0.0, columnspacing=1.4, handlelength=1.4)
 
 
@@ -148,7 +148,7 @@ def svg(figure: Figure, name: str, says: str) -> str:
     Args:
         figure: made inside :func:`style`, of the colours above.
         name: unique on the page, of letters and hyphens: ids are told apart by it.
-        says: what is seen, for readers who cannot see it.
+        says: description of the figure, for readers who cannot see it.
     """
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)

@@ -1,4 +1,4 @@
-"""What a run tells: the table of the test split on the terminal, ``report.json`` and ``report.html`` in the bundle."""
+"""The results of a run: the terminal's table of the test split, ``report.json`` and ``report.html`` in the bundle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMES = {
     "first_stage": "first stage",
     ROUTED: "routed",
 }
-_SHOWN = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+_TABLE_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Report:
         }
 
     def default_over_plain(self) -> dict[str, object] | None:
-        """Gain of the default ranker over LightGBM without list-relative columns; None if there are none."""
+        """Return the gain of the default ranker over LightGBM without list-relative columns; None if there are none."""
         ranker = str(self.default.get("strategy", self.evaluation.generalist))
         if PLAIN not in self.evaluation.rankers or ranker not in self.evaluation.rankers:
             return None
@@ -111,19 +111,19 @@ class Report:
 
     @property
     def sealed(self) -> dict[str, object]:
-        """What the manifest says of the result: of the rankers that are in the bundle."""
+        """The results for the manifest: of the rankers in the bundle."""
         own = tuple(metric for metric in self.metrics if metric.ranker != PLAIN)
         return {"protocol": self.evaluation.protocol, "metrics": own}
 
     def write(self, folder: Path) -> tuple[str, str]:
-        """Write ``report.json``, and the page that is made from it and from nothing else; their names."""
+        """Write ``report.json``, and the page that is built from it alone; return their names."""
         text = self.to_json()
         (folder / "report.json").write_text(text, encoding="utf-8")
         (folder / "report.html").write_text(fit_page(json.loads(text)), encoding="utf-8")
         return "report.json", "report.html"
 
     def to_json(self) -> str:
-        """``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
+        """Return ``report.json``: everything above but the per-query values; ``docs/report.md`` describes it."""
         plain = self.default_over_plain()
         facts = {
             "data": self.data,
@@ -156,19 +156,19 @@ class Report:
 
 
 def renamed(report: str, bundle: str) -> dict[str, str]:
-    """``report.json`` of a bundle that is called otherwise now, and its page; by name of the file."""
+    """Return ``report.json`` of a renamed bundle, and its page; by name of the file."""
     facts = json.loads(report)
     facts["repeat"]["bundle"] = bundle
     return {"report.json": _compact(json.dumps(facts, indent=1)) + "\n", "report.html": fit_page(facts)}
 
 
 def _compact(text: str) -> str:
-    """Rows of numbers on one line each: thousands of lines fewer."""
+    """Put rows of numbers on one line each: thousands of lines fewer."""
     return re.sub(r"\[[^\[\]{}]*\]", lambda row: re.sub(r"\n\s*", " ", row[0]), text)
 
 
 def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dict[str, float]]:
-    """Mean NDCG of every ranker under each of the three conventions for empty queries."""
+    """Return the mean NDCG of every ranker under each of the three conventions for empty queries."""
     result: dict[str, dict[str, float]] = {}
     for convention in (0, 1, "drop"):
         protocol = EvalProtocol.model_validate({"empty_queries": convention})
@@ -188,11 +188,11 @@ def show(report: Report, console: Console) -> None:
         title=f"Test split, {evaluation.queries} queries, through the sealed bundle",
     )
     table.add_column("ranker", no_wrap=True)
-    for name in _SHOWN:
+    for name in _TABLE_METRICS:
         table.add_column(metric_name(name), justify="right", no_wrap=True)
     by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
     for ranker in evaluation.rankers:
-        cells = [by_key[ranker, name] for name in _SHOWN]
+        cells = [by_key[ranker, name] for name in _TABLE_METRICS]
         table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
     console.print(table)
     _show_choice(report, console)
@@ -245,7 +245,7 @@ def _show_choice(report: Report, console: Console) -> None:
 
 
 def _notes(report: Report, result: Verdict) -> Iterator[str]:
-    """Yield what the verdict means for whoever serves the bundle."""
+    """Yield what the verdict means for the operator of the bundle."""
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
@@ -262,7 +262,7 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
 
 
 def verdict(routing: RoutingEvaluation) -> str:
-    """Return the honest sentence: whether routing pays on these queries."""
+    """Return the sentence whether routing pays on these queries."""
     mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (

@@ -1,4 +1,4 @@
-"""What the page and the terminal say of the scores themselves: whether they keep what was asked of them."""
+"""Sections of the page and lines of the terminal about the scores: monotone constraints and calibration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from listwright.training.reporting.page import PageFigure, PageSection, PageTabl
 
 
 def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the terminal says, line by line."""
+    """Yield the terminal's lines."""
     for row in _rows(details):
         yield f"{_constraint(row)}, {names[row['ranker']]}: {_wrong(row, 'scores')}, {_wrong(row, 'ranks')}."
     facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
@@ -78,11 +78,11 @@ NO_PROBABILITIES = (
 WHEN = ("before", "after")
 
 LEVEL = 0.05
-"""Of the test whether an error is more than chance."""
+"""Level of the test whether an error is more than chance."""
 
 
 def calibration_title(facts: Facts) -> str:
-    """Whether scores are probabilities."""
+    """Return the title: whether scores are probabilities."""
     lists, without = facts["lists"], facts["without_choice"]
     if not facts["choices"]:
         have = f"{without:,} of {lists:,} lists {'has' if without == 1 else 'have'} not"
@@ -93,13 +93,13 @@ def calibration_title(facts: Facts) -> str:
 
 
 def top_sentence(one: Facts) -> str:
-    """Return what the best score says, and what came of it."""
+    """Return the best candidate's stated probability, and how often it was chosen."""
     stated, chosen = one["top"]["score"], one["top"]["chosen"]
     return f"the first candidate has probability {stated:.3f} on average and is chosen in {chosen:.3f} of lists"
 
 
 def gain_sentence(one: Facts) -> str:
-    """Return what the temperature does to the likelihood of unseen choices."""
+    """Return how the temperature changes the likelihood of unseen choices."""
     gain = one["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
@@ -107,7 +107,7 @@ def gain_sentence(one: Facts) -> str:
 
 
 def chance_sentence(facts: Facts) -> str:
-    """Whether the error is more than right probabilities have; empty in reports of earlier versions."""
+    """Return whether the error exceeds that of right probabilities; empty in reports of earlier versions."""
     if "p" not in facts:
         return ""
     high = f"{facts['by_chance']['high']:.4f}"
@@ -117,12 +117,12 @@ def chance_sentence(facts: Facts) -> str:
 
 
 def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
-    """As people call it; specialists stand in no table of rankers."""
+    """Return the ranker's name for display; specialists are in no table of rankers."""
     return names.get(ranker, ranker.upper())
 
 
 def _error(facts: Facts) -> str:
-    """With what chance explains; reports of earlier versions have an interval instead, which said too often "not 0"."""
+    """Format the error with what chance explains; reports of earlier versions lack the latter."""
     if "p" not in facts:
         return f"{facts['ece']:.4f}"
     return f"{facts['ece']:.4f} (by chance up to {facts['by_chance']['high']:.4f}, p {facts['p']:.3f})"

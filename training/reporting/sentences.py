@@ -1,4 +1,4 @@
-"""What the figures of a run say, in whole and honest sentences: the headings of its page."""
+"""The headings of a run's page: what its figures show, in whole sentences."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from listwright.training.reporting.fit_figures import Facts, metric_name
 GIVEN = (
     "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."
 )
-"""Stands wherever such a first stage is measured: who made it may know these queries, and nobody here does."""
+"""Printed wherever such a first stage is measured: its training data may include these queries."""
 
 
 def brought_along(first_stage: Mapping[str, object]) -> bool:
-    """Whether the first stage was made elsewhere: a model, or scores in the data."""
+    """Return whether the first stage was made elsewhere: a model, or scores in the data."""
     return first_stage.get("kind") in ("model", "column")
 
 
 def queries_text(first_stage: Mapping[str, object]) -> str:
-    """Return what is known of the test queries."""
+    """Describe the test queries."""
     ignorance = (
         "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
     )
@@ -30,7 +30,7 @@ def queries_text(first_stage: Mapping[str, object]) -> str:
 
 
 def default_sentence(default: Mapping[str, object], second: str) -> str | None:
-    """Return what was taken away from ``auto``, and why; None if nothing was.
+    """Return what was removed from ``auto``, and why; None if nothing was.
 
     Args:
         default: ``default_strategy`` of ``report.json``.
@@ -50,13 +50,13 @@ def choice_sentence(
     *,
     given: bool = False,
 ) -> str | None:
-    """Say what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
+    """Describe what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
     Args:
         default: ``default_strategy`` of ``report.json``.
         names: what people call the rankers.
         budget: of ``report.json``; None for a fit without a bound.
-        given: whether the first stage was brought along, and so may know the queries.
+        given: whether the first stage was fitted elsewhere, perhaps on these queries.
     """
     compared = default.get("compared")
     if not compared:
@@ -126,12 +126,12 @@ def compared_rows(
 
 
 def gain_text(gain: Facts) -> str:
-    """Mean and interval."""
+    """Format mean and interval."""
     return f"{gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
 
 
 def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) -> str:
-    """Say whether the second stage is worth having on these queries, and what to do if that was not ``taken_away``."""
+    """Return whether the second stage pays on these queries, and what to do if not and not yet ``taken_away``."""
     metric, verdict = metric_name(gain["metric"]), verdict_of(gain["low"], gain["high"])
     if verdict == "gain":
         return f"{second} beats {first} by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
@@ -145,7 +145,7 @@ def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) 
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
-    """Return what the default gains over the LightGBM of an engineer who has no other columns.
+    """Return the default's gain over LightGBM without list-relative columns.
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
@@ -162,7 +162,7 @@ def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
 
 
 def metrics_sentence(gains: list[Facts], second: str) -> str:
-    """In how many metrics the gain or the loss is more than chance."""
+    """Return in how many metrics the gain or the loss is significant."""
     verdicts = [verdict_of(gain["low"], gain["high"]) for gain in gains]
     won, lost = verdicts.count("gain"), verdicts.count("harm")
     text = f"{second}'s gain has an interval above 0 in {won or 'none'} of {len(gains)} metrics"
@@ -170,7 +170,7 @@ def metrics_sentence(gains: list[Facts], second: str) -> str:
 
 
 def wins_sentence(facts: Facts) -> str:
-    """How the gain is spread over queries."""
+    """Return how the gain is spread over queries."""
     won, lost, queries = facts["won"], facts["lost"], facts["queries"]
     same = queries - won - lost
     shares = [_share(count, queries) for count in (won, lost, same)]
@@ -178,7 +178,7 @@ def wins_sentence(facts: Facts) -> str:
 
 
 def learning_sentence(model: Facts, ndcg_at: int) -> str:
-    """Which epoch was kept, and whether there was time for a better one."""
+    """Return which epoch was selected, and whether there was time for a better one."""
     best, epochs = model["best_epoch"], model["epochs"]
     if best == 0:
         return f"No epoch of {epochs} ranked the validation queries better than the start, the first stage's own order"
@@ -189,7 +189,7 @@ def learning_sentence(model: Facts, ndcg_at: int) -> str:
 
 
 def movement_sentence(facts: Facts) -> str:
-    """Which way relevant candidates go."""
+    """Return how relevant candidates move."""
     up, down = facts["relevant"]["mean"], facts["irrelevant"]["mean"]
     if up is None or down is None:
         kind = "relevant" if up is None else "irrelevant"
@@ -205,7 +205,7 @@ def _moved(ranks: float) -> str:
 
 
 def scores_sentence(facts: Facts, second: str) -> str:
-    """How often a relevant candidate stands above an irrelevant one."""
+    """Return how often a relevant candidate scores above an irrelevant one."""
     before, after = (facts[stage]["pairs_right"] for stage in ("first_stage", "second_stage"))
     if before is None:
         return "No list has both relevant and irrelevant candidates, so there are no pairs to put right."
@@ -216,7 +216,7 @@ def scores_sentence(facts: Facts, second: str) -> str:
 
 
 def attention_sentence(facts: Facts) -> str:
-    """Where the context comes from."""
+    """Return where attention goes."""
     often = 0.2 * facts["by_rank"][0][0]  # ranks that few lists reach say little
     means = [row[1] for row in facts["by_rank"] if row[0] >= often]
     top, last = means[0], len(means)
@@ -230,7 +230,7 @@ def attention_sentence(facts: Facts) -> str:
 
 
 def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
-    """Whether the gain grows with how strange a query is: heading and text."""
+    """Return heading and text on whether the gain grows with how strange a query is."""
     if facts is None:
         return (
             "No anomaly score: this bundle has none",
@@ -254,7 +254,7 @@ def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
 
 
 def coverage_sentence(facts: Facts) -> str:
-    """Whether the test rows look like the training rows."""
+    """Return whether the test rows look like the training rows."""
     parts = [
         (facts["missing"], "missing values more often than in training"),
         (facts["clipped_often"], "more than 1 % of values beyond the training quantiles"),

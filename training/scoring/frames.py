@@ -35,7 +35,7 @@ BATCH_ROWS = 50_000
 """Rows that are read at a time."""
 
 ARROW = ".arrow"
-"""Ends the names of files in Arrow's own format."""
+"""File name endings of Arrow's own format."""
 
 LETOR_QID, LETOR_LABEL = "qid", "label"
 
@@ -78,7 +78,7 @@ class Batches(NamedTuple):
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is CSV or Parquet: by its name, or by its first bytes."""
+    """Return whether a file is CSV or Parquet: by its name, or by its first bytes."""
     return path.name.lower().endswith(TABLES) or (path.is_file() and is_parquet(path))
 
 
@@ -125,11 +125,11 @@ def batches(
     names = {name for name, _ in opened}
     if len(names) > 1:
         raise DataError(data, "holds tables and LETOR text: score them one after the other")
-    return Batches(names.pop(), _alike(data, [rows for _, rows in opened]), ids_only)
+    return Batches(names.pop(), _check_columns(data, [rows for _, rows in opened]), ids_only)
 
 
-def _alike(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
-    """Yield the batches of all files, which have the columns of the first."""
+def _check_columns(data: Path, files: list[Iterator[FileRows]]) -> Iterator[FileRows]:
+    """Yield the batches of all files, which must have the columns of the first."""
     first: FileRows | None = None
     for batch in chain.from_iterable(files):
         if batch.rows.height == 0:
@@ -164,10 +164,10 @@ def _opened(
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
-    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).named(qid, "--qid")
+    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).find_column(qid, "--qid")
     if not is_parquet(path):
         return column, _csv(path, rows, schema, column)
-    rows = only(rows, needed(schema, column, columns))
+    rows = select_existing(rows, columns_to_read(schema, column, columns))
     return column, _parquet(path, rows, column, ids_only=ids_only)
 
 
@@ -204,7 +204,7 @@ def _with_names(frame: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _typed(frame: pl.DataFrame, path: Path, schema: FeatureSchema, qid: str, first: int) -> pl.DataFrame:
-    """CSV's text with features as numbers and categories; ``first`` is the row that the frame begins with."""
+    """Convert CSV's text to features and categories; ``first`` is the number of the frame's first row."""
 
     def fault(column: pl.Series, expected: str, row: int | None = None) -> DataError:
         line = None if row is None else line_of(path, first + row)
@@ -229,7 +229,7 @@ def _letor(path: Path, schema: FeatureSchema) -> Iterator[FileRows]:
 
 
 def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
-    """Rows of LETOR text: its query id and label, and the features of the bundle, 0 where a line leaves them out."""
+    """Return rows of LETOR text: query id and label, and the features of the bundle, 0 where a line leaves them out."""
     width, rows = block.features.shape[1], len(block.labels)
     columns: dict[str, object] = {
         LETOR_QID: np.repeat(np.array(block.qids, dtype=object), block.runs),
@@ -265,19 +265,19 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
     for path, first, rows in ranges:
         try:
             scan = pl.scan_ipc(path) if path.suffix == ARROW else pl.scan_parquet(path, glob=False)
-            frames.append(only(scan, names).slice(first, rows).collect())
+            frames.append(select_existing(scan, names).slice(first, rows).collect())
         except UNREADABLE as error:
             raise unreadable(path, error) from error
     return pl.concat(frames)
 
 
-def needed(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
-    """Names of the columns that are read; None for all."""
+def columns_to_read(schema: FeatureSchema, qid: str, columns: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the names of the columns to read; None for all."""
     return None if columns is None else frozenset((qid, *schema.names, *columns))
 
 
-def only(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
-    """Those of the columns that are there, in their order; None for all."""
+def select_existing(rows: pl.LazyFrame, names: frozenset[str] | None) -> pl.LazyFrame:
+    """Return those of the columns that exist, in their order; None for all."""
     if names is None:
         return rows
     return rows.select(by_name([name for name in rows.collect_schema().names() if name in names]))

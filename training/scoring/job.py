@@ -1,4 +1,4 @@
-"""What offline scoring is asked for, and what it wrote."""
+"""The options and the result of an offline scoring job."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from listwright.training.data.sources import is_index
 
 FORMATS = (".parquet", ".csv")
 PART_ROWS = 100_000
-"""Rows of a part, and those of its last list; a part is what an interrupted run keeps."""
+"""Rows of a part, besides the rest of its last list; finished parts survive an interruption."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is scored, and how.
+    """The options of a scoring job.
 
     Args:
         bundle: its folder.
         data: file with the lists, or a folder of such files.
         out: the file to write, whose name ends in one of :data:`FORMATS`; without an ending, a folder of Parquet parts.
         qid: column with the query id, for tables.
-        strategy: as a request says it.
+        strategy: as in a request.
         prefix: of the added columns.
         columns: of the data that are written beside them; None for all that are no features.
         with_features: write the features, too; only without ``columns``.
@@ -42,7 +42,7 @@ class Job:
     part_rows: int = PART_ROWS
 
     def written(self, names: Sequence[str], features: Sequence[str], qid: str) -> list[str]:
-        """Columns of the data that are written, in the order of the data or as they were asked for.
+        """Return the columns of the data to write, in the order of the data or of the option.
 
         Args:
             names: of all columns of the data.
@@ -56,19 +56,19 @@ class Job:
 
 
 def unnamed(names: Sequence[str], features: Sequence[str], qid: str) -> set[str]:
-    """Columns without a name of their own that are neither features nor the query id."""
+    """Return columns without a name of their own that are neither features nor the query id."""
     return {name for name in names if is_index(name)} - {*features, qid}
 
 
-class Scored(NamedTuple):
-    """What a job wrote."""
+class ScoreResult(NamedTuple):
+    """The result of a scoring job."""
 
     rows: int
     lists: int
 
 
 def check_output(job: Job) -> None:
-    """Look whether the job may write what it is asked for.
+    """Raise unless the job may write its output.
 
     Raises:
         RecipeError: if ``out`` exists, or its format is not known.

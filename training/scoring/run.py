@@ -1,4 +1,4 @@
-"""A file's lists scored side by side into parts, and the parts into one file: resumable, and whole or not at all.
+"""A file's lists scored side by side into parts, and the parts into one file: resumable, and in full or not at all.
 
 A part holds whole lists, and about the same number of rows however the file was read.
 """
@@ -27,9 +27,9 @@ from listwright.training.data.cells import count_rounded, rounded_note
 from listwright.training.data.tables.frames import index_note, listed
 from listwright.training.progress import Progress
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
-from listwright.training.scoring.job import PART_ROWS, Job, Scored, unnamed
+from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
 from listwright.training.scoring.worker import COLUMNS, FULL, SIZES, rows_file, score_part, size_file
-from listwright.training.stored.writing import WorkerStoppedError, job_folder, told_if_full
+from listwright.training.stored.writing import WorkerStoppedError, disk_full_as_data_error, job_folder
 
 
 def run(
@@ -41,11 +41,11 @@ def run(
     workers_read: bool,
     resume: bool,
     progress: Progress,
-) -> Scored:
-    """Score the parts of a job that are not there, and publish all.
+) -> ScoreResult:
+    """Score the missing parts of a job, and publish all.
 
     Args:
-        job: what is asked for.
+        job: options of the scoring.
         workers: score the parts.
         at_a_time: how many parts they score side by side.
         until_scored: its end ends the workers of this machine: none writes into the folder of a job that is over.
@@ -58,8 +58,8 @@ def run(
     """
     manifest, facts = inputs(job)
     with (
-        job_folder(job.out, facts, resume=resume, kept=SIZES) as folder,
-        told_if_full(job.out.parent, FULL),
+        job_folder(job.out, facts, resume=resume, keep_pattern=SIZES) as folder,
+        disk_full_as_data_error(job.out.parent, FULL),
     ):
         try:
             with until_scored:
@@ -74,11 +74,11 @@ def run(
         if _facts(job, manifest) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
-    return Scored(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
+    return ScoreResult(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
 
 
 def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) -> None:
-    """Point out what the parts' workers noticed of the columns."""
+    """Print the workers' notes on the columns."""
     schema = manifest.feature_schema
     counts = np.array([counts for _, _, counts, _ in parts], dtype=np.int64).sum(axis=0)
     coarse = [sentence for *_, sentences in parts for sentence in sentences]
@@ -87,7 +87,7 @@ def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) 
 
 
 def _remark_absent(names: Sequence[str], manifest: Manifest, qid: str, progress: Progress) -> None:
-    """Point out features that the data lack: perhaps a column has another name than in training."""
+    """Print a note on missing features: perhaps a column has another name than in training."""
     features = manifest.feature_schema.names
     absent = [repr(name) for name in features if name not in names]
     if absent:
@@ -108,7 +108,7 @@ def _all_parts(
     *,
     ids_only: bool,
 ) -> list[Path]:
-    """Score the parts that are not there; what each holds, in order."""
+    """Score the missing parts; return each part's counts, in order."""
     task = progress.begin(f"Scoring {job.data.name}, rows")
     qid, rows, ids_only = batches(job.data, manifest.feature_schema, job.qid, job.columns, ids_only=ids_only)
     written, done, running = [], 0, dict[Future[None], int]()
@@ -134,7 +134,7 @@ def _all_parts(
             done += part.rows.height
             task.reach(done)
             continue
-        running[_begun(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
+        running[_submit(workers, part, job, qid, folder, ids_only=ids_only)] = part.rows.height
         if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
             take(wait(running, return_when=FIRST_COMPLETED).done)
     while running:
@@ -145,8 +145,8 @@ def _all_parts(
     return written
 
 
-def _begun(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
-    """Have a part scored. Rows that are read go through a file: through a pipe they would be copied several times."""
+def _submit(workers: Executor, part: Part, job: Job, qid: str, folder: Path, *, ids_only: bool) -> Future[None]:
+    """Submit a part. Rows that are already read go through a file: a pipe would copy them several times."""
     ranges = part.ranges
     if not ids_only:
         part.rows.write_ipc(rows_file(folder, part.number), compression="uncompressed")
@@ -164,7 +164,7 @@ def _check_names(job: Job, names: Sequence[str], written: Sequence[str]) -> None
 
 
 def _publish(folder: Path, out: Path) -> None:
-    """Publish the parts as one file, or as a folder without what only a job needs; whole or not at all."""
+    """Publish the parts as one file, or as a folder without the job's own files; in full or not at all."""
     paths = sorted(folder.glob("[0-9]*.parquet"))
     whole = folder / f"whole{out.suffix}"
     if not out.suffix:
@@ -201,7 +201,7 @@ def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
 
 
 class Part(NamedTuple):
-    """Some lists, whole and in the order of the file.
+    """Some complete lists in the order of the file.
 
     Args:
         number: from 0.
@@ -217,7 +217,7 @@ class Part(NamedTuple):
 
 
 def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Iterator[Part]:
-    """Yield lists that follow each other, cut where one ends.
+    """Yield consecutive lists, cut where one ends.
 
     The cuts depend on the rows and on nothing else, so a run that is resumed has the same parts.
 
@@ -239,21 +239,21 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
         while (cut := _end_of_list(held[qid], rows)) is not None:
             yield Part(number, _checked(held[:cut], qid, places, keys), columns, _ranges(places, cut))
             held, number = held[cut:], number + 1
-            places = _behind(places, cut)
+            places = _skip_rows(places, cut)
     if held.height:
         yield Part(number, _checked(held, qid, places, keys), columns, _ranges(places, held.height))
 
 
 class _Place(NamedTuple):
-    """Where rows that are held stand: a file, the line of each, and the number of the first."""
+    """The origin of rows: a file, the line of each, and the number of the first."""
 
     path: Path
     lines: Sequence[int]
     first: int
 
 
-def _behind(places: list[_Place], rows: int) -> list[_Place]:
-    """Return the places without those of the first ``rows`` rows."""
+def _skip_rows(places: list[_Place], rows: int) -> list[_Place]:
+    """Return the places after the first ``rows`` rows."""
     left = []
     for path, lines, first in places:
         if len(lines) > rows:
@@ -263,12 +263,12 @@ def _behind(places: list[_Place], rows: int) -> list[_Place]:
 
 
 def _fault(places: list[_Place], row: int, qid: str, message: str) -> DataError:
-    place = _behind(places, row)[0]
+    place = _skip_rows(places, row)[0]
     return DataError(place.path, message, line=place.lines[0], column=qid)
 
 
 def _ranges(places: list[_Place], rows: int) -> list[RowRange]:
-    """Where the first ``rows`` rows stand, a range for each file."""
+    """Return the place of the first ``rows`` rows, a range for each file."""
     ranges = list[RowRange]()
     for path, lines, first in places:
         here = min(rows, len(lines))
@@ -290,7 +290,7 @@ def _end_of_list(ids: pl.Series, rows: int) -> int | None:
 
 
 def _checked(part: pl.DataFrame, qid: str, places: list[_Place], keys: set[int]) -> pl.DataFrame:
-    """Return the rows of a part, none of whose queries was seen before."""
+    """Return the rows of a part; raise DataError for a query that an earlier part had."""
     ids = part[qid]
     if ids.null_count():
         raise _fault(places, int(ids.is_null().arg_max() or 0), qid, "the query id is missing")

@@ -24,26 +24,26 @@ from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.leaks import rounding_of
-from listwright.training.data.memory import asked
-from listwright.training.scoring.frames import ARROW, RowRange, needed, read
+from listwright.training.data.memory import read_unjudged
+from listwright.training.scoring.frames import ARROW, RowRange, columns_to_read, read
 from listwright.training.scoring.job import Job
-from listwright.training.stored.writing import told_if_full, write_json
+from listwright.training.stored.writing import disk_full_as_data_error, write_json
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""
 
 BLOCK_ROWS = 20_000
-"""Rows that the first stage scores at a time: a cache still holds them when their lists are ranked."""
+"""Rows that the first stage scores at a time: few enough to be in the cache when their lists are ranked."""
 
 FULL = "make some, and run the same command with --resume"
-"""What to do if the disk is full."""
+"""Remedy for a full disk."""
 
 SIZES = "0*.json"
 """Pattern of the files of :func:`size_file`."""
 
 
 def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, folder: str) -> None:
-    """Read, rank, write, and say last how much it is; once more does nothing.
+    """Read, rank and write a part, then its counts; running again does nothing.
 
     Args:
         number: of the part.
@@ -56,34 +56,34 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     if size.exists():
         return
     served = loaded(str(job.bundle))
-    rows = read(ranges, needed(served.manifest.feature_schema, qid, job.columns))
+    rows = read(ranges, columns_to_read(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
     scored, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
     scored = scored.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
     path = part_file(Path(folder), number)
-    with told_if_full(path.parent, FULL):
+    with disk_full_as_data_error(path.parent, FULL):
         scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     write_json(size, [scored.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
     rows_file(Path(folder), number).unlink(missing_ok=True)
 
 
 def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
-    """Return a sentence on each column of numbers many of which float32 merges."""
+    """Return a note on each column of numbers many of which float32 merges."""
     numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
     return [str(sentence) for column in numbers if (sentence := rounding_of(numbers_in(column).values))]
 
 
 @cache
 def loaded(folder: str) -> Bundle:
-    """Load the bundle of a folder, which stays in this process."""
+    """Load the bundle of a folder, which is cached in this process."""
     _import_lightgbm()
     return bundle.load(Path(folder))
 
 
 def _import_lightgbm() -> None:
-    """As in the service's image, which has neither pandas nor scikit-learn: it would import them, for two seconds."""
+    """Import LightGBM without pandas and scikit-learn, which the service's image lacks; they would take two seconds."""
     if "lightgbm" in sys.modules:
         return
     hidden = {"pandas", "sklearn"} - sys.modules.keys()
@@ -99,13 +99,13 @@ def _import_lightgbm() -> None:
 def ranked(
     rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
 ) -> tuple[pl.DataFrame, Int[np.ndarray, "2 C"]]:
-    """Rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy`` that ranked.
+    """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
         rows: whole lists.
         loaded: the bundle.
         qid: column with the query id.
-        strategy: as a request says it.
+        strategy: as in a request.
         prefix: of the added columns.
 
     Returns:
@@ -162,7 +162,7 @@ class _Lists(NamedTuple):
     qids: Sequence[object]
 
     def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R C"]:
-        """Those of the categorical columns."""
+        """Return the codes of the categorical columns."""
         columns = list(schema.categorical)
         if not isinstance(self.features, pl.DataFrame):
             return self.features[:, columns]
@@ -170,7 +170,7 @@ class _Lists(NamedTuple):
         return np.stack(codes, axis=1) if codes else np.empty((self.features.height, 0), dtype=np.float32)
 
     def blocks(self) -> Iterator[_Block]:
-        """Yield lists that follow each other, some at a time; the next ones may take their place."""
+        """Yield consecutive lists, some at a time; the next ones may overwrite them."""
         bounds, place = self.offsets.tolist(), 0
         columns = [column.to_numpy() for column in self.features] if isinstance(self.features, pl.DataFrame) else []
         room = np.empty((max(BLOCK_ROWS, int(np.diff(self.offsets).max())), len(columns)), dtype=np.float32)
@@ -194,7 +194,7 @@ class _Block(NamedTuple):
 
 
 def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
-    """Each list's ranking. The first stage scores a block at once where it looks at each row alone."""
+    """Yield each list's ranking. The first stage scores a block at once where it scores each row alone."""
     for rows, bounds in lists.blocks():
         first_scores = reranker.first_stage_scores(rows)
         for begin, end in pairwise(bounds):
@@ -203,7 +203,7 @@ def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Rank
 
 
 def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
-    """As :func:`asked` reads them, faster where all columns are there."""
+    """Return the lists as :func:`read_unjudged` reads them, faster where all columns exist."""
     ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
     if ids.dtype.is_integer() or ids.dtype == pl.String:
         features = _plain(rows, schema)
@@ -211,13 +211,13 @@ def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
             begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
             return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
     columns = rows.select(by_name([name for name in schema.names if name in rows.columns]))
-    data, order = asked(columns, ids, schema, schema.names)
+    data, order = read_unjudged(columns, ids, schema, schema.names)
     assert isinstance(data.features, np.ndarray)
     return _Lists(data.features, data.offsets, order, data.qids)
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
-    """Columns of features as float32; None if one is not there or of another type, or a number is none or too large."""
+    """Return the features as float32; None if a column or number is missing, of another type, or too large."""
     columns = []
     for feature in schema.features:
         if feature.name not in rows.columns:
@@ -237,15 +237,15 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
 
 
 def rows_file(folder: Path, number: int) -> Path:
-    """Return a part's rows before they are ranked, where a worker cannot read the data itself."""
+    """Return the path of a part's unranked rows, for data that a worker cannot read itself."""
     return folder / f"{number:07}{ARROW}"
 
 
 def part_file(folder: Path, number: int) -> Path:
-    """Return a part's rows, ranked."""
+    """Return the path of a part's ranked rows."""
     return folder / f"{number:07}.parquet"
 
 
 def size_file(folder: Path, number: int) -> Path:
-    """How many rows and lists a part has, and what was noticed of them; it is there once the part is whole."""
+    """Return the path of a part's counts and notes; the file exists once the part is complete."""
     return folder / f"{number:07}.json"

@@ -1,4 +1,4 @@
-"""Lists as the network trains on them: the first stage's top C, padded into batches of similar length."""
+"""Training lists of a network: the first stage's top C, padded into batches of similar length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from listwright.ranking.order import best, rank_by_score
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec
-from listwright.training.stored.rows import Features, Rows, taken, with_column
+from listwright.training.stored.rows import Features, Rows, take_rows, with_column
 
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class Lists:
-    """The candidates that the second stage sees, as tensors on one device.
+    """The candidates that the second stage scores, as tensors on one device.
 
     Args:
         data: N queries under the bundle's schema.
@@ -62,14 +62,14 @@ class Lists:
         device: str = "cpu",
         shuffled: bool = False,
     ) -> None:
-        rows_of_lists = _kept(data, scores, cutoff)
+        rows_of_lists = _rows_within_cutoff(data, scores, cutoff)
         if shuffled:
             rng = np.random.default_rng(0)
             rows_of_lists = [rng.permutation(rows) for rows in rows_of_lists]
         self.rows: Int[np.ndarray, " S"] = np.concatenate(rows_of_lists)
         self._first_rows = data.offsets[:-1]
         self.offsets: Int[np.ndarray, " O"] = np.concatenate([[0], np.cumsum([len(rows) for rows in rows_of_lists])])
-        matrix = taken(data.features, self.rows)
+        matrix = take_rows(data.features, self.rows)
         self.matrix: Features = with_column(matrix, scores[self.rows]) if append_score else matrix
         self._features = None if isinstance(self.matrix, Rows) else torch.from_numpy(self.matrix).to(device)
         self._labels = torch.from_numpy(data.labels[self.rows].astype(np.int64)).to(device)
@@ -87,18 +87,18 @@ class Lists:
         """Mean list length after the cutoff."""
         return len(self.rows) / len(self)
 
-    def kept(self, n: int) -> Int[np.ndarray, " C"]:
-        """Candidates of query ``n`` that are left, counted within the query, in the order of the rows here."""
+    def candidates(self, n: int) -> Int[np.ndarray, " C"]:
+        """Return the numbers within query ``n`` of its candidates within the cutoff, in the order of the rows."""
         rows: Int[np.ndarray, " C"] = self.rows[self.offsets[n] : self.offsets[n + 1]] - self._first_rows[n]
         return rows
 
     def inputs(self, n: int) -> Float[np.ndarray, "C E"]:
-        """Raw input rows of query ``n``."""
+        """Return the raw input rows of query ``n``."""
         inputs: Float[np.ndarray, "C E"] = self.matrix[self.offsets[n] : self.offsets[n + 1]]
         return inputs
 
     def share(self, queries: Int[np.ndarray, " M"]) -> Lists:
-        """Some of the lists, for a worker to train on; which rows of the data they were is left out."""
+        """Return some of the lists, for a worker to train on, without their row numbers in the data."""
         at = np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
         part = copy(self)
         part.offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[queries])])
@@ -111,7 +111,7 @@ class Lists:
         return part.on("cpu")
 
     def on(self, device: str) -> Lists:
-        """The same lists with their tensors on a device."""
+        """Return the same lists with their tensors on a device."""
         moved = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -119,7 +119,7 @@ class Lists:
         return moved
 
     def batch(self, queries: Int[np.ndarray, " B"]) -> Batch:
-        """Some queries, padded to the longest of them; padding repeats real rows and means nothing."""
+        """Return some queries, padded to the longest of them; padding repeats real rows and means nothing."""
         picked = torch.from_numpy(np.asarray(queries)).to(self._starts.device)
         lengths = self._lengths[picked]
         steps = torch.arange(int(lengths.max()), device=lengths.device)
@@ -131,14 +131,14 @@ class Lists:
         return Batch(features, self._labels[index], mask, weights, self._gains)
 
     def _read(self, queries: Int[np.ndarray, " B"], lengths: Tensor, places: Tensor) -> Tensor:
-        """``(B, L, E)`` features from disk."""
+        """Read ``(B, L, E)`` features from disk."""
         numbers = [np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries]
         rows = torch.from_numpy(self.matrix[np.concatenate(numbers)]).to(lengths.device)
         starts = lengths.cumsum(0) - lengths
         return rows[starts[:, None] + places]
 
     def batches(self, size: int, rng: np.random.Generator | None = None, *, similar: bool = True) -> Iterator[Batch]:
-        """All queries once, ``size`` lists at a time, the last batch smaller.
+        """Yield all queries once, ``size`` lists at a time, the last batch smaller.
 
         Args:
             size: B.
@@ -163,7 +163,7 @@ class Lists:
 
 
 def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"], *, device: str = "cpu") -> Lists:
-    """The lists as a network sees them in training and where it is measured.
+    """Return the lists as a network gets them in training and evaluation.
 
     Convention: one that reads candidates by the first stage's score gets them in a random order. Among equal scores it
     reads them as they stand, and row order may know the labels.
@@ -179,8 +179,8 @@ def lists_for(spec: NetworkSpec, data: Dataset, scores: Float[np.ndarray, " R"],
     )
 
 
-def _kept(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
-    """Rows of each query that reach the second stage, in input order."""
+def _rows_within_cutoff(data: Dataset, scores: Float[np.ndarray, " R"], cutoff: int) -> list[Int[np.ndarray, " C"]]:
+    """Return the rows of each query that reach the second stage, in input order."""
     rows_of_lists = [np.arange(first, last) for first, last in pairwise(data.offsets.tolist())]
     if data.lengths.max() <= cutoff:
         return rows_of_lists

@@ -24,14 +24,14 @@ from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import Begin, Epoch, run_epoch, state_of
 
 TIMEOUT = timedelta(minutes=5)
-"""How long a worker waits for another one in a step."""
+"""How long workers wait for each other in a step."""
 
 Share = tuple[Epoch, dict[str, Tensor] | None, dict[str, Any] | None]
-"""What a worker gives back of an epoch; the states come from rank 0, since all have the same."""
+"""A worker's result of an epoch; the states come from rank 0, as all have the same."""
 
 
 def on_workers(workers: Workers | None) -> Begin | None:
-    """How :func:`listwright.training.second_stage.loop.fit_network` begins epochs there; None for here."""
+    """Return how :func:`listwright.training.second_stage.loop.fit_network` runs epochs on workers, if there are any."""
     if workers is None:
         return None
 
@@ -42,7 +42,7 @@ def on_workers(workers: Workers | None) -> Begin | None:
 
 
 class ParallelEpochs:
-    """The command's side: it holds weights and checkpoints, and validates; the workers step.
+    """The command's side: it holds weights and checkpoints, and validates; the workers run the optimiser.
 
     Args:
         workers: W of them.
@@ -71,7 +71,7 @@ class ParallelEpochs:
         self._group: Group = workers.group(work)
 
     def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
-        """See the protocol."""
+        """Run one epoch; see :meth:`listwright.training.second_stage.loop.EpochRunner.run`."""
         shares: list[Share] = self._group.step("epoch", number, state_of(model), optimizer.state_dict())
         epoch, weights, state = shares[0]
         assert weights is not None
@@ -85,7 +85,7 @@ class ParallelEpochs:
         return replace(epoch, **means)  # type: ignore[arg-type]
 
     def end(self) -> None:
-        """See the protocol."""
+        """Release the workers."""
         self._group.release()
 
 
@@ -107,7 +107,7 @@ class NetworkWorker:
         self._device = device
 
     def join(self, rank: int, addresses: list[tuple[str, int]]) -> None:
-        """Meet the others at the address of rank 0."""
+        """Connect to the other workers at the address of rank 0."""
         host, port = addresses[0]
         self._rank, self._size = rank, len(addresses)
         if distributed.is_initialized():  # by a fit before
@@ -123,7 +123,7 @@ class NetworkWorker:
         self._parallel = DistributedDataParallel(self._model, find_unused_parameters=True)
 
     def epoch(self, number: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Share:
-        """One pass over the own lists, from these weights and this state of the optimiser."""
+        """Run one pass over the worker's own lists, from these weights and this state of the optimiser."""
         self._model.load_state_dict(weights)
         optimizer = torch.optim.Adam(self._model.parameters())
         optimizer.load_state_dict(state)

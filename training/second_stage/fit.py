@@ -1,4 +1,4 @@
-"""The second stage of a run on what the first stage leaves: a network, or a search for its hyperparameters."""
+"""The second stage of a run, given its first stage: a network, or a search for its hyperparameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
 from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.search import Found, GoesOn, Pruned, Rounds, StepReport, Value, own_values, search, space_of
+from listwright.training.search import (
+    GoesOn,
+    Pruned,
+    Rounds,
+    SearchResult,
+    StepReport,
+    Value,
+    own_values,
+    search,
+    space_of,
+)
 from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
@@ -73,7 +83,7 @@ def fit(
 
 
 def as_fitted(spec: NetworkSpec, first: FittedFirstStage) -> NetworkSpec:
-    """A network as this first stage lets it be: it appends no score that is a feature, and sees no columns of none."""
+    """Adapt a network to the first stage: append no score that is a feature, and read no columns that do not exist."""
     score, relative = first.score_feature is None, bool(first.relative)
     changes = {"first_stage_score": spec.first_stage_score and score, "relative": spec.relative and relative}
     return spec.model_copy(update=changes)
@@ -98,7 +108,7 @@ class NetworkTrial:
     at_a_time: int = 1
 
     def __call__(self, done: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        """As an objective of a search; the fact of a trial is its best epoch."""
+        """Run one trial, the objective of a search; the fact is its best epoch."""
         checkpoint = self.state / f"trial-{done + 1}.pt"  # the same values again after a kill, so it goes on from there
         current = {self.state / f"trial-{done + 1 + k}.pt" for k in range(1 - self.at_a_time, self.at_a_time)}
         for old in set(self.state.glob("trial-*.pt")) - current:
@@ -132,8 +142,8 @@ def search_network(
     task: Task = NO_TASK,
     rounds: Rounds | None = None,
     goes_on: GoesOn | None = None,
-) -> Found:
-    """The values that rank the validation queries best; the fact of a trial is its best epoch.
+) -> SearchResult:
+    """Search for the values that rank the validation queries best; the fact of a trial is its best epoch.
 
     Args:
         model: whose own values are the first trial.
@@ -143,9 +153,9 @@ def search_network(
         journal: file that remembers finished trials.
         state: folder for the checkpoint of the trial under way.
         device: torch device.
-        task: told the finished trials, and every epoch of the one under way.
+        task: reports the finished trials, and every epoch of the running one.
         rounds: runs a :class:`NetworkTrial` elsewhere.
-        goes_on: asked before each trial but the first; False ends the search.
+        goes_on: called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end.
@@ -175,6 +185,6 @@ def search_network(
 
 
 def with_values(model: NetworkSpec, values: dict[str, Value]) -> NetworkSpec:
-    """A network's part of a recipe with other values."""
+    """Return a network's part of a recipe with other values."""
     changed: NetworkSpec = type(model).model_validate({**model.model_dump(), **values})
     return changed

@@ -39,17 +39,17 @@ _VALIDATED = 1.3
 
 @runtime_checkable
 class EpochRunner(Protocol):
-    """Runs epochs elsewhere, on the lists of all workers together."""
+    """Protocol for running epochs on the lists of all workers together."""
 
     def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
-        """One epoch; model and optimizer go on from what they are to what they are then."""
+        """Run one epoch, which updates model and optimizer."""
 
     def end(self) -> None:
-        """The fit is done."""
+        """Finish the fit."""
 
 
 Begin = Callable[[Ranker, Lists, NetworkSpec, float, int], EpochRunner]
-"""Begins such epochs: from the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
+"""Starts such epochs, given the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ def fit_network(
         checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
         device: torch device.
-        task: told every epoch, those of the checkpoint included.
-        report: of a search: told every epoch and the validation NDCG after it; may end the fit by raising.
+        task: reports every epoch, those of the checkpoint included.
+        report: of a search: called with every epoch and the validation NDCG after it; may end the fit by raising.
         epoch_runner: begins epochs that run elsewhere; None for here.
-        goes_on: asked before each epoch but the first; False ends the fit.
+        goes_on: called before each epoch but the first; False ends the fit.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
@@ -174,14 +174,14 @@ def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: StepReport) -> No
 
 
 def _score_column(spec: NetworkSpec, schema: FeatureSchema, feature: str | None) -> int | None:
-    """Which input column holds the first stage's score."""
+    """Return the input column with the first stage's score; None if there is none."""
     if spec.first_stage_score:
         return len(schema)
     return None if feature is None else schema.index[feature]
 
 
 def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
-    """The lambda of eq. (10); 0 for every model but QILCM."""
+    """Return the lambda of eq. (10); 0 for every model but QILCM."""
     if not isinstance(spec, QilcmSpec):
         return 0.0
     assert isinstance(model.network, QilcmNetwork)
@@ -192,7 +192,7 @@ def _confusion_weight(model: Ranker, spec: NetworkSpec, lists: Lists) -> float:
 def loss_of(
     model: nn.Module, batch: Batch, spec: NetworkSpec, conf_weight: float, rng: np.random.Generator
 ) -> tuple[Tensor, float, float]:
-    """Eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
+    """Return eq. (10) on one batch: the loss to minimise, and its two parts before weighting."""
     with torch.autocast(batch.features.device.type, torch.bfloat16, enabled=spec.precision == "bfloat16"):
         output = model(batch.features, batch.mask)
     judged = batch.labels, batch.mask
@@ -223,7 +223,7 @@ def run_epoch(
     number: int,
     size: int | None = None,
 ) -> Epoch:
-    """One pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it.
+    """Run one pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it.
 
     Args:
         model, optimizer: change.
@@ -253,7 +253,7 @@ def run_epoch(
 def epoch_seconds(
     spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, " R"], *, score_feature: str | None, device: str
 ) -> float:
-    """How long one epoch takes, validation included, by a few of its batches on a network that is thrown away."""
+    """Estimate the seconds of one epoch, validation included, by a few of its batches on a temporary network."""
     lists = lists_for(spec, train, scores, device=device)
     rng = np.random.default_rng(0)
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
@@ -288,7 +288,7 @@ def _validate(
     *,
     number: int,
 ) -> Float[np.ndarray, " N"]:
-    """NDCG of every validation query."""
+    """Return the NDCG of every validation query."""
     second_scores = predict(model, lists)
     if not all(np.isfinite(row).all() for row in second_scores):  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
@@ -300,7 +300,7 @@ def _mean(values: Float[np.ndarray, " N"], data: Dataset) -> float:
 
 
 def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
-    """Scores of every list; leaves the model in eval mode."""
+    """Return the scores of every list; leaves the model in eval mode."""
     model.eval()
     with torch.inference_mode():
         return [
@@ -317,7 +317,7 @@ def query_ndcg(
     scores: Float[np.ndarray, " S"],
     cutoff: int,
 ) -> Float[np.ndarray, " N"]:
-    """``(N,)`` NDCG of every query's whole order: reranked candidates first, the others in first-stage order.
+    """Return ``(N,)`` NDCG of every query's whole order: reranked candidates first, the others in first-stage order.
 
     Args:
         second_scores: of the lists' candidates.
@@ -334,7 +334,7 @@ def query_ndcg(
 
 @dataclass
 class TrainingState:
-    """What a checkpoint holds.
+    """The state in a checkpoint.
 
     Args:
         model, optimizer: after the last epoch.
@@ -362,7 +362,7 @@ def advance(
     values: Tensor,
     valid_ndcg: float,
 ) -> TrainingState:
-    """The same after one more epoch, which ranks the validation queries so."""
+    """Return the state after one more epoch, with the validation queries' values."""
     weights = state_of(model)
     best_so_far = state.history[-1].best_ndcg if state.history else state.start_ndcg
     better = valid_ndcg > best_so_far
@@ -378,18 +378,18 @@ def advance(
 
 
 def has_ended(history: Sequence[Epoch], best_epoch: int, spec: NetworkSpec) -> bool:
-    """Whether the recipe's epochs, or its patience, are used up."""
+    """Return whether the recipe's epochs, or its patience, are used up."""
     done = len(history)
     return done >= spec.max_epochs or (done > 0 and done - best_epoch >= spec.patience)
 
 
 def state_of(model: Ranker) -> dict[str, Tensor]:
-    """A copy of all weights, on the CPU."""
+    """Return a copy of all weights, on the CPU."""
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 
 def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optimizer) -> TrainingState | None:
-    """What the file holds, taken over by model and optimizer; None if there is no file, or another release made it."""
+    """Load a checkpoint into model and optimizer; None if there is no file, or one of another release."""
     if checkpoint is None or not checkpoint.exists():
         return None
     saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
@@ -402,7 +402,7 @@ def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optim
 
 
 def save(checkpoint: Path, state: TrainingState) -> None:
-    """Write the file anew, in one step: an interruption leaves the epoch before."""
+    """Write the file anew, in one step: an interruption leaves the previous epoch."""
     temporary = checkpoint.with_suffix(".tmp")
     values = {**vars(state), "history": [asdict(epoch) for epoch in state.history]}
     torch.save(values, temporary)

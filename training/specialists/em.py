@@ -19,16 +19,16 @@ from listwright.ranking.errors import ScoringError
 from listwright.training.specialists.lists import TrainingLists
 
 SMALLEST_SHARE = 1e-3
-"""A component below this mixture weight has lost its queries and starts anew."""
+"""Mixture weight below which a component has lost its queries and is reset."""
 
 QUADRATURE = 1e-6
-"""What the integral of one label group may be off by, at 32 nodes (``docs/exact-plackett-luce.md``)."""
+"""Error of one label group's integral at 32 nodes (``docs/exact-plackett-luce.md``)."""
 
 RESEEDS = 2
-"""How often a component may start anew: one that loses its queries again and again is not needed."""
+"""How often a component may be reset: one that keeps losing its queries is not needed."""
 
 SETTLING = 3
-"""Iterations before the end of a run in which no component starts anew: it would be left as it was drawn."""
+"""Iterations before the end of a run in which no component is reset, as it could not converge."""
 
 CONVERGED = 1e-6
 """Relative change of the objective below which EM stops."""
@@ -36,17 +36,17 @@ CONVERGED = 1e-6
 
 @runtime_checkable
 class Component(Protocol):
-    """What scores rows for one component and learns from weighted lists."""
+    """Protocol of a mixture's component: it scores rows and is fitted to weighted lists."""
 
     ascends: bool
-    """Whether :meth:`fit` never lowers its objective, so that EM may insist on it."""
+    """Whether :meth:`fit` never lowers its objective, so that EM can check it."""
 
     def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
-        """f_k of every row."""
+        """Return f_k of every row."""
         ...
 
     def penalty(self) -> float:
-        """``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
+        """Return ``||w||^2 / (2 sigma^2)``, the negative log-prior but for its constant."""
         ...
 
     def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
@@ -54,15 +54,15 @@ class Component(Protocol):
         ...
 
     def forget(self, rng: np.random.Generator) -> None:
-        """Start anew from random weights."""
+        """Reset to random weights."""
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """The weights, to be given to :meth:`restore`."""
+        """Return the weights for :meth:`restore`."""
         ...
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take over weights."""
+        """Set weights."""
         ...
 
 
@@ -88,20 +88,20 @@ class Step:
 def responsibilities(
     log_p: Float[Tensor, "N K"], weights: Float[Tensor, " K"]
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, " N"]]:
-    """E-step, eq. (10), in logarithms: T, and each list's log-likelihood under the mixture."""
+    """Compute the E-step, eq. (10), in logarithms: T, and each list's log-likelihood under the mixture."""
     joint = log_p + torch.log(weights)
     total = torch.logsumexp(joint, dim=1)
     return torch.exp(joint - total[:, None]), total
 
 
 def mixture_weights(shares: Float[Tensor, "N K"], alpha: float) -> Float[Tensor, " K"]:
-    """M-step for pi, eq. (11)."""
+    """Compute the M-step for pi, eq. (11)."""
     counts = alpha - 1.0 + shares.sum(dim=0)
     return counts / counts.sum()
 
 
 def log_likelihoods(lists: TrainingLists, rankers: Sequence[Component]) -> Float[Tensor, "N K"]:
-    """``log P(Omega_n | w_k)`` of every list under every ranker."""
+    """Return ``log P(Omega_n | w_k)`` of every list under every ranker."""
     blocks = [
         torch.stack([block.likelihood(ranker.scores(block.x)).value for ranker in rankers], dim=1)
         for _, block in lists.blocks()
@@ -110,7 +110,7 @@ def log_likelihoods(lists: TrainingLists, rankers: Sequence[Component]) -> Float
 
 
 class Mixture:
-    """K rankers and their weights, as EM goes along.
+    """K rankers and their weights during EM.
 
     Args:
         lists: what is learnt from.
@@ -136,7 +136,7 @@ class Mixture:
         self.lists, self.rankers, self.shares = lists, rankers, shares
         self.steps = list(steps)
         self._counts = torch.ones_like(shares[:, 0]) if counts is None else counts
-        self.weights = mixture_weights(self._seen, alpha)
+        self.weights = mixture_weights(self._expected_counts, alpha)
         if self.steps:
             self.weights = torch.tensor(self.steps[-1].weights, dtype=shares.dtype)
         self._alpha, self._seed = alpha, seed
@@ -155,12 +155,12 @@ class Mixture:
         return abs(now - before) <= CONVERGED * abs(before)
 
     @property
-    def _seen(self) -> Float[Tensor, "N K"]:
-        """How often each component is expected to have seen each list."""
+    def _expected_counts(self) -> Float[Tensor, "N K"]:
+        """Expected number of times that each component ranked each list."""
         return self._counts[:, None] * self.shares
 
     def iterate(self, iterations: int) -> Iterator[Step]:
-        """Until converged, or until ``iterations`` are done in all; each comes when it is done.
+        """Yield steps until converged, or until ``iterations`` are done in all.
 
         Raises:
             ScoringError: if the objective falls although nothing allows it to.
@@ -175,11 +175,11 @@ class Mixture:
             if k in reseeded:
                 ranker.forget(rng)
             else:
-                ranker.fit(self.lists, self._seen[:, k], rng)
+                ranker.fit(self.lists, self._expected_counts[:, k], rng)
         if reseeded:
             self.weights = torch.full_like(self.weights, 1.0 / len(self.weights))
         else:
-            self.weights = mixture_weights(self._seen, self._alpha)
+            self.weights = mixture_weights(self._expected_counts, self._alpha)
         self.shares, total = responsibilities(log_likelihoods(self.lists, self.rankers), self.weights)
         prior = torch.xlogy(self._alpha - 1.0, self.weights).sum() - sum(ranker.penalty() for ranker in self.rankers)
         step = Step(
@@ -194,13 +194,13 @@ class Mixture:
         return step
 
     def _lost(self) -> tuple[int, ...]:
-        """Components without queries that may start anew."""
+        """Return the components without queries that may be reset."""
         begun = [k for step in self.steps for k in step.reseeded]
         weights = self.weights.tolist()
         return tuple(k for k, weight in enumerate(weights) if weight < SMALLEST_SHARE and begun.count(k) < RESEEDS)
 
     def _check(self, step: Step) -> None:
-        """EM never lowers its objective, up to what the quadrature is worth."""
+        """Raise an error if the objective has decreased by more than the quadrature's error."""
         tolerance = QUADRATURE * self.lists.group_count * max(1.0, float(self._counts.max()))
         ascends = all(ranker.ascends for ranker in self.rankers) and not step.reseeded
         if ascends and not step.objective >= self.objective - tolerance:  # NaN is no ascent either

@@ -1,4 +1,4 @@
-"""The specialists of a run: the mixture, and the router that chooses.
+"""The specialists of a run: the mixture, and the router that selects one.
 
 A router learns from how specialists and generalist do on queries that they did not see. The training queries are dealt
 to folds. Without each fold generalist and mixture are fitted anew from nothing, and the held-out queries are ranked by
@@ -35,7 +35,7 @@ from listwright.training.workspace import RunContext
 
 @dataclass(frozen=True, slots=True)
 class FittedSpecialists:
-    """What a bundle holds beside the generalist.
+    """The specialists of a bundle, besides its generalist.
 
     Args:
         srm: the mixture.
@@ -66,7 +66,7 @@ class FittedSpecialists:
 def fit_specialists(
     run: RunContext, first: FittedFirstStage, anomaly: FittedAnomaly | None, generalist: NetworkSpec | None
 ) -> FittedSpecialists | None:
-    """Fit what the recipe asks for; None if it asks for no specialists.
+    """Fit the specialists of a recipe; None if it has none.
 
     Args:
         run: so far.
@@ -103,7 +103,7 @@ def fit_specialists(
 def cross_fit(
     run: RunContext, generalist: NetworkSpec, mixture: FittedSrm, first: FittedFirstStage, anomaly: bytes
 ) -> JudgedLists:
-    """Judge every training query by rankers that did not see it.
+    """Judge every training query by rankers that were not fitted on it.
 
     Args:
         run: its recipe has a router; folds that are finished are not done again.
@@ -142,7 +142,7 @@ def _judged(
     outside: Int[np.ndarray, " S"],
     checkpoint: Path,
 ) -> dict[str, np.ndarray]:
-    """The queries ``left``, judged by rankers that were fitted on ``kept``."""
+    """Judge the queries ``outside`` by rankers that were fitted on ``inside``."""
     router, seed, train = run.recipe.router, run.recipe.seed, run.splits.train
     assert router is not None
     train_part, scores = train.select(inside), first.train_scores[train.rows_of(inside)]
@@ -167,7 +167,7 @@ def _judged(
 
 
 def numbered_like(full: FittedSrm, part: FittedSrm, queries: Int[np.ndarray, " M"]) -> FittedSrm:
-    """A fold's mixture, its specialists numbered as those of the full one that answer for the same queries.
+    """Renumber a fold's mixture so that its specialists have the numbers of the full one's for the same queries.
 
     Args:
         full: fitted on all training queries.
@@ -184,7 +184,7 @@ def numbered_like(full: FittedSrm, part: FittedSrm, queries: Int[np.ndarray, " M
 def judge(
     fitted: FittedSrm, data: Dataset, scores: Float[np.ndarray, " R"], anomaly: bytes, cutoff: int
 ) -> dict[str, np.ndarray]:
-    """Aggregates of every list, ``(N, A)``, and NDCG of every specialist, ``(N, K)``."""
+    """Return aggregates of every list, ``(N, A)``, and NDCG of every specialist, ``(N, K)``."""
     count = len(fitted.weights)
     described = Aggregates(data.schema, count)
     forest = OnnxScorer(anomaly, described.numeric, columns=1, name="anomaly score")
@@ -196,7 +196,7 @@ def judge(
     aggregates = np.empty((len(data), len(described.names)), dtype=np.float32)
     by_specialists = []
     for n, (features, _) in enumerate(data.lists()):
-        first, top = scores[data.slice(n)], lists.kept(n)
+        first, top = scores[data.slice(n)], lists.candidates(n)
         with torch.inference_mode():
             outputs = fitted.module(torch.from_numpy(lists.inputs(n))).numpy()
         by_first_stage = rank_by_score(first)

@@ -1,4 +1,4 @@
-"""The lists that EM learns from: padded, and beyond a block of rows read block by block."""
+"""Training lists of EM: padded, and beyond a block of rows read block by block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from listwright.training.losses.exact_plackett_luce import LabelGroups, Likelihood, evaluate, log_likelihood_of_top
 
 BLOCK_ROWS = 2**17
-"""Rows of a block, and those of its last list. Wherever the rows are, the blocks are the same, and so are all sums."""
+"""Rows of a block, besides the rest of its last list; the same wherever the rows are, and so are all sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PaddedLists:
         *,
         top: int | None = None,
     ) -> PaddedLists:
-        """From flat rows, their labels and how many rows each list has."""
+        """Pad flat rows, given their labels and each list's number of rows."""
         mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
         padded = torch.zeros(mask.shape, dtype=labels.dtype).masked_scatter(mask, labels)
         return cls(x, labels, mask, LabelGroups.of(padded, mask), top)
@@ -57,15 +57,15 @@ class PaddedLists:
         return len(self.groups.sizes)
 
     def blocks(self) -> Iterator[tuple[slice, PaddedLists]]:
-        """See :class:`BlockedLists`."""
+        """Yield the lists as a single block; see :meth:`BlockedLists.blocks`."""
         yield slice(0, len(self)), self
 
     def batch(self, picked: Int[Tensor, " M"]) -> PaddedLists:
-        """See :class:`BlockedLists`."""
+        """Return some of the lists; see :meth:`BlockedLists.batch`."""
         return self.select(picked)
 
     def select(self, picked: Int[Tensor, " M"]) -> PaddedLists:
-        """Some of the lists, in the order given."""
+        """Return some of the lists, in the order given."""
         lengths = self.mask.sum(dim=1)
         starts = lengths.cumsum(0) - lengths
         is_real = torch.arange(self.mask.shape[1])[None, :] < lengths[picked, None]
@@ -73,7 +73,7 @@ class PaddedLists:
         return PaddedLists.of(self.x[rows], self.labels[rows], lengths[picked], top=self.top)
 
     def likelihood(self, scores: Float[Tensor, " R"]) -> Likelihood:
-        """Of every list, and its gradient in the rows' scores, ``(N, L)``."""
+        """Return the likelihood of every list, and its gradient in the rows' scores, ``(N, L)``."""
         padded = torch.zeros(self.mask.shape, dtype=scores.dtype).masked_scatter(self.mask, scores)
         if self.top is None:
             return evaluate(padded, self.groups)
@@ -108,7 +108,7 @@ class BlockedLists:
     ) -> None:
         self._inputs, self._labels, self._starts, self._lengths = inputs, labels, starts, lengths
         self._top, self._held = top, held
-        self._made: dict[int, PaddedLists] = {}
+        self._cache: dict[int, PaddedLists] = {}
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -119,24 +119,24 @@ class BlockedLists:
         return sum(block.group_count for _, block in self.blocks())
 
     def select(self, picked: Int[Tensor, " M"]) -> BlockedLists:
-        """Some of the lists, in the order given."""
+        """Return some of the lists, in the order given."""
         starts, lengths = self._starts[picked], self._lengths[picked]
         return BlockedLists(self._inputs, self._labels, starts, lengths, top=self._top, held=self._held)
 
     def batch(self, picked: Int[Tensor, " M"]) -> PaddedLists:
-        """Some of the lists, padded at once."""
+        """Return some of the lists, padded together."""
         lengths = self._lengths[picked]
         places = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
         rows = self._starts[picked].repeat_interleave(lengths) + places
         return PaddedLists.of(self._inputs(rows), self._labels[rows], lengths, top=self._top)
 
     def padded_if_one_block(self) -> PaddedLists | BlockedLists:
-        """The same lists, padded for good if they are one block."""
+        """Return the same lists, padded permanently if they are one block."""
         one = int(self._lengths.sum()) <= BLOCK_ROWS
         return self.batch(torch.arange(len(self))) if one else self
 
     def blocks(self) -> Iterator[tuple[slice, PaddedLists]]:
-        """All lists in order, a block at a time, each time with the slice that they are."""
+        """Yield all lists in order, a block at a time, with the slice of each."""
         first = 0
         ends = self._lengths.cumsum(0)
         while first < len(self):
@@ -146,13 +146,13 @@ class BlockedLists:
             first = last
 
     def _block(self, first: int, last: int) -> PaddedLists:
-        if first in self._made:
-            return self._made[first]
+        if first in self._cache:
+            return self._cache[first]
         block = self.batch(torch.arange(first, last))
         if self._held:
-            self._made[first] = block
+            self._cache[first] = block
         return block
 
 
 TrainingLists = PaddedLists | BlockedLists
-"""What EM learns from."""
+"""Training lists of EM."""

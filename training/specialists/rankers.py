@@ -1,4 +1,4 @@
-"""Rankers of a mixture, and all of them as one torch module from raw features, which is the form that is exported.
+"""Rankers of a mixture, and all of them as one torch module from raw features, which is exported.
 
 The paper's f_k is linear with a Gaussian prior (Jagerman et al., 2017, eqs. (3), (5), (12) and (13)); any other
 differentiable network learns by the paper's own M-step (sections 4.3 and 5). Their inputs are z-scores.
@@ -25,14 +25,14 @@ from listwright.training.specialists.lists import TrainingLists
 from listwright.training.stored.rows import Features, columns
 
 LBFGS_ITERATIONS = 12
-"""Per M-step: EM needs a better w, not the best, and the next E-step changes the question."""
+"""Iterations per M-step: a better w is enough, as the next E-step changes the objective."""
 
 NEGLIGIBLE = 1e-9
 """A list of a smaller responsibility is left out of the M-step: all of them together move the objective by less than
 the quadrature does."""
 
 BETAS, EPSILON = (0.9, 0.999), 1e-7
-"""Of Adam, as the paper states them."""
+"""Parameters of Adam, as the paper states them."""
 
 FIRST_STAGE_SCORE = "first-stage score"
 """Name of the column that is no feature."""
@@ -53,16 +53,16 @@ class SrmNetwork(nn.Module):
         super().__init__()
         self.standardise = standardise
         linear = [ranker.w for ranker in rankers if isinstance(ranker, LinearRanker)]
-        self.heads = _stacked(torch.stack(linear)) if len(linear) == len(rankers) else _Beside(rankers)
+        self.heads = _stacked(torch.stack(linear)) if len(linear) == len(rankers) else _ParallelNetworks(rankers)
         self.heads.float()
 
     def forward(self, features: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch K"]:
-        """``(..., K)`` scores; NaN is a missing value."""
+        """Return ``(..., K)`` scores; NaN is a missing value."""
         scores: Tensor = self.heads(self.standardise(features))
         return scores
 
     def packed(self) -> PackedLinear | None:
-        """The same rankers for the compiled product; None if they are networks, or take logarithms first."""
+        """Return the same rankers for the compiled product; None if they are networks, or take logarithms first."""
         layer = self.standardise
         if not isinstance(self.heads, nn.Linear) or layer.transform != "none":
             return None
@@ -89,15 +89,15 @@ class SrmNetwork(nn.Module):
 
 
 def _stacked(weights: Float[Tensor, "K P"]) -> nn.Linear:
-    """All linear rankers in one product."""
+    """Stack all linear rankers into one product."""
     heads = nn.Linear(weights.shape[1], len(weights), bias=False)
     with torch.no_grad():
         heads.weight.copy_(weights)
     return heads
 
 
-class _Beside(nn.Module):
-    """Networks, each with one output."""
+class _ParallelNetworks(nn.Module):
+    """Networks side by side, each with one output."""
 
     def __init__(self, rankers: list[Component]) -> None:
         super().__init__()
@@ -127,27 +127,27 @@ class LinearRanker:
         self._sigma = sigma
 
     def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
-        """``X w``."""
+        """Return ``X w``."""
         return x @ self.w
 
     def penalty(self) -> float:
-        """``||w||^2 / (2 sigma^2)``."""
+        """Return ``||w||^2 / (2 sigma^2)``."""
         return float(self.w.square().sum()) / (2.0 * self._sigma**2)
 
     def forget(self, rng: np.random.Generator) -> None:
-        """Weights from N(0, 0.3^2)."""
+        """Reset the weights to draws from N(0, 0.3^2)."""
         self.w = torch.as_tensor(rng.normal(0.0, 0.3, len(self.w)))
 
     def state(self) -> dict[str, Tensor]:
-        """``w``."""
+        """Return ``w``."""
         return {"w": self.w.clone()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take over ``w``."""
+        """Set ``w``."""
         self.w = state["w"].clone()
 
     def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:  # noqa: ARG002
-        """Up to :data:`LBFGS_ITERATIONS` steps towards the optimum of eq. (12)."""
+        """Take up to :data:`LBFGS_ITERATIONS` steps towards the optimum of eq. (12)."""
         counted = (weights > NEGLIGIBLE).nonzero().flatten()
         if len(counted) == 0:
             self.w = torch.zeros_like(self.w)  # what the prior alone wants
@@ -167,7 +167,7 @@ class LinearRanker:
     def _value(
         self, w: Float[Tensor, " P"], lists: TrainingLists, weights: Float[Tensor, " N"]
     ) -> tuple[float, Float[Tensor, " P"]]:
-        """Weighted log-likelihood less the penalty, and its gradient."""
+        """Return the weighted log-likelihood minus the penalty, and its gradient."""
         value, gradient = torch.zeros((), dtype=w.dtype), torch.zeros_like(w)
         for at, block in lists.blocks():
             likelihood = block.likelihood(block.x @ w)
@@ -202,13 +202,13 @@ class NetworkRanker:
         )
 
     def scores(self, x: Float[Tensor, "R P"]) -> Float[Tensor, " R"]:
-        """f_k of every row."""
+        """Return f_k of every row."""
         with torch.no_grad():
             outputs: Tensor = self.network(x)[..., 0]
         return outputs
 
     def penalty(self) -> float:
-        """``||w||^2 / (2 sigma^2)`` over the weights; biases are free."""
+        """Return ``||w||^2 / (2 sigma^2)`` over the weights; biases are free."""
         with torch.no_grad():
             return float(self._penalty())
 
@@ -217,7 +217,7 @@ class NetworkRanker:
         return torch.stack(squares).sum() / (2.0 * self._spec.sigma**2)
 
     def forget(self, rng: np.random.Generator) -> None:
-        """Weights from N(0, 0.3^2) for one layer, scaled by the width of what comes in for more; biases 0."""
+        """Reset the weights to N(0, 0.3^2) for one layer, scaled by the input width for more; biases 0."""
         with torch.no_grad():
             for parameter in self.network.parameters():
                 spread = 0.0 if parameter.ndim == 1 else 0.3 if not self._spec.hidden else parameter.shape[1] ** -0.5
@@ -225,14 +225,14 @@ class NetworkRanker:
         self._optimizer = self._adam()
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, and Adam's running moments, under flat names."""
+        """Return weights, and Adam's running moments, under flat names."""
         state = {f"network.{name}": value.clone() for name, value in self.network.state_dict().items()}
         for n, moments in self._optimizer.state_dict()["state"].items():
             state |= {f"adam.{n}.{name}": value.clone() for name, value in moments.items()}
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take over weights and moments."""
+        """Set weights and moments."""
         network = {name[len("network.") :]: value for name, value in state.items() if name.startswith("network.")}
         self.network.load_state_dict(network)
         self._optimizer = self._adam()
@@ -244,7 +244,7 @@ class NetworkRanker:
         self._optimizer.load_state_dict(saved)
 
     def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:
-        """``epochs`` passes over the lists, ``batch_size`` of them at a time."""
+        """Run ``epochs`` passes over the lists, ``batch_size`` of them at a time."""
         for _ in range(self._spec.epochs):
             order = torch.from_numpy(rng.permutation(len(lists)))
             for picked in torch.split(order, self._spec.batch_size):
@@ -313,7 +313,7 @@ class Standardise(nn.Module):
         return len(self.names)
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch P"]:
-        """``(..., E)`` raw rows to ``(..., P)`` dense inputs; NaN is a missing value."""
+        """Transform ``(..., E)`` raw rows to ``(..., P)`` dense inputs; NaN is a missing value."""
         numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
         missing = torch.isnan(numbers)
         values = torch.where(missing, 0.0, numbers)
@@ -330,7 +330,7 @@ class Standardise(nn.Module):
 
 
 def _statistics(column: Float[np.ndarray, " R"], transform: str) -> tuple[float, float, float, float]:
-    """Low, high, mean and 1 / standard deviation of one transformed and clipped column."""
+    """Return low, high, mean and 1 / standard deviation of one transformed and clipped column."""
     present = column[~np.isnan(column)].astype(np.float64)
     if len(present) == 0:
         return 0.0, 0.0, 0.0, 0.0

@@ -31,7 +31,7 @@ from listwright.training.specialists.rankers import LinearRanker, NetworkRanker,
 from listwright.training.stored.rows import Rows
 
 TOP_FEATURES = 5
-"""Largest weights of a linear specialist that the bundle tells."""
+"""Largest weights of a linear specialist that the bundle lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FittedSrm:
     rankers: tuple[Component, ...]
 
     def describe(self) -> tuple[Specialist, ...]:
-        """Weight, size and largest features of every specialist."""
+        """Return weight, size and largest features of every specialist."""
         sizes = np.bincount(self.shares.argmax(axis=1), minlength=len(self.weights))
         return tuple(
             Specialist(weight=float(weight), queries=int(size), top_features=self._top_features(ranker))
@@ -69,7 +69,7 @@ class FittedSrm:
         )
 
     def renumbered(self, order: Int[np.ndarray, " K"]) -> FittedSrm:
-        """The same mixture with its specialist ``order[k]`` as number k."""
+        """Return the same mixture with its specialist ``order[k]`` as number k."""
         rankers = [self.rankers[k] for k in order]
         return replace(
             self,
@@ -101,11 +101,11 @@ def fit_srm(
     Args:
         spec: of the recipe.
         train: training queries; those whose labels are all equal say nothing about any ranker and are left out. A
-            query's weight says how often it was seen.
+            query's weight is how often it occurred.
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
         seed: fixes every start.
         checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
-        task: told every iteration.
+        task: reports every iteration.
 
     Raises:
         DataError: if there are fewer queries with two different labels than specialists.
@@ -134,7 +134,7 @@ def check_enough(spec: SrmSpec, informative: int) -> None:
 
 
 def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | None = None) -> Lists:
-    """The candidates and inputs that the specialists see.
+    """Return the candidates and inputs that the specialists score.
 
     Args:
         spec: of the recipe.
@@ -149,7 +149,7 @@ def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | Non
 
 
 class _Fitting:
-    """The data of a fit as EM wants them, and what its checkpoint remembers."""
+    """The data of a fit in the form of EM, and its checkpoint."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Fitting:
             self._saved = torch.load(checkpoint, weights_only=True)
 
     def _padded(self, lists: Lists, labels: Int[np.ndarray, " R"]) -> TrainingLists:
-        """The informative lists; rows on disk are read block by block, in every pass of EM."""
+        """Return the informative lists; rows on disk are read block by block, in every pass of EM."""
 
         def inputs(rows: Int[Tensor, " M"]) -> Float[Tensor, "M P"]:
             dense: Tensor = self._standardise(torch.from_numpy(lists.matrix[rows.numpy()]))
@@ -192,7 +192,7 @@ class _Fitting:
         ).padded_if_one_block()
 
     def mixture(self, number: int) -> Mixture:
-        """The mixture of one start: as the checkpoint remembers it, or begun."""
+        """Return the mixture of one start: from the checkpoint, or new."""
         saved = self._saved.get(str(number))
         if saved is None:
             rankers, shares = self._start(number)
@@ -208,7 +208,7 @@ class _Fitting:
         )
 
     def _start(self, number: int) -> tuple[list[Component], Tensor]:
-        """Rankers and responsibilities to begin with: even starts from random weights, odd ones from clusters."""
+        """Return initial rankers and responsibilities: even starts from random weights, odd ones from clusters."""
         rng = np.random.default_rng([self._seed, number, 0])
         rankers = self._rankers(rng)
         count = len(rankers)
@@ -229,7 +229,7 @@ class _Fitting:
         return [LinearRanker(width, spec.sigma, concave=spec.top is None) for _ in range(spec.specialists)]
 
     def _wishes(self) -> Float[np.ndarray, "M P"]:
-        """Which way each list would turn a ranker that knows nothing: its gradient at w = 0, as a direction."""
+        """Return each list's gradient at w = 0, as a direction: how it would change a new ranker."""
         wishes = []
         for _, block in self._lists.blocks():
             pull = block.likelihood(torch.zeros(len(block.x), dtype=torch.float64)).gradient
@@ -241,7 +241,7 @@ class _Fitting:
         return directions
 
     def advance(self, mixture: Mixture, number: int, count: int, iterations: int) -> None:
-        """Iterate, remember, tell."""
+        """Iterate, store every step, and report it."""
 
         for step in mixture.iterate(iterations):
             self._remember(mixture, number)
@@ -262,7 +262,7 @@ class _Fitting:
         temporary.replace(self._checkpoint)  # in one step: an interruption leaves the iteration before
 
     def finish(self, mixture: Mixture, *, starts: tuple[float, ...]) -> FittedSrm:
-        """The mixture that EM arrived at."""
+        """Return the result of EM."""
         return FittedSrm(
             module=SrmNetwork(self._standardise, mixture.rankers).eval(),
             spec=self._spec,

@@ -1,1 +1,1 @@
-"""Data that do not fit into memory: matrices whose rows are read when they are asked for, and folders of shards."""
+"""Data beyond memory: matrices whose rows are read on access, folders of shards, and hidden job folders."""

@@ -1,4 +1,4 @@
-"""Feature matrices whose rows are read when they are asked for: what a dataset has in place of an array beyond memory.
+"""Feature matrices whose rows are read on access: a dataset's features beyond memory.
 
 Everything downstream reads through one method, :meth:`Rows.pick`, or through the functions below, which take an array
 just as well. A view computes what it shows while it is read, so nothing as large as the data is ever held.
@@ -18,14 +18,14 @@ CHUNK_ROWS = 2**16
 """Rows that are read at a time in a pass over all."""
 
 HELD_BYTES = 2**29
-"""Of the columns that are held at a time in a pass over columns, where rows are not in memory."""
+"""Bytes of the columns held at a time in a pass over columns, where rows are not in memory."""
 
 _COLUMNS = 16
 """Columns of an array that are copied at a time, so that the values of one lie side by side."""
 
 
 class Rows(ABC):
-    """``(R, D)`` float32, indexed as an array: what is asked for is read, and is an array.
+    """``(R, D)`` float32 on disk, indexed like an array: the indexed rows are read into one.
 
     Args:
         count: R.
@@ -46,7 +46,7 @@ class Rows(ABC):
         """Return some rows by their numbers, in the order given, as an array of the caller's own."""
 
     def __getitem__(self, key: Any) -> Any:
-        """As of an array: rows (a number, a slice, or numbers), and after a comma columns."""
+        """Read rows as an array is indexed: by a number, a slice, or numbers, and after a comma columns."""
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
@@ -62,7 +62,7 @@ class Rows(ABC):
 
 
 Features = Float[np.ndarray, "_ _"] | Rows
-"""``(R, D)`` in memory, or read when it is asked for."""
+"""``(R, D)`` in memory, or read on access."""
 
 
 def _parts(numbers: Int[np.ndarray, " M"]) -> Iterator[Int[np.ndarray, " S"]]:
@@ -71,7 +71,7 @@ def _parts(numbers: Int[np.ndarray, " M"]) -> Iterator[Int[np.ndarray, " S"]]:
 
 
 def chunks(features: Features) -> Iterator[tuple[slice, Float[np.ndarray, "M D"]]]:
-    """All rows in order, :data:`CHUNK_ROWS` at a time, each time with the slice that they are; an array comes whole."""
+    """Yield all rows in order, :data:`CHUNK_ROWS` at a time, each with its slice; an array comes whole."""
     size = CHUNK_ROWS if isinstance(features, Rows) else max(1, len(features))
     for start in range(0, len(features), size):
         rows = slice(start, min(start + size, len(features)))
@@ -79,7 +79,7 @@ def chunks(features: Features) -> Iterator[tuple[slice, Float[np.ndarray, "M D"]
 
 
 def columns(features: Features) -> Iterator[Float[np.ndarray, " R"]]:
-    """Every column in order, each side by side in memory; rows are read as often as :data:`HELD_BYTES` asks for."""
+    """Yield every column in order, each contiguous in memory; rows are read as often as :data:`HELD_BYTES` requires."""
     count, width = features.shape
     several = max(1, HELD_BYTES // max(1, 4 * count)) if isinstance(features, Rows) else _COLUMNS
     for first in range(0, width, several):
@@ -92,35 +92,35 @@ def columns(features: Features) -> Iterator[Float[np.ndarray, " R"]]:
 def by_chunk(
     features: Features, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, " M"]]
 ) -> Float[np.ndarray, " R"]:
-    """``(R,)`` float64: what a function gives of each row, a chunk of rows at a time."""
+    """Return ``(R,)`` float64: a function's values for each row, a chunk of rows at a time."""
     result = np.empty(len(features), dtype=np.float64)
     for rows, chunk in chunks(features):
         result[rows] = function(chunk)
     return result
 
 
-def taken(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
+def take_rows(features: Features, rows: Int[np.ndarray, " M"]) -> Features:
     """Return some rows by their numbers, in the order given: a copy of an array, a view of :class:`Rows`."""
-    return Taken(features, rows) if isinstance(features, Rows) else features[rows]
+    return SelectedRows(features, rows) if isinstance(features, Rows) else features[rows]
 
 
-def mapped(
+def map_rows(
     features: Features, width: int, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, "M E"]]
 ) -> Features:
-    """Return what a function makes of each row: at once of an array, while it is read of :class:`Rows`.
+    """Apply a function to each row: at once to an array, on access to :class:`Rows`.
 
     Args:
         features: ``(R, D)``.
         width: E.
         function: sees rows alone; what it is given is its own.
     """
-    return Mapped(features, width, function) if isinstance(features, Rows) else function(features)
+    return MappedRows(features, width, function) if isinstance(features, Rows) else function(features)
 
 
-def joined(parts: Sequence[Features]) -> Features:
+def join_rows(parts: Sequence[Features]) -> Features:
     """Return the rows of several matrices of one width, one after the other."""
     if any(isinstance(part, Rows) for part in parts):
-        return Joined(parts)
+        return JoinedRows(parts)
     return np.concatenate([np.asarray(part) for part in parts])
 
 
@@ -132,26 +132,26 @@ def with_column(features: Features, values: Float[np.ndarray, " R"]) -> Features
 
 
 def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
-    """Return the same as an array, for who needs all at once."""
+    """Return the features as an array."""
     rows: Float[np.ndarray, "R D"] = features[:]
     return rows
 
 
-class Taken(Rows):
+class SelectedRows(Rows):
     """Some rows of others, in the order given."""
 
     def __init__(self, base: Rows, rows: Int[np.ndarray, " M"]) -> None:
         super().__init__(len(rows), base.shape[1])
-        self._base: Rows = base._base if isinstance(base, Taken) else base
-        self._rows: Int[np.ndarray, " M"] = base._rows[rows] if isinstance(base, Taken) else rows
+        self._base: Rows = base._base if isinstance(base, SelectedRows) else base
+        self._rows: Int[np.ndarray, " M"] = base._rows[rows] if isinstance(base, SelectedRows) else rows
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`Rows`."""
+        """Return some rows by their numbers; see :meth:`Rows.pick`."""
         return self._base.pick(self._rows[rows])
 
 
-class Mapped(Rows):
-    """What a function makes of each row of others."""
+class MappedRows(Rows):
+    """A function applied to each row of other rows."""
 
     def __init__(
         self, base: Rows, width: int, function: Callable[[Float[np.ndarray, "M D"]], Float[np.ndarray, "M E"]]
@@ -160,7 +160,7 @@ class Mapped(Rows):
         self._base, self._function = base, function
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`Rows`."""
+        """Return some rows by their numbers; see :meth:`Rows.pick`."""
         return self._function(self._base.pick(rows))
 
 
@@ -172,12 +172,12 @@ class WithColumn(Rows):
         self._base, self._values = base, values
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`Rows`."""
+        """Return some rows by their numbers; see :meth:`Rows.pick`."""
         return np.column_stack([self._base.pick(rows), self._values[rows]])
 
 
 class MappedLists(Rows):
-    """What a function makes of each whole list of others; a list is read whole for any of its rows.
+    """A function applied to each whole list of other rows; a list is read whole for any of its rows.
 
     Args:
         base: the rows.
@@ -197,20 +197,20 @@ class MappedLists(Rows):
         self._base, self._offsets, self._function = base, offsets, function
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`Rows`."""
+        """Return some rows by their numbers; see :meth:`Rows.pick`."""
         lists, list_of = np.unique(np.searchsorted(self._offsets, rows, side="right") - 1, return_inverse=True)
         starts, lengths = self._offsets[lists], np.diff(self._offsets)[lists]
         places = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         whole = self._base.pick(np.repeat(starts - places[:-1], lengths) + np.arange(places[-1]))
-        made = np.empty((len(whole), self.shape[1]), dtype=np.float32)
+        values = np.empty((len(whole), self.shape[1]), dtype=np.float32)
         for first, last in pairwise(places.tolist()):
-            made[first:last] = self._function(whole[first:last])
-        found: Float[np.ndarray, "M D"] = made[places[list_of] + rows - starts[list_of]]
-        return found
+            values[first:last] = self._function(whole[first:last])
+        selected: Float[np.ndarray, "M D"] = values[places[list_of] + rows - starts[list_of]]
+        return selected
 
 
-class Joined(Rows):
-    """The rows of several, one after the other."""
+class JoinedRows(Rows):
+    """The rows of several matrices, one after the other."""
 
     def __init__(self, parts: Sequence[Features]) -> None:
         super().__init__(sum(len(part) for part in parts), parts[0].shape[1])
@@ -218,7 +218,7 @@ class Joined(Rows):
         self._starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`Rows`."""
+        """Return some rows by their numbers; see :meth:`Rows.pick`."""
         part_of = np.searchsorted(self._starts, rows, side="right") - 1
         touched = np.unique(part_of)
         if len(touched) == 1:
@@ -232,7 +232,7 @@ class Joined(Rows):
 
 
 def runs(rows: Int[np.ndarray, " M"]) -> Iterator[tuple[int, int]]:
-    """Places ``first : last`` of rows that follow one another."""
+    """Yield the bounds ``first : last`` of consecutive rows."""
     if len(rows) == 0:
         return
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1

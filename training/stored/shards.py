@@ -1,7 +1,7 @@
-"""A folder of shards: the rows of whole queries in files of moderate size, and what belongs to them.
+"""A folder of shards: the rows of whole queries in files of moderate size, and the data of the whole set.
 
 ==================  ================================================================================
-``shards.json``     written last: sizes and SHA-256 of all files, and what the source said of the data
+``shards.json``     written last: sizes and SHA-256 of all files, and the source's facts
 ``rows-00001.f32``  float32, row by row; as wide as the widest row in it
 ``rows-00001.npz``  labels, list lengths, query ids, and weights if there are some
 ==================  ================================================================================
@@ -25,13 +25,13 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.rows import Joined, Rows, runs
+from listwright.training.stored.rows import JoinedRows, Rows, runs
 
 FORMAT = 1
-"""Of the folder. Raise it with every change that an older Listwright would read wrongly."""
+"""Format of the folder. Raise it with every change that an older Listwright would read wrongly."""
 
 SHARD_BYTES = 2**28
-"""Of the rows of one file; a shard ends with the query that reaches this."""
+"""Bytes of the rows of one file; a shard ends with the query that reaches this."""
 
 FACTS, STATE = "shards.json", "state.json"
 
@@ -58,7 +58,7 @@ class QueryBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a folder of shards holds.
+    """The contents of a folder of shards.
 
     Args:
         features: ``(R, D)``, on disk.
@@ -66,7 +66,7 @@ class Stored:
         offsets: ``(N + 1,)`` int64.
         qids: N query ids.
         weights: ``(R,)``; None: all alike.
-        facts: what the writer said about the data.
+        facts: of the data, from the writer.
     """
 
     features: Rows
@@ -78,7 +78,7 @@ class Stored:
 
 
 class ShardRows(Rows):
-    """The rows of one file, zeros behind them where those of others are wider.
+    """The rows of one file, padded with zeros where other files are wider.
 
     Args:
         path: of the file.
@@ -92,24 +92,24 @@ class ShardRows(Rows):
         self._path, self._own = path, own
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """See :class:`listwright.training.stored.rows.Rows`; rows that follow one another are read at once.
+        """Return some rows, see :meth:`listwright.training.stored.rows.Rows.pick`; consecutive rows are read at once.
 
         Raises:
             DataError: if the file is shorter than it was written, or cannot be read.
         """
-        found = np.empty((len(rows), self._own), dtype=np.float32)
+        values = np.empty((len(rows), self._own), dtype=np.float32)
         try:
             file = os.open(self._path, os.O_RDONLY)
             try:
                 for first, last in runs(rows):
-                    self._read(file, found[first:last], 4 * self._own * int(rows[first]))
+                    self._read(file, values[first:last], 4 * self._own * int(rows[first]))
             finally:
                 os.close(file)
         except OSError as error:
             raise DataError(self._path, f"cannot be read: {error.strerror or error}: {_AGAIN}") from error
         if self._own == self.shape[1]:
-            return found
-        return np.pad(found, ((0, 0), (0, self.shape[1] - self._own)))
+            return values
+        return np.pad(values, ((0, 0), (0, self.shape[1] - self._own)))
 
     def _read(self, file: int, into: Float[np.ndarray, "M D"], place: int) -> None:
         left = into.reshape(-1).view(np.uint8).data
@@ -121,13 +121,13 @@ class ShardRows(Rows):
 
 
 class ShardWriter:
-    """Writes the files of a folder; in a folder with some whole shards, it goes on behind them.
+    """Writer of a folder's files; in a folder with some complete shards, it goes on after them.
 
     Args:
         folder: that is worked in.
 
     Attributes:
-        place: where the source was behind the last whole shard, as :meth:`add` was told; None at the beginning.
+        place: position in the source after the last complete shard, from :meth:`add`; None at the beginning.
         rows: that are written.
     """
 
@@ -148,13 +148,13 @@ class ShardWriter:
         return int(self.rows) + sum(len(block.labels) for block in self._blocks)
 
     def qids(self) -> Iterator[str]:
-        """Of the queries in whole shards."""
+        """Yield the ids of the queries in complete shards."""
         for number in range(1, len(self._shards) + 1):
             with np.load(_files(self._folder, number)[1], allow_pickle=False) as arrays:
                 yield from json.loads(arrays["qids"].tobytes())
 
     def add(self, block: QueryBlock, place: Any) -> None:
-        """Add some whole queries, which come after all before.
+        """Add some whole queries, which follow all earlier ones.
 
         Args:
             block: of them.
@@ -199,7 +199,7 @@ class ShardWriter:
         _put(self._folder / STATE, {"shards": self._shards, "place": place})
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """Write what is left, and what makes the folder whole.
+        """Write the rest, and the files that complete the folder.
 
         Args:
             facts: of :attr:`Stored.facts`.
@@ -243,7 +243,7 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
             beside.append(dict(arrays))
     lengths = np.concatenate([arrays["lengths"] for arrays in beside])
     return Stored(
-        features=Joined(parts),
+        features=JoinedRows(parts),
         labels=np.concatenate([arrays["labels"] for arrays in beside]),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         qids=tuple(qid for arrays in beside for qid in json.loads(arrays["qids"].tobytes())),

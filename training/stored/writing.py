@@ -20,8 +20,8 @@ from listwright.ranking.plain_file import read_object
 
 
 @contextmanager
-def told_if_full(folder: Path, remedy: str) -> Iterator[None]:
-    """Raise DataError where a write below a folder finds no room.
+def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
+    """Raise DataError where a write below a folder fails because the disk is full.
 
     Args:
         folder: that is named where no room is left.
@@ -44,23 +44,23 @@ _JOB, _LOCK = "job.json", "lock"
 
 
 class WorkerStoppedError(RecipeError):
-    """A worker process was ended from outside: the job's folder stays, whatever is in it."""
+    """A worker process was killed from outside: the job's folder stays as it is."""
 
 
 def folder_of(out: Path) -> Path:
-    """Where the parts of a job stay until it publishes ``out``; there is one while the job runs or can go on."""
+    """Return the folder of a job's parts until it publishes ``out``; it exists while the job can be resumed."""
     return out.with_name(f".{out.name}.partial")
 
 
 @contextmanager
-def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) -> Iterator[Path]:
-    """Hold the hidden folder beside ``out`` against other jobs.
+def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_pattern: str) -> Iterator[Path]:
+    """Lock the hidden folder next to ``out`` against other jobs.
 
     Args:
         out: the file or folder that will be published.
         facts: what the parts depend on, as JSON has it; a job is resumed under the same only.
         resume: whether an interrupted job goes on.
-        kept: pattern of file names; after an error the folder stays if it has such a file.
+        keep_pattern: pattern of file names; after an error the folder stays if it has such a file.
 
     Raises:
         RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
@@ -82,7 +82,7 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) 
             except WorkerStoppedError:
                 raise
             except Exception:
-                if not any(folder.glob(kept)):
+                if not any(folder.glob(keep_pattern)):
                     shutil.rmtree(folder)
                 raise
     except Timeout:
@@ -90,14 +90,14 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, kept: str) 
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a file in full or not at all."""
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(value))
     partial.replace(path)
 
 
 def _check_same(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write down what the parts depend on, or compare it with what is there."""
+    """Store what the parts depend on, or compare it with what an earlier job stored."""
     if not path.exists():
         write_json(path, dict(facts))
         return

@@ -1,1 +1,1 @@
-"""The suites of ``listwright experiment``: what each measures, sums up and draws."""
+"""The suites of ``listwright experiment``: what each measures, summarises and draws."""

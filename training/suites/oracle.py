@@ -52,7 +52,7 @@ def measure(
     ndcg_at: int,
     task: Task = NO_TASK,
 ) -> pl.DataFrame:
-    """NDCG of every test query under LambdaMART and under every specialist of every K.
+    """Return the NDCG of every test query under LambdaMART and under every specialist of every K.
 
     Args:
         recipe: its first stage, and its specialists (or their defaults) but for K.
@@ -60,7 +60,7 @@ def measure(
         counts: every K, 1 among them.
         state: folder for checkpoints.
         ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
-        task: told what is being done.
+        task: reports the steps.
 
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.
@@ -122,7 +122,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the suite found.
+    """The results of the suite.
 
     Args:
         queries, seeds: how many.
@@ -137,7 +137,7 @@ class Summary:
     curves: tuple[Curve, ...]
 
     def facts(self) -> dict[str, object]:
-        """As JSON, without the curves' points between the ends."""
+        """Return the results as JSON, without the curves' points between the ends."""
         return {
             "queries": self.queries,
             "seeds": self.seeds,
@@ -163,7 +163,7 @@ def _triple(values: tuple[float, float, float]) -> dict[str, float]:
 
 
 def summarise(results: pl.DataFrame) -> Summary:
-    """Curves, lines and break-even points; every query is the mean over its seeds."""
+    """Return curves, lines and break-even points; every query is the mean over its seeds."""
     by_query = (
         results.group_by("seed", "qid", "ranker", "specialists")
         .agg(pl.col("ndcg").max().alias("best"), pl.col("ndcg").mean().alias("mean"))
@@ -229,7 +229,7 @@ def _first_above(gains: Float[np.ndarray, "R A"]) -> float | None:
 
 
 def page(data: str, summary: Summary, *, ndcg_at: int, **repeat: Any) -> str:
-    """Curves, the table behind them, and what they mean; ``repeat`` as for :func:`render`."""
+    """Return the page: curves, the table behind them, and what they mean; ``repeat`` as for :func:`render`."""
     rows = [
         [
             f"SRM, K = {curve.specialists}",
@@ -270,7 +270,7 @@ def page(data: str, summary: Summary, *, ndcg_at: int, **repeat: Any) -> str:
 
 
 def sentence(summary: Summary) -> str:
-    """Return what the curves say, in one sentence."""
+    """Describe the curves in one sentence."""
     several = [curve for curve in summary.curves if curve.specialists > 1]
     beaten = [curve for curve in several if curve.beats_lambdamart is not None]
     if not several:
@@ -289,7 +289,7 @@ def sentence(summary: Summary) -> str:
 
 @style()
 def curves_figure(summary: Summary, ndcg_at: int) -> str:
-    """NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
+    """Draw NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
     figure, axes = one()
     accuracy = ACCURACIES * 100
     for colour, curve in zip(COLOURS, (c for c in summary.curves if c.specialists > 1), strict=False):

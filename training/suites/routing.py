@@ -1,4 +1,4 @@
-"""Suite ``routing``: does a router that sees only the list pay, on queries that nothing was fitted on?
+"""Suite ``routing``: does a router that reads only the list pay, on queries that nothing was fitted on?
 
 Every unit is one whole run: first stage, generalist, specialists and router, sealed in a bundle and measured through
 it. Over the folds every query is tested once.
@@ -43,11 +43,11 @@ COVERAGES = np.linspace(0.0, 1.0, 101)
 
 
 BINS = 8
-"""Of the calibration plot, with equally many queries each."""
+"""Bins of the calibration plot, with equally many queries each."""
 
 
 def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> pl.DataFrame:
-    """Run a whole fit in a folder of its own, and return what its bundle answers."""
+    """Run a whole fit in a folder of its own, and return its bundle's results."""
     test = measurable(load(recipe, sources)).test
     unit = f"seed {recipe.seed}, fold {recipe.fold}"
     task.note(f"{unit}: first stage, QILCM, specialists, router")
@@ -63,7 +63,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
 
 
 def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFrame:
-    """One row per query."""
+    """Return one row per query."""
     return pl.DataFrame(
         {
             "qid": list(qids),
@@ -103,7 +103,7 @@ class CoverageCurve:
 
 
 def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
-    """Coverage against gain, by the router's own order of its estimates."""
+    """Return coverage against gain, in the order of the router's own estimates."""
     each = np.arange(len(evaluation.chosen))
     choice = evaluation.probabilities.argmax(axis=1)
     estimated, gained = evaluation.gains[each, choice], evaluation.hard - evaluation.generalist
@@ -133,7 +133,7 @@ class Calibration:
 
 
 def calibration(evaluation: RoutingEvaluation) -> Calibration:
-    """Of the most probable specialist's probability."""
+    """Return the calibration of the most probable specialist's probability."""
     each = np.arange(len(evaluation.chosen))
     choice = evaluation.probabilities.argmax(axis=1)
     confidence = evaluation.probabilities[each, choice]
@@ -147,7 +147,7 @@ def calibration(evaluation: RoutingEvaluation) -> Calibration:
 
 
 def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: Any) -> str:
-    """Whether routing pays, the curve behind it, and how far the router can be believed; ``repeat`` as above."""
+    """Return the page: whether routing pays, its curve, and the router's calibration; ``repeat`` as above."""
     facts = evaluation.facts()
     values = facts["ndcg"]
     assert isinstance(values, dict)
@@ -198,7 +198,7 @@ def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: An
 
 @style()
 def coverage_figure(evaluation: RoutingEvaluation) -> str:
-    """Gain over the generalist against the share of queries that is routed; the dot is where the bundle stands."""
+    """Draw the gain over the generalist against the share of queries routed; the dot is the bundle's own coverage."""
     curve = coverage_curve(evaluation)
     figure, axes = one()
     share = COVERAGES * 100
@@ -214,7 +214,7 @@ def coverage_figure(evaluation: RoutingEvaluation) -> str:
 
 @style()
 def reliability_figure(evaluation: RoutingEvaluation) -> str:
-    """How often the most probable specialist is a best one, against how sure the router was."""
+    """Draw how often the most probable specialist is a best one, against its stated probability."""
     bins = calibration(evaluation)
     figure, axes = one(height=4.0)
     axes.set_aspect("equal")

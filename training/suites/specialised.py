@@ -28,7 +28,7 @@ ROUTING_COUNT = 3
 
 @dataclass(frozen=True, slots=True)
 class SpecialisedOptions:
-    """What the command line asks for.
+    """The options of a suite.
 
     Args:
         suite: ``oracle`` or ``routing``.
@@ -38,7 +38,7 @@ class SpecialisedOptions:
         folds: which.
         ndcg_at: cutoff of the NDCG.
         command, made_with: for the page.
-        on: as ``--on`` says it; None for one unit after the other in this process.
+        on: value of ``--on``; None for one unit after the other in this process.
         jobs: units at a time on Ray; None for its cores.
     """
 
@@ -56,7 +56,7 @@ class SpecialisedOptions:
 
 
 def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], console: Console) -> str:
-    """Measure what is not measured yet, write the results, and return the suite's sentence.
+    """Run the missing measurements, write the results, and return the suite's sentence.
 
     Args:
         options: what to do.
@@ -65,7 +65,7 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
         console: where the bar goes.
     """
     first = options.recipe.model_copy(update={"seed": 0, "fold": options.folds[0]})
-    splits = load(first, options.sources)  # wrong data are told of before a folder is made
+    splits = load(first, options.sources)  # wrong data raise before a folder is made
     about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
     del splits  # each unit reads its own
     with Store(out, settings) as store:
@@ -73,7 +73,7 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
 
 
 def _measure_all(options: SpecialisedOptions, store: Store, console: Console) -> pl.DataFrame:
-    """Every unit that is not done yet, then all of them together."""
+    """Run the missing units, and return the results of all."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(options.seeds) for fold in options.folds}
     todo = [unit for unit in work if not store.has(unit)]
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
@@ -109,7 +109,7 @@ def _measure_in_turn(
 
 
 def _measure(options: SpecialisedOptions, which: tuple[int, int], state: Path, task: Task) -> pl.DataFrame:
-    """One seed and fold."""
+    """Measure one seed and fold."""
     seed, fold = which
     part = options.recipe.model_copy(update={"seed": seed, "fold": fold})
     if options.suite == "oracle":

@@ -1,4 +1,4 @@
-"""Where a suite keeps what it has measured: one Parquet file per unit of work, joined into one at the end."""
+"""The results of a suite: one Parquet file per unit of work, joined into one at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place:
 
     Args:
         state: its checkpoints, and those of units that share some with it.
-        tuned: settings that searches found; they stay, for seeds that are asked for later.
+        tuned: settings that searches found; they stay, for seeds of later runs.
         parts: results of the units that are done.
     """
 
@@ -34,17 +34,17 @@ class Place:
 
 
 def settings_file(tuned: Path, search: str) -> Path:
-    """Where a search leaves the settings that it found."""
+    """Return the file of the settings that a search finds."""
     return tuned / f"{search}.json"
 
 
 def part_file(parts: Path, unit: str) -> Path:
-    """Where the results of a unit are."""
+    """Return the file of a unit's results."""
     return parts / f"{unit}.parquet"
 
 
 class Store:
-    """The folder of one suite. A unit is written whole or not at all, so that a killed run loses at most one.
+    """The folder of one suite. A unit is written in full or not at all, so that a killed run loses at most one.
 
     Args:
         folder: made if it is not there.
@@ -74,7 +74,7 @@ class Store:
             raise
 
     def _belongs_to(self, settings: dict[str, Any]) -> None:
-        """Methods may come in one after the other; one that is there must be the same, and so must all else."""
+        """Check the settings: methods may be added; existing ones, and everything else, must be the same."""
         file = self.folder / "settings.json"
         if file.exists():
             earlier = read_object(file)
@@ -103,30 +103,30 @@ class Store:
         return folder
 
     def place(self, unit: str) -> Place:
-        """Return that folder, and those where units find what others left."""
+        """Return the place of a unit: its folder, and those of shared results."""
         return Place(self.state(unit), self._tuned, self._parts)
 
-    def leave(self, unit: str) -> None:
-        """Drop a folder of checkpoints, if it is there."""
+    def remove_state(self, unit: str) -> None:
+        """Remove a folder of checkpoints, if it exists."""
         if (folder := self._state / unit).exists():
             shutil.rmtree(folder)
 
     def tuned(self, search: str) -> bool:
-        """Whether a search is done."""
+        """Return whether a search is done."""
         return settings_file(self._tuned, search).exists()
 
     def has(self, unit: str) -> bool:
-        """Whether a unit is done."""
+        """Return whether a unit is done."""
         return self._part(unit).exists()
 
     def add(self, unit: str, results: pl.DataFrame) -> None:
-        """Keep the results of a unit."""
+        """Write the results of a unit."""
         temporary = self._part(unit).with_suffix(".tmp")
         results.write_parquet(temporary)
         temporary.replace(self._part(unit))
 
     def join(self, units: list[str]) -> pl.DataFrame:
-        """All results of these units as one frame, and as ``results.parquet``."""
+        """Return all results of these units as one frame, and write ``results.parquet``."""
         together = pl.concat([pl.read_parquet(self._part(unit)) for unit in units])
         together.write_parquet(self.folder / RESULTS)
         return together

@@ -142,7 +142,7 @@ def widened(splits: Splits) -> Splits:
     varies[: len(schema)] = True
     train, valid, test = (part.narrowed(np.flatnonzero(varies)) for part in (train, valid, test))
     fixed: FeatureSchema = fit_schema(train)
-    return replace(splits, train=train.under(fixed), valid=valid.under(fixed), test=test.under(fixed))
+    return replace(splits, train=train.with_schema(fixed), valid=valid.with_schema(fixed), test=test.with_schema(fixed))
 
 
 def _widened(data: Dataset, relative: RelativeColumns) -> Dataset:

@@ -19,8 +19,8 @@ def found(name, column, *, categories=None, of=None, remedies=TABLE, rounding=()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     qids = tuple(f"q{n}" for n in range(len(lengths)))
     raw = Dataset(features, labels, offsets, qids, FeatureSchema(features=(Feature(name=name, **kind),)))
-    train = raw if categories is None else raw.under(fit_schema(raw))
-    return [finding.said for finding in leaks(train, remedies, rounding)]
+    train = raw if categories is None else raw.with_schema(fit_schema(raw))
+    return [finding.message for finding in leaks(train, remedies, rounding)]
 
 
 def only(said):

@@ -62,7 +62,7 @@ def test_without_a_bound_nothing_is_left_out(clock):
     clock.now += 1e9
     assert budget.goes_on("trials", 5, 1e9)
     assert budget.plan("folds", 5, lambda: 1 / 0) == 5
-    assert budget.left() == math.inf
+    assert budget.unspent() == math.inf
     assert budget.facts is None
 
 
@@ -82,7 +82,7 @@ def test_a_slow_machine_ends_fitting_earlier(loop, export):
     times = iter([0.0, *[10.0, 10.0 + loop] * 3, 20.0])
     budget = Budget(4.0, clock=lambda: next(times))
     budget.set_unit(1.0)
-    assert budget.left() == pytest.approx(FITTING * 240.0 - export - 20.0)
+    assert budget.unspent() == pytest.approx(FITTING * 240.0 - export - 20.0)
 
 
 def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock):
@@ -101,7 +101,7 @@ def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock
     assert not again.goes_on("trials", 4, 0.0)
     more = Budget(20.0, clock=others)
     more.keep_in(file)
-    assert more.left() == FITTING * 1200.0 - 70.0, "more minutes may be given on the way"
+    assert more.unspent() == FITTING * 1200.0 - 70.0, "more minutes may be given on the way"
 
 
 def test_a_replay_repeats_decisions_and_knows_no_clock(clock):

@@ -13,7 +13,7 @@ from listwright.training.data.load import doubtful
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, GivenModel
 from listwright.training.recipe.data import TableData
-from listwright.training.steps import load, under_bundle_schema
+from listwright.training.steps import load, with_bundle_schema
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 
@@ -35,7 +35,7 @@ def part(*lengths):
 def test_a_query_that_lightgbm_does_not_take_is_named(train, valid, says):
     splits = Splits(part(*train), part(*valid), part(5), "by hand")
     with pytest.raises(DataError, match=says):
-        under_bundle_schema(config.load("letor"), splits)
+        with_bundle_schema(config.load("letor"), splits)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_query_that_lightgbm_does_not_take_is_named(train, valid, says):
 )
 def test_as_many_rows_as_lightgbm_takes_and_more_where_it_fits_nothing(train, test, first_stage):
     splits = Splits(part(*train), part(4, 5), part(test), "by hand")
-    assert under_bundle_schema(config.changed(config.load("letor"), first_stage), splits).train.rows == sum(train)
+    assert with_bundle_schema(config.changed(config.load("letor"), first_stage), splits).train.rows == sum(train)
 
 
 @pytest.mark.parametrize(("spelling", "notes"), [(str, 0), (str.upper, 3)])

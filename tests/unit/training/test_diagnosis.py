@@ -9,11 +9,11 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
 from listwright.training import diagnosis
-from listwright.training.choice import Chosen
+from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
-    SHOWN,
+    PRINTED_FEATURES,
     Diagnosis,
     Gain,
     Spread,
@@ -99,7 +99,7 @@ def test_tables_fit_a_terminal_and_hold_the_numbers(relative):
     one = found(relative, gain(*HARM, "qilcm2"))
     lines = tables(one).splitlines()
     assert max(map(len, lines)) <= 80
-    assert sum("a_name" in line for line in lines) == SHOWN
+    assert sum("a_name" in line for line in lines) == PRINTED_FEATURES
     assert "and 11 more, 0.05 to 0.50" in tables(one)
     assert "-0.030 [-0.040, -0.020]  harm" in tables(one)
     assert ("+0.167 [-0.123, +0.456]  no difference shown" in tables(one)) == (relative is not None)
@@ -237,7 +237,7 @@ def test_levels_count_queries_by_their_weights(monkeypatch):
     one = gain(*NOTHING, "qilcm2").comparison
     fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
     monkeypatch.setattr(diagnosis.steps, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
-    monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: Chosen("first_stage", None, (one,)))
+    monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: DefaultChoice("first_stage", None, (one,)))
     relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT)
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

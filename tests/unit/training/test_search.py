@@ -6,7 +6,7 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training import search as searching
-from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, named
+from listwright.training.recipe.model import MODEL_NAMES, DlcmSpec, FirstStageAlone, Qilcm2Spec, QilcmSpec, model_like
 from listwright.training.search import OneOf, Pruned, Range, Rounds, own_values, search, space_of
 from listwright.training.second_stage.fit import with_values
 
@@ -146,7 +146,7 @@ def test_a_space_is_widened_to_the_recipe():
 def test_spaces_of_all_networks_hold_their_own_values_and_what_they_propose_is_valid():
     like = QilcmSpec(encoder_width=64, learning_rate=0.05, hidden=(8,), dropout=0.05)
     for name in MODEL_NAMES:
-        model = named(name, like)
+        model = model_like(name, like)
         if isinstance(model, FirstStageAlone):
             continue
         space = space_of(model)

@@ -70,7 +70,7 @@ def parse_fast(chunk: bytes, first_line: int, *, with_qid: bool) -> Block | None
 
 
 def _is_regular(classes: np.ndarray, at: np.ndarray, kinds: np.ndarray) -> bool:
-    """Whether the text is lines of ``token( token:token)*`` with single separators and nothing unknown."""
+    """Return whether the text is lines of ``token( token:token)*`` with single separators and no unknown characters."""
     if len(at) == 0 or at[0] == 0 or kinds[0] != _SPACE or (classes == _OTHER).any() or (np.diff(at) == 1).any():
         return False
     before, after = kinds[:-1], kinds[1:]
@@ -85,7 +85,7 @@ def _is_regular(classes: np.ndarray, at: np.ndarray, kinds: np.ndarray) -> bool:
 def _has_marks_in_names(
     classes: np.ndarray, at: np.ndarray, kinds: np.ndarray, ends: np.ndarray, *, with_qid: bool
 ) -> bool:
-    """Whether an index or a qid is spelled with more than digits: ``1.0`` is no index, and ``1e2`` is not qid 100."""
+    """Return whether an index or a qid has more than digits: ``1.0`` is no index, and ``1e2`` is not qid 100."""
     highest = np.maximum.reduceat(classes, np.concatenate([[0], at[:-1] + 1]))  # of each token and its separator
     if with_qid and (highest[np.concatenate([[0], ends[:-1] + 1]) + 2] == _MARK).any():
         return True
@@ -93,7 +93,7 @@ def _has_marks_in_names(
 
 
 def _names_qid(text: np.ndarray, at: np.ndarray, spaces: np.ndarray) -> bool:
-    """Whether the second token of every line is ``qid``."""
+    """Return whether the second token of every line is ``qid``."""
     places = at[spaces]
     return bool((at[spaces + 1] == places + 4).all()) and all(
         (text[places + offset] == letter).all() for offset, letter in enumerate(b"qid", start=1)
@@ -103,7 +103,7 @@ def _names_qid(text: np.ndarray, at: np.ndarray, spaces: np.ndarray) -> bool:
 def _to_block(
     numbers: np.ndarray, tokens: np.ndarray, at: np.ndarray, ends: np.ndarray, first_line: int, *, with_qid: bool
 ) -> Block | None:
-    """Check the numbers' meaning and lay them out; None on any doubt."""
+    """Check the numbers' meaning and build a block; None on any doubt."""
     head = 2 if with_qid else 1  # label and qid come before the index:value pairs
     tokens = tokens - 1 if with_qid else tokens  # 'qid' itself was blanked out
     starts = np.concatenate([[0], np.cumsum(tokens)[:-1]])
@@ -160,7 +160,7 @@ def _all_whole(values: np.ndarray, low: int, high: int) -> bool:
 
 
 def _as_float32(values: np.ndarray) -> np.ndarray | None:
-    """The values as float32 with the missing marker as NaN; None if one is too large."""
+    """Convert the values to float32 with the missing marker as NaN; None if one is too large."""
     if not (np.abs(values) >= FLOAT32_BOUND).any():  # NaN compares False: it is a missing value already
         return values.astype(np.float32)
     values = np.where(values == MISSING_DOUBLE, np.nan, values)

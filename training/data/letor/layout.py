@@ -1,4 +1,4 @@
-"""LETOR sets as publishers and people lay them out: which file is which split, and reading them through the cache."""
+"""LETOR sets in the layouts of publishers and users: which file is which split, and reading them through the cache."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from listwright.training.data.sources import (
     is_archive,
     open_plain,
 )
-from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.data.split import by_query, check_fold, checked, distinguish_ids, merged, set_aside
 from listwright.training.progress import NO_TASK, SILENT, Progress, Task
 from listwright.training.recipe.data import LetorData
-from listwright.training.stored.rows import mapped
+from listwright.training.stored.rows import map_rows
 from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 _ROLE_OF = {
@@ -61,12 +61,12 @@ def load(
     progress: Progress = SILENT,
     on_disk: bool = False,
 ) -> Splits:
-    """Read a LETOR set as it lies there.
+    """Read a LETOR set in the layout that its sources have.
 
     One folder or archive is searched for, in this order: the publisher's folds (``Fold1/train.txt`` …, also as LETOR
     3.0 spells them), the recipe's part files, one ``train.txt`` / ``vali.txt`` / ``test.txt`` (Istella-S; also with the
     set's name before it, ``set1.train.txt``, as Yahoo has them). Anything else are files: ``train=FILE valid=FILE
-    test=FILE`` says which is which, otherwise all queries are split. With ``on_disk``, rows stay on disk, in shards.
+    test=FILE`` names the splits, otherwise all queries are split. With ``on_disk``, rows stay on disk, in shards.
 
     Raises:
         RecipeError: if the sources make no sense together, or there is no such fold.
@@ -84,7 +84,7 @@ def load(
         return _container(spec, Container(paths[0]), fold=fold, rng=rng, reader=reader)
     if any(path.is_dir() or is_archive(path) for path in paths):
         raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
-    dataset = together([reader.file(path) for path in paths])
+    dataset = concatenate([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
 
 
@@ -111,7 +111,7 @@ def _container(spec: LetorData, container: Container, *, fold: int, rng: np.rand
 
 
 def _published(container: Container) -> _Folds:
-    """The publisher's files, wherever in the container they lie; empty if there is no training file."""
+    """Find the publisher's files, wherever they are in the container; empty if there is no training file."""
     sets: dict[str, _Folds] = {}
     for name in container.names:
         *folders, file = name.split("/")
@@ -136,11 +136,13 @@ def _fold(container: Container, folds: _Folds, *, fold: int, reader: Reader) -> 
     if missing:
         raise DataError(container.path, f"Fold{fold} has no {' and no '.join(missing)} file")
     train, valid, test = as_wide([reader.member(container, folds[fold][role]) for role in SPLITS])
-    return checked(*apart(train, valid, test), f"{container.path.name}, the publisher's fold {fold} of {max(folds)}")
+    return checked(
+        *distinguish_ids(train, valid, test), f"{container.path.name}, the publisher's fold {fold} of {max(folds)}"
+    )
 
 
 def _parts(spec: LetorData, container: Container, names: list[str], *, fold: int, reader: Reader) -> Splits:
-    """Disjoint parts, rotated: see :class:`listwright.training.recipe.config.LetorData`."""
+    """Split into disjoint parts, rotated: see :class:`listwright.training.recipe.config.LetorData`."""
     count = len(names)
     check_fold(fold, count, str(container.path))
     valid, test = (fold - 1 + spec.valid_part) % count, (fold - 1 + spec.test_part) % count
@@ -159,7 +161,7 @@ def _single(
     rng: np.random.Generator,
     reader: Reader,
 ) -> Splits:
-    """One split by the publisher; validation queries are taken from training where none are published."""
+    """Return the publisher's only split; validation queries are taken from training where none are published."""
     check_fold(fold, 1, str(container.path))
     if "test" not in names:
         raise DataError(container.path, f"has {names['train']}, but no test file")
@@ -168,10 +170,10 @@ def _single(
     by_role = dict(zip(names, parts, strict=True))
     train, test = by_role["train"], by_role["test"]
     if "valid" in by_role:
-        return checked(*apart(train, by_role["valid"], test), how)
+        return checked(*distinguish_ids(train, by_role["valid"], test), how)
     train, valid = set_aside(train, spec.split, rng)
     how += f" (it has no validation file: {len(valid)} training queries were set aside)"
-    return checked(*apart(train, valid, test), how)
+    return checked(*distinguish_ids(train, valid, test), how)
 
 
 def _part(container: Container, part: str) -> str | None:
@@ -179,7 +181,7 @@ def _part(container: Container, part: str) -> str | None:
 
 
 class Reader:
-    """Reads files; each is parsed once and then comes from the cache.
+    """Reader of files: each is parsed once and comes from the cache afterwards.
 
     Args:
         progress: gets one task for each file that has to be parsed, in kilobytes.
@@ -190,7 +192,7 @@ class Reader:
         self._progress, self._on_disk = progress, on_disk
 
     def file(self, path: Path) -> Dataset:
-        """A file on disk, with the group sizes in ``FILE.query`` beside it if there are such.
+        """Read a file on disk, with the group sizes in ``FILE.query`` beside it if there is one.
 
         Raises:
             DataError: if the file, or its group file, cannot be read.
@@ -208,7 +210,7 @@ class Reader:
         return replace(dataset, qids=tuple(f"{path}#{n}" for n in range(1, len(dataset) + 1)))
 
     def member(self, container: Container, name: str) -> Dataset:
-        """A file of a folder or archive.
+        """Read a file of a folder or archive.
 
         Raises:
             DataError: if it cannot be read.
@@ -228,14 +230,14 @@ class Reader:
         digest: str,
         group_file: Path | None = None,
     ) -> Dataset:
-        """From the cache, or parsed; in memory or in shards."""
+        """Read a file from the cache, or parse it; in memory or as shards."""
 
         def parse() -> Dataset:
             groups = None if group_file is None else _read_groups(group_file)
             with opened() as (stream, size):
                 return letor.read(stream, source, groups=groups, task=_reading(self._progress, title, size))
 
-        def write(writer: ShardWriter) -> cache.Beside:
+        def write(writer: ShardWriter) -> cache.Extras:
             groups = None if group_file is None else _read_groups(group_file)
             with opened() as (stream, size):
                 stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
@@ -252,13 +254,13 @@ def _reading(progress: Progress, name: str, size: int | None) -> Task:
 
 
 def as_wide(parts: list[Dataset]) -> list[Dataset]:
-    """The parts, each as wide as the widest: an index that a whole file never names is 0.0 in it."""
+    """Return the parts, each as wide as the widest: an index that a file never names is 0.0 in it."""
     width = max(part.features.shape[1] for part in parts)
     return [_widened(part, width) for part in parts]
 
 
-def together(parts: list[Dataset]) -> Dataset:
-    """All queries of several files.
+def concatenate(parts: list[Dataset]) -> Dataset:
+    """Return all queries of several files.
 
     Raises:
         DataError: if a query stands in two of them.
@@ -275,12 +277,12 @@ def _widened(part: Dataset, width: int) -> Dataset:
     if part.features.shape[1] == width:
         return part
     more = ((0, 0), (0, width - part.features.shape[1]))
-    features = mapped(part.features, width, lambda rows: np.pad(rows, more))
+    features = map_rows(part.features, width, lambda rows: np.pad(rows, more))
     return replace(part, features=features, schema=letor.letor_schema(width))
 
 
 def _group_files(path: Path) -> tuple[Path, ...]:
-    """``rank.train.query`` belongs to ``rank.train`` and to ``rank.train.gz``."""
+    """Return where group sizes may be: ``rank.train.query`` belongs to ``rank.train`` and to ``rank.train.gz``."""
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     return (plain.with_name(plain.name + ".query"), path.with_name(path.name + ".query"))
 
@@ -288,7 +290,7 @@ def _group_files(path: Path) -> tuple[Path, ...]:
 def _read_groups(path: Path) -> Int[np.ndarray, " N"]:
     sizes = []
     with open_plain(path) as (stream, _):
-        for number, line in enumerate(letor.whole(stream, str(path)).splitlines(), start=1):
+        for number, line in enumerate(letor.read_all(stream, str(path)).splitlines(), start=1):
             text = line.strip()
             if not text:
                 continue
@@ -309,7 +311,7 @@ def stream_into(
     groups: Int[np.ndarray, " N"] | None = None,
     task: Task = NO_TASK,
 ) -> None:
-    """Parse a file, and write every query when it is whole.
+    """Parse a file, and write every query when it is complete.
 
     Args:
         writer: goes on behind its last whole shard: what stands before is not parsed again.
@@ -348,7 +350,7 @@ def stream_into(
 
 
 def _groups_in(sizes: Int[np.ndarray, " N"], rows: int) -> Int[np.ndarray, " M"]:
-    """Those of the next queries that are whole in so many rows."""
+    """Return the sizes of the next queries that are complete in so many rows."""
     return sizes[: int(np.searchsorted(np.cumsum(sizes), rows, side="right"))]
 
 
@@ -359,7 +361,7 @@ def _numbered(source: str, first: int, count: int) -> list[str]:
 def _check_new(
     qids: list[str], runs: Int[np.ndarray, " Q"], block: Block, began: dict[str, int | None], source: str
 ) -> None:
-    """Raise DataError if a query was whole before."""
+    """Raise DataError if a query had ended before."""
     row = 0
     for qid, count in zip(qids, runs.tolist(), strict=False):
         line = int(block.lines[row])
@@ -370,7 +372,7 @@ def _check_new(
 
 
 def _append_block(rest: Block, block: Block) -> Block:
-    """The rows that are left, and those of the next piece."""
+    """Return the remaining rows, followed by those of the next block."""
     width = max(rest.features.shape[1], block.features.shape[1])
     features = np.zeros((len(rest.labels) + len(block.labels), width), dtype=np.float32)
     features[: len(rest.labels), : rest.features.shape[1]] = rest.features
@@ -384,6 +386,6 @@ def _append_block(rest: Block, block: Block) -> Block:
 
 
 def _cut(block: Block, rows: int, queries: int) -> Block:
-    """What stands behind so many rows and queries, as a copy: it outlives the block."""
+    """Return what follows so many rows and queries, as a copy that outlives the block."""
     features, labels, lines = (part[rows:].copy() for part in (block.features, block.labels, block.lines))
     return Block(features, labels, block.qids[queries:], block.runs[queries:], lines)

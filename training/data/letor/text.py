@@ -44,7 +44,7 @@ EMPTY = "holds no candidates: expected lines like '2 qid:1 1:0.5 2:0.1'"
 GROUPS_DIFFER = "has {} candidates, but its .query file adds up to {}"
 
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-"""What gzip, zip and tar streams raise when they end early or their checksums disagree."""
+"""Exceptions of gzip, zip and tar streams that end early or fail a checksum."""
 
 
 try:
@@ -66,7 +66,7 @@ def read(
         stream: the text, decompressed.
         source: its name, for errors.
         groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
-        task: told the kilobytes that were parsed.
+        task: reports the kilobytes parsed.
 
     Raises:
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
@@ -116,7 +116,7 @@ def blocks_of(
 
 
 def parse_compiled(chunk: bytes, first_line: int, *, with_qid: bool) -> Block | None:
-    """By the compiled parser; None where it was not built, or has a doubt."""
+    """Parse with the compiled parser; None where it was not built, or has a doubt."""
     if scan is None:
         return None
     arrays = scan(chunk, first_line, with_qid, MAX_INDEX, MAX_LABEL, FLOAT32_BOUND, MISSING_DOUBLE)
@@ -124,7 +124,7 @@ def parse_compiled(chunk: bytes, first_line: int, *, with_qid: bool) -> Block | 
 
 
 def _from_line(chunk: bytes, lines: int) -> tuple[bytes, int]:
-    """What is left behind so many lines, and how many were there to be passed over."""
+    """Return the rest of a chunk after so many lines, and how many lines were skipped."""
     if lines <= 0:
         return chunk, 0
     there = chunk.count(b"\n")
@@ -137,13 +137,13 @@ def _from_line(chunk: bytes, lines: int) -> tuple[bytes, int]:
 
 
 def comes_back(qid: str, began: int | None) -> str:
-    """What is wrong with a query whose rows stand apart; ``began`` is the line of its first, if that is known."""
+    """Describe a query whose rows are not together; ``began`` is the line of its first row, if known."""
     before = "it was whole before" if began is None else f"it began at line {began}"
     return f"query {qid!r} comes back here, {before}: keep the rows of a query together"
 
 
-def whole(stream: BinaryIO, source: str) -> bytes:
-    """All bytes of a small file, without a byte order mark.
+def read_all(stream: BinaryIO, source: str) -> bytes:
+    """Read all bytes of a small file, without a byte order mark.
 
     Raises:
         DataError: if the stream is damaged.
@@ -152,12 +152,12 @@ def whole(stream: BinaryIO, source: str) -> bytes:
 
 
 def letor_schema(width: int) -> FeatureSchema:
-    """Numeric features ``f1 .. fD``; at least one, so that a file without features still has a shape."""
+    """Return numeric features ``f1 .. fD``; at least one, so that a file without features still has a shape."""
     return FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(1, max(1, width) + 1)))
 
 
 def _chunks(stream: BinaryIO, source: str) -> Iterator[bytes]:
-    """Pieces of about :data:`CHUNK_BYTES` that end at a line's end, without a byte order mark."""
+    """Yield pieces of about :data:`CHUNK_BYTES` that end with a line, without a byte order mark."""
     rest, begins = b"", True
     while piece := _piece(stream, source):
         piece, begins = piece.removeprefix(codecs.BOM_UTF8) if begins else piece, False
@@ -179,7 +179,7 @@ def _piece(stream: BinaryIO, source: str) -> bytes:
 
 
 def _stack(blocks: list[Block], rows: int) -> Float[np.ndarray, "R D"]:
-    """All blocks as one matrix as wide as the widest; each block is let go once it has been copied."""
+    """Stack all blocks into one matrix as wide as the widest; each block is freed once it has been copied."""
     width = max(1, *(block.features.shape[1] for block in blocks))
     features = np.zeros((rows, width), dtype=np.float32)
     start = 0
@@ -191,7 +191,7 @@ def _stack(blocks: list[Block], rows: int) -> Float[np.ndarray, "R D"]:
 
 
 def _queries(blocks: list[Block], rows: int, source: str) -> tuple[list[int], list[str]]:
-    """Rows per query and its id, in file order; a query's rows must stand together."""
+    """Return each query's number of rows and its id, in file order; a query's rows must be together."""
     lengths: list[int] = []
     first_line: dict[str, int] = {}
     last = None
@@ -220,7 +220,7 @@ def _from_groups(groups: Int[np.ndarray, " N"], rows: int, source: str) -> tuple
 
 
 def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -> Block:
-    """Parse line by line, as slowly and precisely as an error message needs."""
+    """Parse line by line, slowly, for precise error messages."""
     rows: list[dict[int, float]] = []
     labels: list[int] = []
     qids: list[str] = []
@@ -252,7 +252,7 @@ def parse_lines(chunk: bytes, first_line: int, source: str, *, with_qid: bool) -
 
 
 class _LineFault:
-    """Reads the tokens of one line, and knows where it is when one is wrong."""
+    """Reader of one line's tokens that raises errors with their place."""
 
     def __init__(self, source: str, number: int, line: bytes) -> None:
         self.source, self.number, self.line = source, number, line

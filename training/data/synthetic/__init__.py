@@ -1,1 +1,1 @@
-"""Data that are made up: lists with a planted truth, and sets of any size in a stream."""
+"""Synthetic data: lists with a planted truth, and sets of any size in a stream."""

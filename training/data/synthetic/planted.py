@@ -28,7 +28,7 @@ NEAR = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What was planted.
+    """The planted truth.
 
     Args:
         groups: ``(N,)`` the Plackett-Luce group of each query.
@@ -106,7 +106,7 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
 
 
 def _lengths(spec: SyntheticData, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
-    """Log-uniform between the bounds, both included."""
+    """Draw list lengths, log-uniform between the bounds, both included."""
     low, high = np.log(spec.min_length), np.log(spec.max_length + 1)
     lengths: Int[np.ndarray, " N"] = np.exp(rng.uniform(low, high, size=spec.queries)).astype(np.int64)
     return lengths.clip(spec.min_length, spec.max_length)
@@ -118,7 +118,7 @@ def _grades(
     query_of: Int[np.ndarray, " R"],
     levels: int,
 ) -> Int[np.ndarray, " R"]:
-    """Grades by rank within the query: most candidates 0, each grade half as common as the one below."""
+    """Assign grades by rank within the query: most candidates 0, each grade half as common as the one below."""
     order = np.lexsort((utilities, query_of))  # worst first within each query
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - offsets[query_of[order]]
@@ -146,7 +146,7 @@ def context_effects(
     kinds: Int[np.ndarray, " R"],
     offsets: Int[np.ndarray, " O"],
 ) -> Float[np.ndarray, " R"]:
-    """What the list adds to the utility of every candidate.
+    """Return the effect of the list on the utility of every candidate.
 
     Definition, with a and b the last two numeric features, higher is better:
         decoy       + decoy * D_i, D_i = 1 if some j has 0 < a_i - a_j < NEAR and 0 < b_i - b_j < NEAR, else 0

@@ -14,7 +14,7 @@ BLOCK_CELLS = 2**25
 not on how many queries there are in all."""
 
 GRADE_SHARES = (0.52, 0.32, 0.13, 0.02, 0.01)
-"""Of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
+"""Shares of labels 0 to 4, about as in MSLR-WEB10K; per list they differ, and some lists have none above 0."""
 
 SPREAD_OF_LENGTHS = 0.6
 """Standard deviation of the logarithm of the list length."""
@@ -29,7 +29,7 @@ _PILOT_ROWS = 100_000
 
 
 class SyntheticBlock(NamedTuple):
-    """Some whole queries.
+    """Some complete queries.
 
     Args:
         first: number of the first of them, from 0.
@@ -72,7 +72,7 @@ def blocks(
         z = rng.standard_normal((rows, features), dtype=np.float32)
         utilities = _utilities(z[:, :used], weights, rng.normal(size=at_once)[query_of], rng)
         labels = np.searchsorted(bounds, utilities).astype(np.int32)
-        columns = _shown(z, query_of, at_once, rng)
+        columns = _fill_columns(z, query_of, at_once, rng)
         count = min(at_once, queries - first)
         rows_of_count = int(lengths[:count].sum())
         yield SyntheticBlock(first, columns[:rows_of_count], labels[:rows_of_count], lengths[:count])
@@ -96,17 +96,17 @@ def _utilities(
 
 
 def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
-    """Utilities between two grades, so that each has its share."""
+    """Return the utilities between grades, so that each grade has its share."""
     z = rng.standard_normal((_PILOT_ROWS, len(weights)), dtype=np.float32)
     utilities = _utilities(z, weights, rng.normal(size=_PILOT_ROWS), rng)
     bounds: Float[np.ndarray, " G"] = np.quantile(utilities, np.cumsum(GRADE_SHARES[:-1]))
     return bounds
 
 
-def _shown(
+def _fill_columns(
     z: Float[np.ndarray, "R D"], query_of: Int[np.ndarray, " R"], queries: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "R D"]:
-    """What the columns hold, in place of z."""
+    """Replace z by what the feature columns hold."""
     shifts = rng.standard_normal((queries, z[:, 1::5].shape[1]), dtype=np.float32)
     z[:, 1::5] += 2.0 * shifts[query_of]
     z[:, 2::5] = np.floor(np.exp(z[:, 2::5]))

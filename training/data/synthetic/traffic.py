@@ -1,4 +1,4 @@
-"""Judged rows of a made-up shop, whose truth is known: its visitors click by a position-based model."""
+"""Judged rows of a simulated shop with known truth: its visitors click by a position-based model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from listwright.ranking.experiments import team_draft
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """What its visitors are like.
+    """Parameters of the shop and its visitors.
 
     Args:
         length: candidates of a query.
-        shown: places.
+        depth: shown places.
         strength: of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
         liking: standard deviation over units of the log-odds of a click: one person clicks more than another.
         rate: mean attraction of a candidate, about.
@@ -28,7 +28,7 @@ class Shop:
     """
 
     length: int = 20
-    shown: int = 10
+    depth: int = 10
     strength: float = 1.0
     liking: float = 0.5
     rate: float = 0.2
@@ -38,7 +38,7 @@ class Shop:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """N queries before anything was shown to anybody.
+    """N queries before anything is ranked.
 
     Args:
         unit: ``(N,)`` number of the unit.
@@ -52,7 +52,7 @@ class Visits:
 
 
 def visits(shop: Shop, queries: int, rng: np.random.Generator) -> Visits:
-    """Queries in order of time; each unit comes back on other days."""
+    """Draw queries in order of time; each unit comes back on other days."""
     units = max(1, round(queries / shop.returns))
     unit = rng.integers(0, units, queries)
     day = np.sort(rng.integers(0, shop.days, queries))
@@ -62,7 +62,7 @@ def visits(shop: Shop, queries: int, rng: np.random.Generator) -> Visits:
 
 
 def ranked(people: Visits, noise: float, rng: np.random.Generator) -> Int[np.ndarray, "N L"]:
-    """``(N, L)`` orders of a ranker that sees the log-odds of a click with Gaussian noise of this deviation."""
+    """Return ``(N, L)`` orders of a ranker that knows the log-odds of a click with Gaussian noise of this deviation."""
     utilities = np.log(people.attraction / (1.0 - people.attraction)) + noise * rng.normal(size=people.attraction.shape)
     orders: Int[np.ndarray, "N L"] = np.argsort(-utilities, axis=1)
     return orders
@@ -76,33 +76,33 @@ def split_rows(
     *,
     share: float = 0.5,
 ) -> pl.DataFrame:
-    """Judged rows of a split: each unit sees the order of its arm, control's or the challenger's."""
+    """Return judged rows of a split: each unit is served by its arm, control or challenger."""
     arm = rng.random(int(people.unit.max()) + 1)[people.unit] < share
-    order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.shown]
+    order = np.where(arm[:, None], orders[1], orders[0])[:, : shop.depth]
     return judged_rows(shop, people, order, rng).with_columns(
-        pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.shown)),
-        pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.shown)),
+        pl.Series("arm", np.repeat(np.where(arm, "challenger", "control"), shop.depth)),
+        pl.Series("bundle", np.repeat(np.where(arm, "shop/2", "shop/1"), shop.depth)),
     )
 
 
 def interleaved_rows(
     shop: Shop, people: Visits, orders: Sequence[Int[np.ndarray, "N L"]], rng: np.random.Generator, *, salt: str = "s"
 ) -> pl.DataFrame:
-    """Judged rows of an interleaving of both orders."""
+    """Return judged rows of an interleaving of both orders."""
     lists = [
-        team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.shown)
+        team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.depth)
         for n, (control, challenger) in enumerate(zip(orders[0].tolist(), orders[1].tolist(), strict=True))
     ]
-    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.shown)
-    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.shown)
+    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.depth)
+    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.depth)
     return judged_rows(shop, people, order, rng).with_columns(pl.Series("team", teams))
 
 
 def swapped_rows(
     shop: Shop, people: Visits, order: Int[np.ndarray, "N L"], rng: np.random.Generator, *, share: float = 0.5
 ) -> pl.DataFrame:
-    """Judged rows of one ranker, of which a share has two neighbours of the shown places swapped (FairPairs)."""
-    count, depth = len(order), shop.shown
+    """Return judged rows of one ranker, of which a share has two neighbours of the shown places swapped (FairPairs)."""
+    count, depth = len(order), shop.depth
     swaps = rng.random(count) < share
     upper = rng.integers(0, depth - 1, count)
     order, rows = order[:, :depth].copy(), np.flatnonzero(swaps)
@@ -119,7 +119,7 @@ def swapped_rows(
 
 
 def judged_rows(shop: Shop, people: Visits, order: Int[np.ndarray, "N K"], rng: np.random.Generator) -> pl.DataFrame:
-    """What visitors click on of the shown candidates, as ``listwright join`` writes it, without features.
+    """Simulate clicks on the shown candidates, as ``listwright join`` writes them, without features.
 
     Args:
         shop: whose visitors they are.
@@ -151,7 +151,8 @@ def judged_rows(shop: Shop, people: Visits, order: Int[np.ndarray, "N K"], rng: 
 
 
 def examination(count: int, strength: float) -> Float[np.ndarray, " K"]:
-    """``(K,)`` probability that a place is looked at: ``1 / k ** strength`` at place k (Joachims et al. 2017, 6.1).
+    """Return ``(K,)`` examination probabilities of places: ``1 / k ** strength`` at place k (Joachims et al. 2017,
+    6.1).
 
     Args:
         count: K, places.
@@ -162,7 +163,7 @@ def examination(count: int, strength: float) -> Float[np.ndarray, " K"]:
 
 
 def attractiveness(labels: Int[np.ndarray, "*rows"], *, highest: int, noise: float = 0.1) -> Float[np.ndarray, "*rows"]:
-    """Probability of a click on a candidate that is looked at.
+    """Return the probability of a click on an examined candidate.
 
     Definition (Ai et al. 2018, eq. 13): ``noise + (1 - noise) (2^y - 1) / (2^highest - 1)``.
 
@@ -178,6 +179,6 @@ def attractiveness(labels: Int[np.ndarray, "*rows"], *, highest: int, noise: flo
 def clicked(
     attraction: Float[np.ndarray, "*rows"], examined: Float[np.ndarray, "*rows"], rng: np.random.Generator
 ) -> Bool[np.ndarray, "*rows"]:
-    """One draw for each shown candidate: a click is a look and an attraction, independent of each other."""
+    """Draw a click for each shown candidate: independent examination and attraction."""
     drawn: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
     return drawn

@@ -1,1 +1,1 @@
-"""Tables of candidates: CSV and Parquet files, what their columns mean, and what their queries are split by."""
+"""Tables of candidates: CSV and Parquet files, the meaning of their columns, and what their queries are split by."""

@@ -1,4 +1,4 @@
-"""What the columns of a table mean, wherever it came from: ids, labels, numbers, categories."""
+"""The meaning of a table's columns, wherever it comes from: ids, labels, numbers, categories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEIGHT = "expected a weight, a finite number from 0"
 
 
 def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " O"], tuple[str, ...]]:
-    """Row order that brings queries together, their offsets and ids, by first appearance.
+    """Return the row order that brings queries together, their offsets and ids, by first appearance.
 
     Raises:
         DataError: if a row has no id, or the column's type is none of ids.
@@ -56,7 +56,7 @@ def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int
 
 
 def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
-    """Relevance labels.
+    """Return relevance labels.
 
     Raises:
         DataError: if one is missing, negative, fractional or too large.
@@ -70,7 +70,7 @@ def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
 
 
 def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
-    """How much each row counts.
+    """Return the weight of each row.
 
     Raises:
         DataError: if a weight is missing, text, negative or infinite.
@@ -86,12 +86,12 @@ def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
 def features_of(
     frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
-    """Features and what they are: text, booleans and the columns ``named`` are categories, sorted by name.
+    """Return features and their schema: text, booleans and the columns ``named`` are categories, sorted by name.
 
     Args:
         frame: feature columns alone.
         named: columns that are categories whatever their type.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
         leave_out: how a column that cannot be used is left out there.
         split_by: how queries are split by a column of times there, with ``{}`` for its name; empty where they are not.
 
@@ -111,7 +111,7 @@ def features_of(
 def feature_of(
     column: pl.Series, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, " R"], Feature]:
-    """The same of one column."""
+    """Return values and description of one column; see :func:`features_of`."""
     if not is_usable(column):
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
     if column.name in named:
@@ -142,7 +142,7 @@ def feature_of(
 
 
 def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
-    """What a column holds; None where it has no value.
+    """Return the kind of a column's values; None where it has no value.
 
     Args:
         column: text or of a type; of a type of categories it holds text, whatever they look like.
@@ -162,12 +162,12 @@ def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
 
 
 def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[np.ndarray, "R D"]:
-    """Rows under the schema of others.
+    """Encode rows with an existing schema.
 
     Args:
         frame: feature columns alone, in the order of the schema.
         schema: of the fitted features, or of a whole table of which these are some rows.
-        fault: says where a wrong value stands.
+        fault: creates the error for a wrong value.
 
     Raises:
         DataError: if a number is none, or infinite as float32.
@@ -184,7 +184,7 @@ def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[n
 
 
 def fitted_numbers(column: pl.Series, fault: Fault) -> pl.Series:
-    """A column of numbers, whatever type it has.
+    """Return a column as numbers, whatever type it has.
 
     Raises:
         DataError: if a cell is no number and not missing.
@@ -198,7 +198,7 @@ def fitted_numbers(column: pl.Series, fault: Fault) -> pl.Series:
 
 
 def floats(numbers: Numbers) -> Float[np.ndarray, " R"]:
-    """Numbers as float64; NaN where there is none."""
+    """Return numbers as float64; NaN where there is none."""
     values: Float[np.ndarray, " R"] = numbers.values.cast(pl.Float64).to_numpy()
     return values
 

@@ -1,6 +1,6 @@
-"""Files of tables as frames: CSV (also gzip) and Parquet, their columns, and where a fault in them stands.
+"""Files of tables as frames: CSV (also gzip) and Parquet, their columns, and the lines of faults in them.
 
-Columns of CSV are text: :mod:`listwright.training.data.cells` says what it means.
+Columns of CSV are text: :mod:`listwright.training.data.cells` interprets it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from listwright.ranking.features import PADDING
 from listwright.training.data.sources import check_exists, is_archive, open_plain
 
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a file that it cannot read."""
+"""Exceptions of polars for a file that it cannot read."""
 
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
@@ -50,7 +50,7 @@ _NAMED_BY = {
 
 @runtime_checkable
 class Columns(Protocol):
-    """What is asked of the columns of a table: a frame has it, and a file of which columns are read one by one."""
+    """Protocol of a table's columns: implemented by a frame, and by a file of which columns are read one by one."""
 
     @property
     def columns(self) -> list[str]:
@@ -61,14 +61,14 @@ class Columns(Protocol):
         """R."""
 
     def __getitem__(self, name: str) -> pl.Series:
-        """One of them."""
+        """Return one column."""
 
     def select(self, names: list[str]) -> Columns:
-        """Some of them."""
+        """Return some columns."""
 
 
 class ColumnFile:
-    """A Parquet file of which one column at a time is read; what it has in common with a frame has the same name.
+    """A Parquet file of which one column at a time is read; methods shared with a frame have the same names.
 
     Args:
         path: of the file.
@@ -102,13 +102,13 @@ class ColumnFile:
             raise unreadable(self._source, error) from error
 
     def select(self, names: Sequence[str]) -> ColumnFile:
-        """Some columns."""
+        """Return some columns."""
         other = copy.copy(self)
         other.columns = list(names)
         return other
 
     def batches(self, first: int) -> Iterator[pl.DataFrame]:
-        """All rows from one on, :data:`BATCH_ROWS` or fewer at a time."""
+        """Yield all rows from ``first`` on, :data:`BATCH_ROWS` or fewer at a time."""
         self._check_unchanged()
         rows = pl.scan_parquet(self._path, glob=False).select(by_name(self.columns)).slice(first)
         try:
@@ -118,7 +118,7 @@ class ColumnFile:
         self._check_unchanged()
 
     def _check_unchanged(self) -> None:
-        """Raise DataError if the file is no longer the one whose columns were named."""
+        """Raise DataError if the file has changed since its columns were read."""
         try:
             stamp = _stamp(self._path)
         except FileNotFoundError as error:
@@ -128,7 +128,7 @@ class ColumnFile:
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    """Identify a file as it is now: its inode, size and time of change."""
+    """Identify a file's current state: its inode, size and time of change."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -155,11 +155,11 @@ class Table:
         return frozenset(column["field_name"] for column in columns if column["pandas_type"] == "categorical")
 
     def select(self, names: list[str]) -> Table:
-        """The same file with some of its columns."""
+        """Return the same file with some of its columns."""
         return Table(self.path, self.frame.select(names))
 
-    def named(self, name: str | None, option: str) -> str:
-        """The column of that name.
+    def find_column(self, name: str | None, option: str) -> str:
+        """Return the column of that name.
 
         Raises:
             RecipeError: if no name was given, or there is no such column; lists those there are.
@@ -175,11 +175,11 @@ class Table:
         return name
 
     def fault(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
-        """A fault in a column, or in one of its rows counted from 0."""
+        """Return the error for a fault in a column, or in one of its rows counted from 0."""
         return DataError(self.path, expected, line=None if row is None else self.line(row), column=column.name)
 
     def line(self, row: int) -> int:
-        """Where a row counted from 0 stands, see :func:`line_of`."""
+        """Return the line of a row counted from 0, see :func:`line_of`."""
         return line_of(self.path, row)
 
 
@@ -203,7 +203,7 @@ def read_table(path: Path) -> Table:
 
 
 def check_table(path: Path) -> None:
-    """Raise unless a file is there that may be a table: RecipeError for a folder, DataError for none or an archive."""
+    """Raise unless a path may be a table: RecipeError for a folder, DataError for a missing file or an archive."""
     check_exists(str(path))
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the table itself with --data")
@@ -214,18 +214,18 @@ def check_table(path: Path) -> None:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file says that it is Parquet."""
+    """Return whether a file begins as Parquet does."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
 
 def listed(names: list[str]) -> str:
-    """Names of columns, shortened where there are many."""
+    """Join names of columns, shortened where there are many."""
     return ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """The error of a table that polars cannot read, without advice on how to call polars; in CSV with its line."""
+    """Return the error for a table that polars cannot read, without polars' own advice; in CSV with its line."""
     if not is_parquet(path):
         check_fields(path, strict=True)
         _, (begin, _) = islice(_records(path), 2)  # in the header they may stand alone
@@ -241,14 +241,14 @@ def unreadable(path: Path, error: BaseException) -> DataError:
 
 
 def index_note(names: list[str]) -> str:
-    """What a person should know of columns without a name."""
+    """Return a note on columns without a name."""
     has = "has no name of its own, and is" if len(names) == 1 else "have no names of their own, and are"
     note = f"{listed([repr(name) for name in names])} {has} left out, as the index that pandas writes"
     return f"{note}: give a column that you need a name"
 
 
 def line_of(path: Path, row: int) -> int:
-    """Where a row counted from 0 stands: in CSV its first line, from 1; in Parquet the first row is 1."""
+    """Return the place of a row counted from 0: in CSV its first line, from 1; in Parquet the first row is 1."""
     if is_parquet(path):
         return row + 1
     return next(islice(_records(path), row + 1, None))[0]
@@ -256,7 +256,7 @@ def line_of(path: Path, row: int) -> int:
 
 @dataclass(frozen=True)
 class CsvLines(Sequence[int]):
-    """Where rows of a CSV file stand that follow each other; the file is read for each answer, so ask for few.
+    """Lines of consecutive rows of a CSV file; the file is read for each lookup, so look up few.
 
     Args:
         path: of the file.
@@ -280,7 +280,7 @@ class CsvLines(Sequence[int]):
 
 
 def scan_csv(path: Path) -> pl.LazyFrame:
-    """The rows of a CSV file, unread: all columns are text. Lines without any value are left out.
+    """Return the rows of a CSV file as a lazy frame: all columns are text, and lines without any value are left out.
 
     Raises:
         DataError: if the header cannot be read, or names a column twice.
@@ -333,7 +333,7 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
 
 
 def _check_text(path: Path) -> None:
-    """Raise for ends of lines and quotation marks that polars reads otherwise than their writer meant them."""
+    """Raise DataError for line ends and quotation marks that polars reads differently from how they were written."""
     quotes, returns, escapes, rest = 0, False, False, b""
     with open_plain(path) as (stream, _):
         while piece := stream.read(_PIECE_BYTES):
@@ -369,7 +369,7 @@ def _csv(path: Path) -> pl.DataFrame:
 
 
 def _without_blank(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows that have a value."""
+    """Return the rows that have a value."""
     rows = np.arange(frame.height)
     for column in reversed(frame.get_columns()):
         text = column if len(rows) == frame.height else column.gather(rows)
@@ -380,7 +380,7 @@ def _without_blank(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The first line of each record of CSV, and its fields; records without any value are left out."""
+    """Yield the first line of each CSV record, and its fields; records without any value are left out."""
     csv.field_size_limit(sys.maxsize)  # polars has no limit
     with open_plain(path) as (stream, _):
         text = (part.decode("utf-8" if number else "utf-8-sig") for number, part in enumerate(stream))  # ends are \n
@@ -404,7 +404,7 @@ def _records(path: Path, *, strict: bool = False) -> Iterator[tuple[int, list[st
 
 
 def _not_utf8(path: Path) -> DataError:
-    """The error of text in another encoding, with its line: a reader of text decodes many at a time."""
+    """Return the error for text in another encoding, with its line: a text reader decodes many at a time."""
     with open_plain(path) as (stream, _):
         for number, line in enumerate(stream, start=1):
             try:

@@ -19,36 +19,36 @@ KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
 UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a file that it cannot read."""
+"""Exceptions of polars for a file that it cannot read."""
 
 
 def judged_metadata(
-    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", seen: bool = False
+    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", only_seen: bool = False
 ) -> dict[str, str]:
-    """The metadata of a file of judged rows.
+    """Return the metadata of a file of judged rows.
 
     Args:
         features: names of the feature columns, in order.
         qid, label, time: names of other columns.
         prefix: of the names of all columns but the features.
-        seen: whether shown candidates are missing that nobody saw.
+        only_seen: whether shown candidates that nobody saw are missing.
     """
-    facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": seen}
+    facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": only_seen}
     return {KEY: json.dumps(facts)}
 
 
 def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
-    """A reading of tables under which judged rows need no options: their files say which columns are what.
+    """Configure the reading of judged rows without options: their files name the query id, label and features.
 
     Args:
         spec: what a recipe and a command line say; this comes first.
-        sources: the tables; those of judged rows are told by their metadata.
+        sources: the tables; judged rows are recognised by their metadata.
 
     Returns:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
         ignored.
     """
-    metadata = said_of(path_of(sources[0])) if sources else None
+    metadata = read_judged_metadata(path_of(sources[0])) if sources else None
     if metadata is None:
         return spec
     features, split = set(metadata["features"]), spec.split
@@ -61,20 +61,20 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 
-def said_of(path: Path) -> dict[str, Any] | None:
-    """What a file of judged rows says of its columns; None of another file."""
+def read_judged_metadata(path: Path) -> dict[str, Any] | None:
+    """Return what a file of judged rows says about its columns; None for another file."""
     if not path.is_file() or not is_parquet(path):
         return None
     try:
         text = pl.read_parquet_metadata(path).get(KEY)
         facts = None if text is None else from_json(text)
     except (OSError, ValueError, pl.exceptions.PolarsError):
-        return None  # whoever reads the table says what is wrong with it
+        return None  # reading the table raises the error
     return facts if isinstance(facts, dict) and {"features", "qid", "label", "time"} <= facts.keys() else None
 
 
 def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
-    """Judged rows, read where they are asked for.
+    """Return judged rows as a lazy frame.
 
     Args:
         path: a Parquet file, or a folder of them.
@@ -97,7 +97,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
         there = rows.collect_schema().names()
     except UNREADABLE as error:
         raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
-    metadata = said_of(path if path.is_file() else min(path.glob("*.parquet"))) or {}
+    metadata = read_judged_metadata(path if path.is_file() else min(path.glob("*.parquet"))) or {}
     if metadata.get("seen", False):
         raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
     prefix = metadata.get("prefix", "")
@@ -113,7 +113,7 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
-    """The result of a plan over judged rows, in bounded memory where the plan allows it.
+    """Collect a plan over judged rows, in bounded memory where the plan allows it.
 
     Raises:
         DataError: if the rows cannot be read, or a column holds something else than the plan needs.
@@ -126,5 +126,5 @@ def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
 
 
 def _first_line(error: BaseException) -> str:
-    """What polars says before it prints the plan."""
+    """Return the first line of polars' error, without the plan."""
     return str(error).partition("\n")[0]

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.command import in_list
-from listwright.training.data.cache import FULL, Beside, cached_with, stored
+from listwright.training.data.cache import FULL, Extras, cached_with, stored
 from listwright.training.data.cache import folder as cache_folder
 from listwright.training.data.cells import (
     Fault,
@@ -63,14 +63,14 @@ from listwright.training.data.tables.judged import with_judged_columns
 from listwright.training.progress import SILENT, Progress, Task
 from listwright.training.recipe.data import AnyData, Propensity, TableData, TableSplit
 from listwright.training.stored.shards import QueryBlock, ShardWriter
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 
 _NAMES = ("text", "booleans")
 
 _SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
-"""What the rows of a table may say of their split."""
+"""Names of a row's split in a table, and the splits that they mean."""
 
 PLACE = "expected the shown place of the candidate, a whole number from 1"
 
@@ -92,7 +92,7 @@ def load(
         fold: which fold of a table that is split here.
         rng: of the split.
         on_disk: whether rows stay on disk, in shards; those of a query must then stand together.
-        progress: told how many rows are written there.
+        progress: reports the rows written there.
 
     Raises:
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
@@ -128,7 +128,7 @@ def load(
     return replace(splits, remedies=remedies, rounding=rounding, notes=notes)
 
 
-class Read(NamedTuple):
+class ReadTable(NamedTuple):
     """A table as it was read.
 
     Args:
@@ -145,7 +145,7 @@ class Read(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> Read:
+def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progress = SILENT) -> ReadTable:
     """Read a table.
 
     What a cell means, :mod:`listwright.training.data.cells` says. A column of numbers is numeric, in CSV and as text of
@@ -168,12 +168,12 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
         path /= spec.file
     check_table(path)
 
-    def parse() -> tuple[Dataset, Beside]:
+    def parse() -> tuple[Dataset, Extras]:
         table = read_table(path)
         _check_named(spec, [table])
         return _parsed(spec, table, _split_by(spec.split))
 
-    def write(writer: ShardWriter) -> Beside:
+    def write(writer: ShardWriter) -> Extras:
         with _scratch() if on_disk else nullcontext(Path()) as folder:
             table = open_table(path, folder)
             _check_named(spec, [table])
@@ -181,14 +181,14 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 
     digest = _digest(spec, [path])
     dataset, beside = _stored(digest, path, write) if on_disk else cached_with(digest, path.name, parse)
-    return Read(dataset, path.name, tuple(beside["marks"]), _rounding(beside), tuple(beside["notes"]))
+    return ReadTable(dataset, path.name, tuple(beside["marks"]), _rounding(beside), tuple(beside["notes"]))
 
 
 def _read_splits(
     spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
 ) -> tuple[list[Dataset], tuple[Rounding, ...], tuple[str, ...]]:
-    """One dataset per file, and what :class:`listwright.training.data.dataset.Splits` has beside them: the training
-    table says which columns there are, and which are categories.
+    """Read one dataset per file, and the further parts of :class:`listwright.training.data.dataset.Splits`: the
+    training table fixes the columns and which of them are categories.
     """
     for path in files.values():
         check_table(path)
@@ -199,7 +199,7 @@ def _read_splits(
         whole = [read(path) for path in files.values()]
         _check_named(spec, whole)
         unnamed = [_unnamed(spec, table) for table in whole]
-        same = alike(whole, ignore=ignore.union(*unnamed), named=named)
+        same = with_same_columns(whole, ignore=ignore.union(*unnamed), named=named)
         column_names = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
         return {split: table.select(names) for split, table, names in zip(files, whole, column_names, strict=True)}
 
@@ -207,7 +207,7 @@ def _read_splits(
         return spec.model_copy(update={"categorical": tuple(schema.names[d] for d in schema.categorical)})
 
     @cache
-    def parsed() -> dict[str, tuple[Dataset, Beside]]:
+    def parsed() -> dict[str, tuple[Dataset, Extras]]:
         train, *others = tables(read_table).values()
         first = _parsed(spec, train)
         later = as_trained(first[0].schema)
@@ -216,10 +216,10 @@ def _read_splits(
     with _scratch() as folder:
         opened = cache(lambda: tables(partial(open_table, scratch=folder)))
 
-        def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Beside:
+        def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Extras:
             return _streamed(writer, spec_of_split, opened()[split], progress)
 
-        read: list[tuple[Dataset, Beside]] = []
+        read: list[tuple[Dataset, Extras]] = []
         for split, path in files.items():
             if on_disk:
                 spec_of_split = as_trained(read[0][0].schema) if read else spec
@@ -233,45 +233,45 @@ def _read_splits(
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder on the disk where shards lie, for as long as they are written."""
+    """Create a temporary folder on the disk of the shards, for as long as they are written."""
     parent = cache_folder()
-    with told_if_full(parent, FULL):
+    with disk_full_as_data_error(parent, FULL):
         parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=parent, prefix=".columns-") as folder:
         yield Path(folder)
 
 
-def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Beside]) -> tuple[Dataset, Beside]:
+def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Extras]) -> tuple[Dataset, Extras]:
     shards, beside = stored(f"table/{digest}", path.name, write)
     schema = FeatureSchema(features=tuple(Feature.model_validate(feature) for feature in beside["features"]))
     return dataset_of(shards, schema), beside
 
 
 def _digest(spec: TableData, paths: Iterable[Path]) -> str:
-    """Of what is read and how; another version of polars may infer other types from the same text."""
+    """Return a digest of what is read and how; another version of polars may infer other types from the same text."""
     read_by = spec.model_dump_json(exclude=set(AnyData.model_fields))
     return "/".join([*(file_digest(path) for path in paths), pl.__version__, read_by])
 
 
 def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
-    """Raise RecipeError unless all tables have the columns that are named; one that is ignored may stand in one."""
+    """Raise RecipeError unless all tables have the named columns; an ignored one needs to be in one table only."""
     for table in tables:
-        table.named(spec.qid, "--qid")
-        table.named(spec.label, "--label")
+        table.find_column(spec.qid, "--qid")
+        table.find_column(spec.label, "--label")
         for name, option in ((spec.weight, "--weight"), (spec.position, "--position")):
             if name is not None:
-                table.named(name, option)
+                table.find_column(name, option)
         for name in spec.categorical:
-            table.named(name, "--categorical")
+            table.find_column(name, "--categorical")
     if spec.split.by != "random":
-        tables[0].named(spec.split.column, _OPTION[spec.split.by])
+        tables[0].find_column(spec.split.column, _OPTION[spec.split.by])
     for name in spec.ignore:
         if not any(name in table.frame.columns for table in tables):
-            tables[0].named(name, "--ignore")
+            tables[0].find_column(name, "--ignore")
 
 
-def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Beside]:
-    """The dataset, what its queries are split by, and which numbers float32 merges."""
+def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset, Extras]:
+    """Return the dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
@@ -286,8 +286,8 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
 
 
-def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Beside:
-    """The same into shards: every column once for what it is as a whole, then all rows."""
+def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Extras:
+    """Write the rows into shards, after reading every column once for its kind; return the same as :func:`_parsed`."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
     check_together(table, str(spec.qid), order, dataset)
@@ -317,7 +317,7 @@ def _feature_columns(spec: TableData, table: Table) -> list[str]:
 
 
 def _unnamed(spec: TableData, table: Table) -> list[str]:
-    """Columns without a name that no option names."""
+    """Return the columns without a name that no option names."""
     named = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
     return [name for name in table.frame.columns if is_index(name) and name not in named]
 
@@ -332,7 +332,7 @@ def _notes(spec: TableData, table: Table) -> list[str]:
 
 
 def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Dataset]:
-    """Row order that brings queries together, and the dataset in that order, without features yet."""
+    """Return the row order that brings queries together, and the dataset in that order, without features yet."""
     frame = table.frame
     order, offsets, qids = grouped(frame[str(spec.qid)], table.fault)
     labels = whole_labels(frame[str(spec.label)], table.fault)[order]
@@ -345,7 +345,7 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
 def _feature(
     spec: TableData, table: Table, name: str, split_by: str
 ) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
-    """Values and description of one column, what float32 merges of its numbers, and notes."""
+    """Return values and description of one column, what float32 merges of its numbers, and notes."""
     column, named = table.frame[name], table.categories.union(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
@@ -355,8 +355,8 @@ def _feature(
     return values, feature, [] if loss is None else [loss], [] if note is None else [note]
 
 
-def _rounding(*tables: Beside) -> tuple[Rounding, ...]:
-    """Of each column, in the first table where there is some."""
+def _rounding(*tables: Extras) -> tuple[Rounding, ...]:
+    """Return what float32 merges, for each column by the first table that has some."""
     by_name = {name: Rounding(name, *facts) for table in reversed(tables) for name, *facts in table["rounding"]}
     return tuple(by_name.values())
 
@@ -365,8 +365,8 @@ def _split_by(split: TableSplit) -> str:
     return ", or split by it with --split time --time-column {}" if split.by == "random" else ""
 
 
-def alike(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
-    """The same tables with the same columns, of the same kinds.
+def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
+    """Return the tables with the same columns, of the same kinds.
 
     Args:
         tables: the first one fixes columns and kinds.
@@ -424,7 +424,7 @@ def _kind(table: Table, name: str) -> Kind | None:
 
 
 def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
-    """What each query is split by.
+    """Return the value that each query is split by.
 
     Raises:
         DataError: if a query has no time, a row no split, or a query stands in two splits; names the line.
@@ -453,7 +453,7 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
 
 
 def _names(column: pl.Series, fault: Fault) -> list[str]:
-    """The split of every row."""
+    """Return the split of every row."""
     wanted = "expected 'train', 'valid' or 'test'"
     names = names_in(column).replace_strict(_SPLIT_OF, default=None)
     if names.null_count():
@@ -469,7 +469,7 @@ def weights_of(
     labels: Int[np.ndarray, " R"],
     offsets: Int[np.ndarray, " O"],
 ) -> Float[np.ndarray, " R"] | None:
-    """How much each row counts; None: all alike.
+    """Return the weight of each row; None if all are alike.
 
     Args:
         spec: names of the columns, and propensities.
@@ -491,7 +491,7 @@ def weights_of(
 def inverse_propensities(
     labels: Int[np.ndarray, " R"], places: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], propensity: Propensity
 ) -> Float[np.ndarray, " R"]:
-    """Weights under which clicks count as if every place had been looked at alike.
+    """Return weights under which clicks count as if every place had been examined alike.
 
     Definition (Joachims et al. 2017, eq. 5; clipped as in Strehl et al. 2010): a clicked candidate at place k counts
     ``u = 1 / max(p_k, clip)``. The other candidates of its list count the mean u of the clicked ones. So a list with
@@ -516,7 +516,7 @@ def inverse_propensities(
 
 
 def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
-    """Places from 1.
+    """Return places from 1.
 
     Raises:
         DataError: if one is missing, fractional or below 1; names the line.
@@ -531,7 +531,7 @@ def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
 
 
 def open_table(path: Path, scratch: Path) -> Table:
-    """A CSV or Parquet file as :func:`listwright.training.data.tables.frames.read_table` reads it, but not into memory.
+    """Open a CSV or Parquet file like :func:`listwright.training.data.tables.frames.read_table`, but not into memory.
 
     Args:
         path: of the file.
@@ -555,7 +555,7 @@ def open_table(path: Path, scratch: Path) -> Table:
 
 def _as_parquet(path: Path, target: Path) -> None:
     rows = scan_csv(path)
-    with told_if_full(target.parent, FULL):
+    with disk_full_as_data_error(target.parent, FULL):
         rows.sink_parquet(target, compression="lz4")
         last = rows.collect_schema().names()[-1]
     if pl.scan_parquet(target).select(pl.col(last).is_null().any()).collect().item():  # a short line ends in nulls
@@ -563,7 +563,7 @@ def _as_parquet(path: Path, target: Path) -> None:
 
 
 def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset: Dataset) -> None:
-    """Raise DataError unless the rows of every query stand together."""
+    """Raise DataError unless the rows of every query are together."""
     apart = np.flatnonzero(order != np.arange(len(order)))
     if len(apart) == 0:
         return
@@ -586,8 +586,8 @@ def stream_into(
         columns: the features.
         dataset: labels, lists, ids and weights of all rows; its features are not looked at.
         schema: of the features.
-        fault: says where a wrong value stands.
-        task: told how many rows are written.
+        fault: creates the error for a wrong value.
+        task: reports the rows written.
     """
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)

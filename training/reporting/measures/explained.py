@@ -27,14 +27,14 @@ BUDGET = 1024
 """Changed candidates that the second stage scores per query: all coalitions of 10 features."""
 
 MOST_SECONDS = 30.0
-"""That one query is explained for; what would come later is left out."""
+"""Seconds for one query's explanation; later parts are left out."""
 
 MOST_SHOWN = 5
-"""Contributions of each stage, the largest ones."""
+"""Contributions shown of each stage, the largest ones."""
 
 
 def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
-    """For ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cut one short.
+    """Explain queries for ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cuts one short.
 
     Of each query one candidate is explained: the relevant one that the second stage moved furthest up (where it hurt:
     down). At random, and where no candidate is relevant, it is the first of the answer.

@@ -1,4 +1,4 @@
-"""What is measured of the scores themselves on the test lists, for ``report.json``.
+"""Measurements of the scores themselves on the test lists, for ``report.json``.
 
 Whether they are probabilities, and whether they follow the monotone constraints.
 """
@@ -22,7 +22,7 @@ from listwright.training.evaluation.calibration import (
     log_probabilities,
     without_choice,
 )
-from listwright.training.evaluation.evaluate import bootstrap_interval, whole
+from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete
 from listwright.training.evaluation.intervals import RESAMPLES, interval
 from listwright.training.first_stage.boosting import Directions
 from listwright.training.recipe.config import LambdaMart, Recipe
@@ -31,10 +31,10 @@ from listwright.training.reporting.measures.behaviour import rounded, spread
 MOST_BINS = 10
 
 DRAWS = 999
-"""Of choices from the probabilities themselves."""
+"""Draws of choices from the probabilities themselves."""
 
 LISTS_PER_BIN = 5
-"""Of a bin; a test split of fewer lists gets fewer bins."""
+"""Fewest lists of a bin; a test split of fewer lists gets fewer bins."""
 
 MOST_MOVES = 500
 """Test candidates that are moved per feature, evenly spread over the test rows."""
@@ -44,7 +44,7 @@ UNCHANGED = 1e-5
 
 
 def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
-    """Whether scores keep what the recipe asks of them, and whether they are probabilities.
+    """Measure whether scores obey the recipe's monotone constraints, and whether they are probabilities.
 
     It joins :func:`listwright.training.reporting.measures.details.details`.
 
@@ -58,7 +58,7 @@ def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[st
 
 
 def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
-    """Return what a score says and what is chosen, before and after the bundle's temperatures.
+    """Return stated probabilities and observed choices, before and after the bundle's temperatures.
 
     Args:
         reranker: of the sealed bundle.
@@ -124,8 +124,8 @@ class _Flat(NamedTuple):
     """Every scored candidate of every list: its list, its probability, whether it was chosen, and its bin."""
 
     query: Int[np.ndarray, " R"]
-    said: Float[np.ndarray, " R"]
-    was: Float[np.ndarray, " R"]
+    probability: Float[np.ndarray, " R"]
+    chosen: Float[np.ndarray, " R"]
     bin: Int[np.ndarray, " R"]
 
 
@@ -151,7 +151,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
     flat = _flat(outcomes, temperature, weights)
     count, size = int(flat.bin.max()) + 1, len(outcomes)
     sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
-    for total, values in zip(sums, (np.ones_like(flat.said), flat.said, flat.was), strict=True):
+    for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.chosen), strict=True):
         np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
     drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
     candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
@@ -180,10 +180,10 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
 def _errors_by_chance(
     flat: _Flat, stated: Float[np.ndarray, " B"], candidates: Float[np.ndarray, " B"], weights: Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, " R"]:
-    """Errors where each list's choice is drawn from its own probabilities: bins and probabilities stay as they are."""
+    """Return the errors if each list's choice were drawn from its own probabilities; bins stay the same."""
     size, count = len(weights), len(stated)
     first = np.searchsorted(flat.query, np.arange(size))
-    whole = np.concatenate([np.cumsum(part) for part in np.split(flat.said, first[1:])])
+    whole = np.concatenate([np.cumsum(part) for part in np.split(flat.probability, first[1:])])
     last = np.append(first[1:], len(whole)) - 1
     ends = flat.query + whole / whole[last][flat.query]
     rng, errors = np.random.default_rng(0), np.empty(DRAWS)
@@ -207,7 +207,7 @@ def _flat(outcomes: list[ListOutcome], temperature: float, weights: Float[np.nda
 
 
 def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list[dict[str, object]]:
-    """Return what happens to a test candidate whose feature grows, all else equal.
+    """Measure what happens to a test candidate whose feature grows, all else equal.
 
     Definition: each of at most :data:`MOST_MOVES` test candidates, evenly spread, is moved up to a value that is larger
     than its own and that a training row has, drawn with a fixed seed. Candidates without the value, without a larger
@@ -245,7 +245,7 @@ def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list
 
 
 class _Move(NamedTuple):
-    """What a larger value did: change of the score, and places gained."""
+    """The effect of a larger value: change of the score, and places gained."""
 
     score: float
     places: int
@@ -276,4 +276,4 @@ def _moves(reranker: Reranker, splits: Splits, column: int, ranker: str) -> list
 
 
 def _ranked(reranker: Reranker, features: Float[np.ndarray, "L D"], ranker: str, qid: str) -> Ranking:
-    return whole(reranker.rerank(CandidateList(features), strategy=ranker), qid)
+    return check_complete(reranker.rerank(CandidateList(features), strategy=ranker), qid)

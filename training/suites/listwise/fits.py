@@ -1,4 +1,4 @@
-"""One unit of the listwise suites: a method fitted once, and what it is worth on every test query.
+"""One unit of the listwise suites: a method fitted once, and its values for every test query.
 
 Its settings may be searched within the fold, on its own training and validation queries; all seeds keep them.
 """
@@ -55,12 +55,12 @@ from listwright.training.workspace import RunContext
 NDCG_AT = (1, 3, 5, 10, 50)
 
 TRUNCATED = " truncated"
-"""Ends the name of an NDCG whose ideal knows only the candidates that the first stage kept."""
+"""Suffix of an NDCG whose ideal covers only the candidates within the first stage's cutoff."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What is fitted and measured.
+    """A fit and its measurement.
 
     Args:
         recipe: data with their fold and shift, first stage; its own seed draws and splits the data.
@@ -158,7 +158,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
     fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
         lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
-        second_scores = [scores[test.slice(n)][lists.kept(n)] for n in range(len(test))]
+        second_scores = [scores[test.slice(n)][lists.candidates(n)] for n in range(len(test))]
     else:
         widened = relative.widened_part(test, first.relative) if fitted.spec.relative else test
         lists = lists_for(fitted.spec.model_copy(update={"cutoff": fit.cutoff}), widened, scores)
@@ -208,7 +208,7 @@ def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFr
 
 
 def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str, bool]:
-    """Which ranker a fit of the recipe makes the default, and whether it sees list-relative columns.
+    """Return the ranker that a fit of the recipe makes the default, and whether it reads list-relative columns.
 
     The first seed of the fold chooses, as searches do, and all seeds share it.
     """
@@ -230,7 +230,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
 
 
 def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
-    """Return the one that a fit of the recipe would take, and why."""
+    """Return the first stage that a fit of the recipe would choose, and why."""
     spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
         return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
@@ -240,7 +240,7 @@ def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedF
 
 
 def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
-    """Of the place; with settings that were found on these data."""
+    """Fit the place's first stage, with settings that were found on these data."""
     spec = lambdamart_of(fit.recipe)
     kinds = (KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
     file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
@@ -252,7 +252,7 @@ def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> F
 def _network(
     fit: Fit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, place: Place
 ) -> NetworkSpec:
-    """Return the network of that name as it is to be fitted."""
+    """Return the settings of the network of that name."""
     if not fit.trials:
         return spec
     file = settings_file(place.tuned, fit.search_named(name))
@@ -261,7 +261,7 @@ def _network(
 
 @functools.lru_cache(maxsize=1)
 def _splits(recipe: Recipe, sources: tuple[str, ...]) -> Splits:
-    """Read the data, once for all fits that a process makes in a row."""
+    """Read the data, once for all fits that a process runs in a row."""
     return load(recipe, sources)
 
 
@@ -274,7 +274,7 @@ def _measured(
 ) -> dict[str, float]:
     rows = test.slice(n)
     labels: Int[np.ndarray, " L"] = test.labels[rows]
-    reranked = lists.kept(n)
+    reranked = lists.candidates(n)
     scores = sort_keys(second_scores, reranked, first_scores[rows])
     in_reach = np.zeros(len(labels), dtype=bool)
     in_reach[reranked] = True
@@ -289,7 +289,7 @@ def _measured(
 def _anomaly(
     splits: Splits, train_scores: Float[np.ndarray, " R"], test_scores: Float[np.ndarray, " S"], seed: int
 ) -> Float[np.ndarray, " N"]:
-    """``(N,)`` anomaly score of every test query, by a forest fitted on the training queries."""
+    """Return ``(N,)`` anomaly score of every test query, by a forest fitted on the training queries."""
     fitted = fit_anomaly(splits.train, train_scores, seed=seed)
     if fitted is None:
         raise RecipeError("the anomaly score looks at numeric features, and these data have none")
@@ -301,7 +301,7 @@ def _anomaly(
 
 
 def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int) -> LambdaMart:
-    """LambdaMART with the settings that were found on these data; the number of trees is left to each fit.
+    """Return LambdaMART with the settings found on these data; each fit chooses the number of trees.
 
     Args:
         spec: its budget, and the list-relative columns that it sees in the search.
@@ -322,7 +322,7 @@ def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int)
 def tuned_network(
     spec: NetworkSpec, splits: Splits, first: FittedFirstStage, file: Path, *, trials: int, seed: int, state: Path
 ) -> NetworkSpec:
-    """Return a network with the settings that were found on these data.
+    """Return a network with the settings found on these data.
 
     Args:
         spec: whose own values are the first trial.
@@ -340,7 +340,7 @@ def tuned_network(
 
 
 def keep(file: Path, text: str) -> None:
-    """Write it whole or not at all."""
+    """Write a file in full or not at all."""
     temporary = file.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(file)

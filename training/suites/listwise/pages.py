@@ -42,7 +42,7 @@ PRINTED_METHODS = ("qilcm", "dcm", "dlcm", "lambdamart", "qilcm-v1", "qilcm-v2",
 """Columns of :attr:`Printed.rows`: Table 2's, then those that Table 3 adds."""
 
 NEAR = 0.01
-"""Copies of a set differ by a few queries: a number within this share is taken for the printed one."""
+"""Relative tolerance of a data set's sizes: copies of a set differ by a few queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PageContent:
 
 
 def table2(results: Results, ndcg_at: int) -> PageContent:
-    """QILCM, QILCM2 and what is shipped against the best baseline, and against LambdaMART with and without columns."""
+    """Compare QILCM, QILCM2 and the shipped ranker with the best baseline and with LambdaMART in both forms."""
     metrics, lead = _metrics(results, ndcg_at)
     ours = [name for name in OURS if name in results.methods]
     family = {name: over_best_baseline(results, name, metrics) for name in ours}
@@ -91,13 +91,13 @@ def table2(results: Results, ndcg_at: int) -> PageContent:
 
 
 def chosen_sentence(counts: Mapping[str, int]) -> str:
-    """Which rankers a fit would ship."""
+    """Return which rankers a fit would ship."""
     counts_text = ", ".join(f"{title(name)} in {count}" for name, count in counts.items())
     return f"Of {sum(counts.values())} seeds and folds a fit ships {counts_text}."
 
 
 def table3(by_shift: Mapping[float | None, Results], ndcg_at: int) -> PageContent:
-    """QILCM against its variants; over planted shifts, where there are any."""
+    """Compare QILCM with its variants; over planted shifts, where there are any."""
     first = next(iter(by_shift.values()))
     metrics, lead = _metrics(first, ndcg_at)
     families = {shift: over_variants(results, metrics) for shift, results in by_shift.items()}
@@ -158,7 +158,7 @@ def anomaly(results: Results, ndcg_at: int) -> PageContent:
 
 
 def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
-    """Conclude what the confusion loss is worth."""
+    """Conclude on the effect of the confusion loss."""
     metrics, lead = _metrics(results, ndcg_at)
     gained = over_no_confusion(results, metrics)
     on_lead = [one for one in gained if one.metric == lead]
@@ -178,7 +178,7 @@ def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
 
 
 def verdict(one: PairedComparison) -> str:
-    """Say what a comparison shows, honestly."""
+    """Describe the result of a comparison."""
     metric, method, rival = metric_name(one.metric), title(one.method), title(one.rival)
     share = "" if one.improvement is None else f", {one.improvement:+.1%}"
     if one.verdict == "gain":
@@ -192,7 +192,7 @@ def verdict(one: PairedComparison) -> str:
 
 
 def counted(gained: Sequence[PairedComparison]) -> str:
-    """In how many metrics there is more than chance."""
+    """Return in how many metrics there is a significant difference."""
     up, down = _up_and_down(gained)
     return f" Beyond doubt it gains in {up} of {len(gained)} metrics and loses in {down}."
 
@@ -203,7 +203,7 @@ def _up_and_down(gained: Sequence[PairedComparison]) -> tuple[int, int]:
 
 
 def growth_sentence(one: Growth, metric: str, weakest: float, strongest: float) -> str:
-    """Whether a gain grows with the planted shift, and vanishes without it."""
+    """Return whether a gain grows with the planted shift, and vanishes without it."""
     ends = f"from {one.weakest:+.4f} at shift {weakest:g} to {one.strongest:+.4f} at {strongest:g}"
     name = f"QILCM's gain over {title(one.rival)} in {metric_name(metric)}"
     moves = {"gain": "grows", "harm": "shrinks", "no difference shown": "is not shown to change"}
@@ -212,7 +212,7 @@ def growth_sentence(one: Growth, metric: str, weakest: float, strongest: float) 
 
 
 def weights_sentence(gained: Sequence[PairedComparison]) -> str:
-    """Whether the confusion loss is worth its time."""
+    """Return whether the confusion loss is worth its time."""
     best, metric = max(gained, key=lambda one: one.gain), metric_name(gained[0].metric)
     up, down = _up_and_down(gained)
     if best.gain <= 0.0:
@@ -224,7 +224,7 @@ def weights_sentence(gained: Sequence[PairedComparison]) -> str:
 
 
 def trend_sentence(one: Gaps) -> str:
-    """Whether the gap widens for strange queries."""
+    """Return whether the gap widens for strange queries."""
     what = f"QILCM's gap to {title(one.rival)} in {metric_name(one.metric)}"
     if one.trend is None or one.p is None:
         return f"{what} never varies"
@@ -262,12 +262,12 @@ def _as_json(one: Gaps) -> dict[str, object]:
 
 
 def baselines() -> str:
-    """Whom QILCM has to beat."""
+    """Return the titles of the baselines."""
     return ", ".join(map(title, BASELINES))
 
 
 def means_table(results: Results, metrics: Sequence[str], heading: str) -> PageTable:
-    """Mean and standard deviation of every method; the best of a metric is marked as in the paper."""
+    """Return mean and standard deviation of every method; the best of a metric is marked as in the paper."""
     metrics = (*metrics, "map", "err@10")  # which the papers lack
     best = {metric: results.best(results.methods, metric) for metric in metrics}
     rows = [
@@ -287,7 +287,7 @@ def means_table(results: Results, metrics: Sequence[str], heading: str) -> PageT
 def comparisons_table(
     compared: Sequence[PairedComparison], heading: str, note: str, *, by_method: bool = False
 ) -> PageTable:
-    """Gains, how sure they are, and the improvement in per cent; of several methods ``named``, of one by metric."""
+    """Return gains, their p-values, and the improvement in per cent; by method if ``by_method``, else by metric."""
     rows = [
         [
             title(one.method) if by_method else metric_name(one.metric),
@@ -303,7 +303,7 @@ def comparisons_table(
 
 
 def conventions_table(results: Results, ndcg_at: int, at: str = "") -> PageTable:
-    """NDCG of every method under all conventions; ``at`` says on which data where there are several."""
+    """Return NDCG of every method under all conventions; ``at`` names the data where there are several."""
     names = ["0", "1", "dropped", "0", "1", "dropped"]
     head = ["", *(f"{name}, {'full' if n < 3 else 'trunc.'}" for n, name in enumerate(names))]
     rows = []
@@ -319,22 +319,22 @@ def conventions_table(results: Results, ndcg_at: int, at: str = "") -> PageTable
 
 
 def table_beside_print(results: Results, printed: Printed) -> PageTable:
-    """Every figure above the one that the paper prints."""
+    """Return every figure above the one that the paper prints."""
     methods = [name for name in results.methods if any(printed.value(m, name) is not None for m in printed.rows)]
     rows = [
-        [metric_name(metric), *(_beside(results, printed, metric, name) for name in methods)] for metric in printed.rows
+        [metric_name(metric), *(_cell(results, printed, metric, name) for name in methods)] for metric in printed.rows
     ]
     note = "Above: measured here. Below: Zhu, Chen, He, AAAI 2019, Tables 2 and 3, means of 20 runs."
     return PageTable(f"Beside the paper's rows “{printed.name}”", ["", *map(title, methods)], rows, note)
 
 
-def _beside(results: Results, printed: Printed, metric: str, method: str) -> str:
+def _cell(results: Results, printed: Printed, metric: str, method: str) -> str:
     value = printed.value(metric, method)
     return f"{results.mean(method, metric):.4f}\n{'none' if value is None else f'paper {value:.4f}'}"
 
 
 def weights_table(results: Results, metric: str, gained: Sequence[PairedComparison]) -> PageTable:
-    """Every weight, the lambda of eq. (10) that it equals as printed, and the gain over none."""
+    """Return every weight, the lambda of eq. (10) that it equals as printed, and the gain over none."""
     by_name = {one.method: one for one in gained if one.metric == metric}
     rows = []
     for weight in WEIGHTS:
@@ -361,7 +361,7 @@ def bins_table(gaps: Gaps) -> PageTable:
 
 
 def p_text(p: float | None) -> str:
-    """As people read it."""
+    """Format a p-value for display."""
     return "none" if p is None else "< 1e-300" if p == 0.0 else f"{p:.2g}"
 
 
@@ -371,7 +371,7 @@ def _mean(mean: float, spread: float | None, *, best: bool = False) -> str:
 
 @style()
 def gains_figure(comparisons: Sequence[PairedComparison], name: str, label: str) -> str:
-    """Every gain with its interval; blue and orange are beyond doubt by Holm's correction."""
+    """Draw every gain with its interval; blue and orange are significant by Holm's correction."""
     figure, axes = one(height=0.8 + 0.31 * len(comparisons))
     for place, gain in enumerate(comparisons):
         colour = COLOUR_OF[gain.verdict]
@@ -390,7 +390,7 @@ def gains_figure(comparisons: Sequence[PairedComparison], name: str, label: str)
 
 @style()
 def shift_figure(by_shift: Mapping[float, Sequence[PairedComparison]], metric: str) -> str:
-    """Gain of QILCM over its variants against the planted shift."""
+    """Draw the gain of QILCM over its variants against the planted shift."""
     figure, axes = one()
     for colour, rival in zip((GREEN, ORANGE, BLUE), VARIANTS, strict=True):
         points = [(shift, c) for shift, row in by_shift.items() for c in row if (c.rival, c.metric) == (rival, metric)]
@@ -406,7 +406,7 @@ def shift_figure(by_shift: Mapping[float, Sequence[PairedComparison]], metric: s
 
 @style()
 def anomaly_figure(gaps: Gaps, name: str) -> str:
-    """Gap of QILCM to the best baseline against the anomaly score."""
+    """Draw the gap of QILCM to the best baseline against the anomaly score."""
     figure, axes = one()
     errors = [[part.gap - part.low for part in gaps.bins], [part.high - part.gap for part in gaps.bins]]
     places = [part.anomaly for part in gaps.bins]
@@ -420,7 +420,7 @@ def anomaly_figure(gaps: Gaps, name: str) -> str:
 
 @style()
 def weight_figure(results: Results, metric: str) -> str:
-    """Mean over seeds with its standard deviation against the confusion weight, LambdaMART as a line."""
+    """Draw the mean over seeds with its standard deviation against the confusion weight, LambdaMART as a line."""
     figure, axes = one()
     means, spreads = zip(*(results.mean_sd(weight_name(weight), metric) for weight in WEIGHTS), strict=True)
     places, bars = range(len(WEIGHTS)), [spread or 0.0 for spread in spreads]
@@ -434,7 +434,7 @@ def weight_figure(results: Results, metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A data set of the paper.
+    """The paper's figures for one data set.
 
     Args:
         name: as the paper has it.
@@ -448,7 +448,7 @@ class Printed:
     rows: dict[str, tuple[float, ...]]
 
     def value(self, metric: str, method: str) -> float | None:
-        """One figure; None where the paper has none."""
+        """Return one figure; None where the paper has none."""
         if metric not in self.rows or method not in PRINTED_METHODS:
             return None
         return self.rows[metric][PRINTED_METHODS.index(method)]
@@ -491,7 +491,7 @@ PRINTED_SETS = (
 
 
 def recognised(queries: int, features: int) -> Printed | None:
-    """Return the paper's set that data of this size are; None for all others."""
+    """Return the paper's data set of this size; None for all others."""
     for printed in PRINTED_SETS:
         if features == printed.features and abs(queries - printed.queries) <= NEAR * printed.queries:
             return printed

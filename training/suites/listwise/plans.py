@@ -1,4 +1,4 @@
-"""What the listwise suites fit: methods, seeds, folds and planted shifts."""
+"""The fits of the listwise suites: methods, seeds, folds and planted shifts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from listwright.training.recipe.model import FirstStageAlone, Model, Network, Ne
 from listwright.training.search import space_of
 
 RELATIVE = "+relative"
-"""Ends the name of what stands on the first stage with list-relative columns."""
+"""Suffix of methods on the first stage with list-relative columns."""
 
 LAMBDAMART = "lambdamart"
 LAMBDAMART_RELATIVE = LAMBDAMART + RELATIVE
@@ -28,10 +28,10 @@ SHIFTS = (0.0, 0.25, 0.5, 1.0)
 """Planted shifts of table3, where the data are planted."""
 
 BASELINES = (LAMBDAMART, LAMBDAMART_RELATIVE, "dlcm", "dcm", "mlp")
-"""What has to be beaten: the paper's three, LambdaMART that sees the list in its columns, and an MLP that does not."""
+"""Baselines: the paper's three, LambdaMART with list-relative columns, and an MLP without the list."""
 
 OURS = ("qilcm", "qilcm-paper", "qilcm2", "qilcm" + RELATIVE, "qilcm2" + RELATIVE, SHIPPED)
-"""What has to beat them in table2; QILCM as printed only where it is named."""
+"""Methods compared with them in table2; QILCM as printed only where it is named."""
 
 _RIVALS: dict[str, tuple[str, ...]] = {
     "table2": ("qilcm", "dcm", "dlcm", "mlp", "qilcm2"),
@@ -128,7 +128,7 @@ def with_networks(recipe: Recipe, networks: Sequence[NetworkSpec], folds: int) -
 
 
 def name_on(method: str, relative: bool) -> str:
-    """Of a method on one of the first stages."""
+    """Return the name of a method on one of the first stages."""
     return method + RELATIVE if relative else method
 
 
@@ -146,12 +146,12 @@ def untuned(recipe: Recipe) -> Recipe:
 
 
 def weight_name(weight: float) -> str:
-    """Of QILCM with this lambda'."""
+    """Return the name of QILCM with this lambda'."""
     return f"qilcm-{weight:g}"
 
 
 def title(method: str) -> str:
-    """Return the title of a method that people read."""
+    """Return the title of a method for display."""
     if method.endswith(RELATIVE):
         return f"{title(method.removesuffix(RELATIVE))} + relative"
     if method == PRINTED:
@@ -204,12 +204,12 @@ def lambdamart_of(recipe: Recipe) -> LambdaMart:
 
 
 def cutoff(recipe: Recipe) -> int:
-    """C, which all methods share."""
+    """Return C, which all methods share."""
     return _network(recipe).cutoff
 
 
 def sees_score(recipe: Recipe) -> bool:
-    """Whether the networks have the first stage's score among their inputs."""
+    """Return whether the networks have the first stage's score among their inputs."""
     return _network(recipe).first_stage_score
 
 
@@ -220,7 +220,7 @@ def _network(recipe: Recipe) -> Network:
 
 
 def facts(chosen: Mapping[str, Method]) -> dict[str, object]:
-    """Return the methods as JSON: what results depend on."""
+    """Return the methods as JSON, for the settings that results depend on."""
     return {name: {"relative": method.relative, **_spec_facts(method.spec)} for name, method in chosen.items()}
 
 

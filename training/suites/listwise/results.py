@@ -1,4 +1,4 @@
-"""The results of a listwise suite as arrays, seeds by queries, and what they conclude, before anybody writes it down.
+"""The results of a listwise suite as arrays, seeds by queries, and their comparisons.
 
 A paired comparison of two methods has Student's t, a bootstrap interval, and Holm's correction for asking many times.
 """
@@ -29,7 +29,7 @@ from listwright.training.suites.listwise.plans import (
 CONVENTIONS: tuple[EmptyQueries, ...] = (0, 1, "drop")
 
 METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
-"""All of them, under the full ideal."""
+"""All metrics, under the full ideal."""
 
 _METRICS = (*METRICS, *(f"ndcg@{k}{TRUNCATED}" for k in NDCG_AT))
 
@@ -42,7 +42,7 @@ VARIANTS = ("qilcm-v1", "qilcm-v2", "qilcm-v3")
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that was measured on one data set.
+    """All measurements on one data set.
 
     Args:
         methods: in the order of the suite.
@@ -85,18 +85,18 @@ class Results:
         return int(self.relevant.max()) <= 1
 
     def metrics(self) -> tuple[str, ...]:
-        """Those that the paper has for such data, and MRR where one candidate is right."""
+        """Return the paper's metrics for such data, and MRR where one candidate is right."""
         if self.is_choice:
             return ("hit@1", "hit@5", "mrr")
         deepest = int(self.candidates.max())
         return tuple(f"ndcg@{k}" for k in NDCG_AT if k <= 10 or k <= deepest)
 
     def each(self, method: str, metric: str) -> Float[np.ndarray, "S N"]:
-        """Per seed and query, empty queries counted 0."""
+        """Return ``(S, N)`` values per seed and query; empty queries count 0."""
         return np.stack([EvalProtocol().apply(row) for row in self.values[method][metric]])
 
     def mean_sd(self, method: str, metric: str, empty: EmptyQueries = 0) -> tuple[float, float | None]:
-        """Mean over queries, then mean and standard deviation over seeds; none of a single seed.
+        """Return mean and standard deviation over seeds of the mean over queries; no deviation for a single seed.
 
         Which queries are empty under the truncated ideal may differ by seed.
         """
@@ -106,25 +106,25 @@ class Results:
         return float(over_queries.mean()), spread
 
     def mean(self, method: str, metric: str) -> float:
-        """As :meth:`mean_sd`, empty queries counted 0."""
+        """Return the mean, see :meth:`mean_sd`; empty queries count 0."""
         return self.mean_sd(method, metric)[0]
 
     def best(self, methods: Sequence[str], metric: str) -> str:
-        """Return the method with the highest mean, of those that are there."""
+        """Return the method with the highest mean, of those with results."""
         return max((name for name in methods if name in self.methods), key=lambda name: self.mean(name, metric))
 
     def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "S N"]:
-        """Per seed and query."""
+        """Return ``(S, N)`` differences per seed and query."""
         result: Float[np.ndarray, "S N"] = self.each(method, metric) - self.each(rival, metric)
         return result
 
     def bounds(self, method: str, metric: str) -> tuple[float, float]:
-        """95 % interval of the mean, over queries and seeds."""
+        """Return the 95 % interval of the mean, over queries and seeds."""
         low, high = interval(crossed_means(self.each(method, metric)))
         return float(low), float(high)
 
     def compared(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
-        """Paired comparisons, each of metric, method and rival, corrected as one family."""
+        """Return paired comparisons, each of metric, method and rival, corrected as one family."""
         one, other = (np.stack([self.each(names[place], names[0]) for names in family], axis=2) for place in (1, 2))
         return compare(family, one, other)
 
@@ -239,7 +239,7 @@ def compare(
 
 
 def paired_p(difference: Float[np.ndarray, " N"]) -> float | None:
-    """Two-sided p of the paired t-test.
+    """Return the two-sided p of the paired t-test.
 
     Convention: None for fewer than two queries; where all differences are equal, 1 if they are 0 and 0 if not.
     """
@@ -261,7 +261,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def headline(results: Results, ndcg_at: int) -> str:
-    """Return the metric that the sentences are about."""
+    """Return the metric of the headline."""
     return "hit@1" if results.is_choice else f"ndcg@{ndcg_at}"
 
 
@@ -312,7 +312,7 @@ class Growth:
 
 
 def growth(by_shift: Mapping[float | None, Results], metric: str) -> list[Growth]:
-    """For every variant; the queries of all shifts have the same labels, so that they are paired."""
+    """Return the growth over every variant; the queries of all shifts have the same labels, so that they are paired."""
     shifts = sorted(shift for shift in by_shift if shift is not None)
     growths = []
     for rival in VARIANTS:
@@ -360,7 +360,7 @@ class Gaps:
 
 
 def gaps(results: Results, metric: str) -> Gaps:
-    """Test queries in bins by anomaly score."""
+    """Return the gaps of test queries, in bins by anomaly score."""
     assert results.anomaly is not None
     rival = results.best(BASELINES, metric)
     by_seed = results.differences("qilcm", rival, metric)
@@ -380,7 +380,7 @@ def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "S M"]) -> 
 
 
 def facts(results: Results, comparisons: Sequence[PairedComparison], ndcg_at: int) -> dict[str, object]:
-    """One data set as JSON: means, deviations and intervals, all conventions, and the comparisons."""
+    """Return one data set as JSON: means, deviations and intervals, all conventions, and the comparisons."""
     return {
         "test_queries": results.queries,
         "without_relevant": results.empty,
@@ -407,7 +407,7 @@ def _with_bounds(results: Results, method: str, metric: str) -> dict[str, float 
 
 
 def conventions(results: Results, method: str, ndcg_at: int) -> dict[str, dict[str, float | None]]:
-    """NDCG under every convention for empty queries and every ideal."""
+    """Return NDCG under every convention for empty queries and every ideal."""
     return {
         f"empty_queries={empty}, ideal={ideal}": _pair(*results.mean_sd(method, f"ndcg@{ndcg_at}{ending}", empty))
         for ideal, ending in (("full", ""), ("truncated", TRUNCATED))

@@ -1,4 +1,4 @@
-"""Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: what the QILCM paper measures, and its rivals.
+"""Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: the QILCM paper's experiments, and its rivals.
 
 Data and split are drawn once, by the recipe's seed; LambdaMART's settings are searched once on the same data. A seed of
 the suite fixes everything that is fitted: the first stage, once per seed and fold, and all methods of that seed, which
@@ -44,7 +44,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class ListwiseOptions:
-    """What the command line asks for.
+    """The options of a suite.
 
     Args:
         suite: one of :data:`listwright.training.suites.listwise.plans.SUITES`.
@@ -53,7 +53,7 @@ class ListwiseOptions:
         folds: which.
         shifts: planted ones of table3; empty for its own.
         jobs: fits at a time; None for all cores.
-        on: as ``--on`` says it; None for processes here.
+        on: value of ``--on``; None for processes here.
         ndcg_at: cutoff of the NDCG that the sentences are about.
         trials: settings tried for every network and fold; 0 takes the recipe's.
         relative: whether table3 or anomaly stands on the first stage with list-relative columns.
@@ -78,7 +78,7 @@ class ListwiseOptions:
 
 
 def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console: Console) -> str:
-    """Fit what is not fitted yet, and write ``results.parquet``, ``summary.json`` and ``page.html``.
+    """Run the missing fits, and write ``results.parquet``, ``summary.json`` and ``page.html``.
 
     Args:
         options: what to do.
@@ -93,7 +93,7 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
         raise RecipeError(f"--ndcg-at {options.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(options)
     about_data = []
-    # wrong data are told of here, and text is parsed once, not once per process
+    # wrong data raise here, and text is parsed once, not once per process
     for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
         splits = measurable(load(of_fold, options.sources))
         if of_fold.fold == options.folds[0]:
@@ -141,17 +141,17 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
 
 
 def methods_of(options: ListwiseOptions) -> dict[str, plans.Method]:
-    """Return what is fitted, by name."""
+    """Return the methods to fit, by name."""
     return plans.methods(options.suite, _recipe(options), relative=options.relative, only=options.methods)
 
 
 def _recipe(options: ListwiseOptions) -> Recipe:
-    """As given; or, where settings are searched, without those that it has."""
+    """Return the recipe; where settings are searched, without its own."""
     return plans.untuned(options.recipe) if options.trials else options.recipe
 
 
 def planned(options: ListwiseOptions) -> list[Fit]:
-    """Every fit: seed by seed, so that whole seeds are done first."""
+    """Return every fit: seed by seed, so that whole seeds are done first."""
     recipe, methods = _recipe(options), methods_of(options)
     return [
         Fit(
@@ -228,10 +228,10 @@ def run_all(
     on: str | None = None,
     keep: bool = False,
 ) -> pl.DataFrame:
-    """Every fit that is not done yet, ``jobs`` at a time, in processes or on Ray; then the results of all.
+    """Run the missing fits, ``jobs`` at a time, in processes or on Ray; return the results of all.
 
     Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
-    the methods that share it. With ``keep`` first stages stay, for methods that are asked for later.
+    the methods that share it. With ``keep`` first stages stay, for methods of later runs.
 
     Raises:
         RecipeError: if a worker was stopped from outside; what is finished is kept.
@@ -265,12 +265,12 @@ def run_all(
         bar.update(task, description=title)
     if not keep:  # of fits that were done with it, nothing is there any more
         for place in {fit.place for fit in fits}:
-            store.leave(place)
+            store.remove_state(place)
     return store.join([fit.name for fit in fits])
 
 
 def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
-    """Fits as they finish, started in their order but for those that wait for what others make."""
+    """Yield fits as they finish, started in their order but for those that need another's results."""
     makers = _makers(todo, store)
     left = Counter(fit.place for fit in todo)
     queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
@@ -285,12 +285,12 @@ def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *
             makers = {name: maker for name, maker in makers.items() if maker != fit.name}
             left[fit.place] -= 1
             if left[fit.place] == 0 and not keep:
-                store.leave(fit.place)
+                store.remove_state(fit.place)
             yield fit
 
 
 def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
-    """Of each first stage and each search: the first fit that needs it, so that the number of jobs changes nothing."""
+    """Return the first fit that needs each first stage and each search, so that the number of jobs changes nothing."""
     makers: dict[str, str] = {}
     for fit in todo:
         for name in _shared(fit, store):
@@ -299,7 +299,7 @@ def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
 
 
 def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
-    """Return the first fit of the queue that has what it shares with others, or is the one to make it."""
+    """Return the first fit of the queue whose shared results exist, or that is to make them."""
     for fit in queue:
         waits = any(makers.get(name, fit.name) != fit.name for name in _shared(fit, store))
         comes_last = fit.chooses and left[fit.place] > 1
@@ -309,13 +309,13 @@ def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, in
 
 
 def _shared(fit: Fit, store: Store) -> list[str]:
-    """Return what a fit shares with others: the first stages of its place, and searches that are not done."""
+    """Return the shared results that a fit needs: the first stages of its place, and unfinished searches."""
     stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
     return stages + [search for search in fit.searches if not store.tuned(search)]
 
 
 def measure_fit(fit: Fit, place: Place) -> pl.DataFrame:
-    """:func:`listwright.training.suites.listwise.fits.measure`, whose errors say of which fit they are."""
+    """Call :func:`listwright.training.suites.listwise.fits.measure`, and name the fit in its errors."""
     try:
         return measure(fit, place)
     except ListwrightError as error:  # of a class that any process can make again from its message

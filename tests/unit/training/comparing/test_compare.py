@@ -17,7 +17,7 @@ from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, r
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.evaluation.intervals import Sequence, fixed_half_width
 
-SHOP = Shop(days=8, length=12, shown=6)
+SHOP = Shop(days=8, length=12, depth=6)
 NOISE = {"better": (1.5, 0.5), "same": (1.0, 1.0), "worse": (0.5, 1.5)}
 
 
@@ -96,7 +96,7 @@ def test_few_units_leave_no_verdict(traffic, tmp_path):
 @pytest.mark.nightly
 def test_a_difference_that_is_worth_to_be_shown_is_planned_for(traffic):
     found = compare(traffic["split", "same"])
-    wide, narrow = (compare(traffic["split", "same"], worth=worth).effects[0].needed[1] for worth in (0.1, 0.01))
+    wide, narrow = (compare(traffic["split", "same"], target=target).effects[0].needed[1] for target in (0.1, 0.01))
     assert narrow.true == 0.01
     assert narrow.always > wide.always
     assert narrow.fixed > 0.0
@@ -136,7 +136,7 @@ def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_
     prefixed = rows.rename({name: f"j_{name}" for name in rows.columns}).with_columns(position=pl.lit(7.5))
     prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said))
     assert compare(path) == compare(traffic["split", "better"])
-    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said, seen=True))
+    prefixed.write_parquet(path, metadata=judged_metadata(["position"], **said, only_seen=True))
     with pytest.raises(DataError, match="join again, without seen"):
         compare(path)
 
@@ -195,7 +195,7 @@ def test_as_many_queries_as_are_said_show_the_difference_in_80_of_100_runs(same)
     [
         ("split", {"challenger": "b"}, "--challenger b"),
         ("split", {"share": 1.0}, "--share 1"),
-        ("split", {"worth": 0.0}, "--difference 0"),
+        ("split", {"target": 0.0}, "--difference 0"),
         ("split", {"metrics": ("revenue",)}, "no column 'revenue'"),
         ("interleaving", {"metrics": ("mrr",)}, "an interleaving has one metric"),
         ("interleaving", {"metrics": ("hit", "label")}, "an interleaving has one metric"),

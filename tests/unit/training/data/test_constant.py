@@ -12,7 +12,7 @@ from listwright.training import steps
 from listwright.training.data import load
 from listwright.training.data.dataset import Remedies
 from listwright.training.data.load import doubtful, dropped_note, without_constant
-from listwright.training.data.memory import judged
+from listwright.training.data.memory import read_judged
 from listwright.training.data.split import checked
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import TableData
@@ -26,7 +26,7 @@ NAN = float("nan")
 
 
 def splits_of(**columns):
-    data = judged(pl.DataFrame({"price": NOISE, **columns}), LABELS, QUERY.tolist(), categorical=())
+    data = read_judged(pl.DataFrame({"price": NOISE, **columns}), LABELS, QUERY.tolist(), categorical=())
     return checked(*(data.select(np.arange(first, end)) for first, end in ((0, 24), (24, 32), (32, 40))), "here")
 
 

@@ -61,27 +61,27 @@ def test_a_label_without_a_gain_is_named(planted_data):
     low = dataclasses.replace(planted_data[0], labels=np.minimum(planted_data[0].labels, 1))
     splits = Splits(low, planted_data[1], low, "by hand")
     with pytest.raises(DataError, match=r"validation labels: label 2 has no gain: gains = \[0.0, 1.0\] .* give 3"):
-        splits.worth((0.0, 1.0))
+        splits.with_gains((0.0, 1.0))
 
 
 def test_gains_go_with_the_queries_that_are_selected(planted_data):
-    assert planted_data[0].worth(GAINS, "x").select([1, 2]).gains == GAINS
+    assert planted_data[0].with_gains(GAINS, "x").select([1, 2]).gains == GAINS
 
 
 def test_lambdamart_learns_by_them(planted_data):
     """2^y - 1 given as gains changes no tree; others do, and so does what early stopping looks at."""
     spec = LambdaMart(trials=1, max_trees=10, folds=2)
     plain, same, other = (
-        lambdamart.tune(*(part.worth(gains, "x") for part in planted_data), spec, seed=0)
+        lambdamart.tune(*(part.with_gains(gains, "x") for part in planted_data), spec, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     )
     scores = [lambdamart.scores_of(tuned.model, planted_data[1]) for tuned in (plain, same, other)]
     assert np.array_equal(scores[0], scores[1])
     assert not np.array_equal(scores[0], scores[2])
-    assert other.valid_ndcg == lambdamart.mean_ndcg(planted_data[1].worth(GAINS, "x"), scores[2], 10)
+    assert other.valid_ndcg == lambdamart.mean_ndcg(planted_data[1].with_gains(GAINS, "x"), scores[2], 10)
     assert other.valid_ndcg != lambdamart.mean_ndcg(planted_data[1], scores[2], 10)
     folds = [
-        lambdamart.out_of_fold_scores(planted_data[0].worth(gains, "x"), plain, folds=2, seed=0)
+        lambdamart.out_of_fold_scores(planted_data[0].with_gains(gains, "x"), plain, folds=2, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     ]
     assert np.array_equal(folds[0], folds[1])
@@ -101,17 +101,17 @@ def test_a_network_is_fitted_and_chosen_by_them(planted_data):
     spec = MlpSpec(encoder_width=4, hidden=(4,), max_epochs=2, rank_loss="softmax")
     zeros = [np.zeros(part.rows) for part in planted_data]
     plain, same, other = (
-        fit_network(spec, *(part.worth(gains, "x") for part in planted_data), *zeros, seed=0)
+        fit_network(spec, *(part.with_gains(gains, "x") for part in planted_data), *zeros, seed=0)
         for gains in (None, (0.0, 1.0, 3.0), GAINS)
     )
     losses = [[epoch.rank_loss for epoch in fitted.history] for fitted in (plain, same, other)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0] != pytest.approx(losses[2], rel=1e-5)
-    valid = planted_data[1].worth(GAINS, "x")
+    valid = planted_data[1].with_gains(GAINS, "x")
     lists = Lists(valid, zeros[1], cutoff=3, append_score=False)
     found = query_ndcg([np.arange(3.0)] * len(valid), lists, valid, zeros[1], 10)
     last_first = np.zeros(8)  # the three that are kept, in the order of their scores, before the others, which tie
-    last_first[lists.kept(0)] = [1.0, 2.0, 3.0]
+    last_first[lists.candidates(0)] = [1.0, 2.0, 3.0]
     assert found[0] == pytest.approx(ndcg(last_first, valid.labels[:8], cutoff=10, gains=GAINS))
 
 

@@ -57,19 +57,19 @@ def same(one, other):
 
 @pytest.mark.parametrize("kind", AS_FRAMES)
 def test_frames_are_read_like_the_table_of_the_same_columns(kind, as_table):
-    assert same(memory.judged(AS_FRAMES[kind], Y, QID, categorical=("stops",)), as_table)
+    assert same(memory.read_judged(AS_FRAMES[kind], Y, QID, categorical=("stops",)), as_table)
 
 
 @pytest.mark.parametrize("holder", [list, tuple, np.array, pd.Series, pl.Series, lambda v: pd.Series(v, dtype=object)])
 def test_labels_and_ids_in_any_holder(holder, as_table):
-    assert same(memory.judged(AS_FRAMES["polars"], holder(Y), holder(QID), categorical=("stops",)), as_table)
+    assert same(memory.read_judged(AS_FRAMES["polars"], holder(Y), holder(QID), categorical=("stops",)), as_table)
 
 
 @pytest.mark.parametrize(
     "narrow", [lambda v: np.array(v)[:, None], lambda v: pd.DataFrame({"y": v}), lambda v: pl.DataFrame({"y": v})]
 )
 def test_labels_ids_and_weights_in_one_column(narrow, as_table):
-    found = memory.judged(
+    found = memory.read_judged(
         AS_FRAMES["pandas"], narrow(Y), narrow(QID), categorical=("stops",), sample_weight=narrow([0.5, 1, 2, 1, 1])
     )
     assert found.weights.tolist() == [0.5, 2, 1, 1, 1]
@@ -79,9 +79,9 @@ def test_labels_ids_and_weights_in_one_column(narrow, as_table):
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix])
 def test_a_sparse_matrix_is_the_array_that_it_stands_for(form):
     array = np.array([[0.0, 2.5], [1.0, 0.0], [0.0, 0.0]])
-    found, expected = (memory.judged(X, [0, 1, 0], [1, 1, 2], categorical=()) for X in (form(array), array))
+    found, expected = (memory.read_judged(X, [0, 1, 0], [1, 1, 2], categorical=()) for X in (form(array), array))
     assert same(found, expected)
-    asked, _ = memory.asked(form(array), [1, 1, 2], found.schema, found.schema.names)
+    asked, _ = memory.read_unjudged(form(array), [1, 1, 2], found.schema, found.schema.names)
     assert asked.features.tolist() == array.tolist()
 
 
@@ -89,26 +89,26 @@ def test_a_sparse_file_of_scikit_learn_is_the_letor_text_that_it_read(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1 qid:3 1:0.5 3:2\n0 qid:3 2:1\n2 qid:5 3:7\n")
     X, y, qid = load_svmlight_file(str(path), query_id=True)
-    assert same(memory.judged(X, y, qid, categorical=()), Reader().file(path))
+    assert same(memory.read_judged(X, y, qid, categorical=()), Reader().file(path))
 
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
 def test_a_column_without_a_name_is_no_feature(name):
     frame = pl.DataFrame({name: [7, 8], "a": [1.0, 2.0]})
-    found = memory.judged(frame, [0, 1], [1, 1], categorical=())
+    found = memory.read_judged(frame, [0, 1], [1, 1], categorical=())
     assert found.schema.names == ("a",)
     assert any(repr(name)[1:-1] in note for note in memory.notes_of(frame, [1, 1], found.schema))
-    assert memory.asked(frame, [1, 1], found.schema, ("a",))[0].features.tolist() == [[1], [2]]
+    assert memory.read_unjudged(frame, [1, 1], found.schema, ("a",))[0].features.tolist() == [[1], [2]]
     assert memory.notes_of(frame.drop(name), [1, 1], found.schema) == ()
 
 
 def test_ids_that_a_float_has_rounded_are_counted():
     X, large = [[1.0]] * 4, 2.0**53
-    schema = memory.judged(X, [0, 1, 0, 1], [1, 1, 2, 2], categorical=()).schema
+    schema = memory.read_judged(X, [0, 1, 0, 1], [1, 1, 2, 2], categorical=()).schema
     (note,) = memory.notes_of(X, np.array([1.0, large, large + 2, large + 4]), schema)
     assert "2 of 4 rows" in note
     assert memory.notes_of(X, [1, 2**60, 2**60 + 1, 2], schema) == ()
-    exact = memory.judged(
+    exact = memory.read_judged(
         X, [0, 1, 0, 1], pd.Series([1, 2**60, 2**60 + 1, None], dtype="Int64").fillna(1), categorical=()
     )
     assert exact.qids == ("1", str(2**60), str(2**60 + 1))
@@ -116,7 +116,7 @@ def test_ids_that_a_float_has_rounded_are_counted():
 
 def test_text_of_digits_with_zeros_before_them_is_pointed_out():
     frame = pd.DataFrame({"zip": ["01234", "90210"], "n": ["0.5", "0"]})
-    schema = memory.judged(frame, [0, 1], [1, 1], categorical=()).schema
+    schema = memory.read_judged(frame, [0, 1], [1, 1], categorical=()).schema
     assert [feature.kind for feature in schema.features] == ["numeric", "numeric"]
     (note,) = memory.notes_of(frame, [1, 1], schema)
     assert "zip" in note
@@ -125,14 +125,16 @@ def test_text_of_digits_with_zeros_before_them_is_pointed_out():
 
 @pytest.mark.parametrize("array", [np.array, lambda rows: np.asfortranarray(rows, dtype=np.float16), list])
 def test_columns_of_an_array_are_called_as_in_letor_text(array):
-    data = memory.judged(array([[1.5, 2.0], [NAN, 4.0]]), [0, 1], [7, 7], categorical=("f2",))
+    data = memory.read_judged(array([[1.5, 2.0], [NAN, 4.0]]), [0, 1], [7, 7], categorical=("f2",))
     assert data.schema.names == ("f1", "f2")
     assert data.schema.features[1].categories == ("2", "4")
     assert np.array_equal(data.features, np.float32([[1.5, 1], [NAN, 2]]), equal_nan=True)
 
 
 def test_an_array_of_objects_holds_numbers_and_text():
-    data = memory.judged(np.array([[1, "b", None], [2.5, "a", None]], dtype=object), [0, 1], [1, 1], categorical=())
+    data = memory.read_judged(
+        np.array([[1, "b", None], [2.5, "a", None]], dtype=object), [0, 1], [1, 1], categorical=()
+    )
     assert [feature.kind for feature in data.schema.features] == ["numeric", "categorical", "numeric"]
     assert np.array_equal(data.features, np.float32([[1, 2, NAN], [2.5, 1, NAN]]), equal_nan=True)
 
@@ -140,7 +142,7 @@ def test_an_array_of_objects_holds_numbers_and_text():
 def test_masked_values_of_an_array_are_missing():
     masked = np.ma.masked_array([[1.0, -999.0], [-999.0, 4.0]], [[False, True], [True, False]])
     for array in (masked, masked.astype(int)):
-        data = memory.judged(array, [0, 1], [7, 7], categorical=())
+        data = memory.read_judged(array, [0, 1], [7, 7], categorical=())
         assert np.array_equal(data.features, np.float32([[1.0, NAN], [NAN, 4.0]]), equal_nan=True)
 
 
@@ -162,7 +164,7 @@ def test_masked_values_of_an_array_are_missing():
 )
 def test_categories_of_numbers_have_the_digits_of_their_type(column, names):
     frame = pd.DataFrame({"c": column})
-    data = memory.judged(frame, [0] * len(frame), [1] * len(frame), categorical=("c",))
+    data = memory.read_judged(frame, [0] * len(frame), [1] * len(frame), categorical=("c",))
     assert data.schema.features[0].categories == names
 
 
@@ -177,7 +179,7 @@ def test_categories_of_numbers_have_the_digits_of_their_type(column, names):
     ],
 )
 def test_ids_of_any_type_and_in_any_order(ids, expected):
-    data = memory.judged([[1.0], [2.0], [3.0]], [0, 1, 2], ids, categorical=())
+    data = memory.read_judged([[1.0], [2.0], [3.0]], [0, 1, 2], ids, categorical=())
     assert data.qids == expected
     assert data.labels.tolist() == ([0, 2, 1] if len(expected) == 2 else [0, 1, 2])
 
@@ -221,12 +223,12 @@ def test_ids_of_any_type_and_in_any_order(ids, expected):
 )  # fmt: skip
 def test_what_cannot_be_used_is_named_with_its_place(X, y, qid, says):
     with pytest.raises(DataError, match=says):
-        memory.judged(X, y, qid, categorical=())
+        memory.read_judged(X, y, qid, categorical=())
 
 
 def test_dates_that_pandas_calls_categories_are_categories():
     frame = pd.DataFrame({"d": pd.Categorical(["2020-01-02", None, "2020-01-01"])})
-    assert memory.judged(frame, [0, 1, 1], [1, 1, 1], categorical=()).schema.features[0].categories == (
+    assert memory.read_judged(frame, [0, 1, 1], [1, 1, 1], categorical=()).schema.features[0].categories == (
         "2020-01-01",
         "2020-01-02",
     )
@@ -234,21 +236,21 @@ def test_dates_that_pandas_calls_categories_are_categories():
 
 def test_a_category_that_is_no_column_is_refused():
     with pytest.raises(DataError, match="categorical: no column 'b' in X; it has f1"):
-        memory.judged([[1.0]], [0], [1], categorical=("b",))
+        memory.read_judged([[1.0]], [0], [1], categorical=("b",))
 
 
 @pytest.mark.parametrize("column", [pl.Series([[1], [2]]), pl.Series([b"x", b"y"]), PERIODS])
 def test_a_question_of_no_cells_is_named(column):
-    fitted = memory.judged(pl.DataFrame({"c": ["x", "y"]}), [0, 1], [1, 1], categorical=())
+    fitted = memory.read_judged(pl.DataFrame({"c": ["x", "y"]}), [0, 1], [1, 1], categorical=())
     with pytest.raises(DataError, match="X, column c: holds"):
-        memory.asked(pl.DataFrame({"c": column}), [1, 1], fitted.schema, fitted.schema.names)
+        memory.read_unjudged(pl.DataFrame({"c": column}), [1, 1], fitted.schema, fitted.schema.names)
 
 
 def test_questions_are_read_under_the_fitted_schema():
-    fitted = memory.judged(AS_FRAMES["pandas"], Y, QID, categorical=("stops",))
+    fitted = memory.read_judged(AS_FRAMES["pandas"], Y, QID, categorical=("stops",))
     columns = ["direct", "carrier", "price", "stops"]
     frame = pd.DataFrame([[False, "new", 1.0, 2], [True, "z", NAN, 7]], columns=columns)
-    data, order = memory.asked(frame, ["q2", "q1"], fitted.schema, fitted.schema.names)
+    data, order = memory.read_unjudged(frame, ["q2", "q1"], fitted.schema, fitted.schema.names)
     assert order.tolist() == [0, 1]
     assert np.array_equal(data.features, np.float32([[1.0, 3, 0, 1], [NAN, 0, 3, 2]]), equal_nan=True)
 
@@ -266,18 +268,18 @@ def test_questions_are_read_under_the_fitted_schema():
     ],
 )
 def test_other_columns_than_were_fitted_are_refused(X, says):
-    fitted = memory.judged(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0, 1], [1, 1], categorical=())
+    fitted = memory.read_judged(pl.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}), [0, 1], [1, 1], categorical=())
     with pytest.raises(SchemaMismatchError, match=says):
-        memory.asked(X, [1], fitted.schema, fitted.schema.names)
+        memory.read_unjudged(X, [1], fitted.schema, fitted.schema.names)
 
 
 def test_a_frame_may_lack_what_has_a_default_or_was_missing_in_training():
     columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0], "hole": ["z", None]}
-    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    fitted = fit_schema(memory.read_judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
     schema = with_defaults(fitted, (("b", 0.1), ("c", "y")))
-    data, _ = memory.asked(pd.DataFrame({"a": [5.0, 6.0]}), [1, 2], schema, schema.names)
+    data, _ = memory.read_unjudged(pd.DataFrame({"a": [5.0, 6.0]}), [1, 2], schema, schema.names)
     assert np.array_equal(data.features, np.float32([[5.0, 0.1, 2, NAN, 0], [6.0, 0.1, 2, NAN, 0]]), equal_nan=True)
-    sent, _ = memory.asked(
+    sent, _ = memory.read_unjudged(
         pd.DataFrame({"a": [5.0], "b": [None], "c": [None], "hole": ["z"]}), [1], schema, schema.names
     )
     assert np.array_equal(sent.features, np.float32([[5.0, NAN, 0, NAN, 1]]), equal_nan=True), "a null is missing"
@@ -293,6 +295,6 @@ def test_a_frame_may_lack_what_has_a_default_or_was_missing_in_training():
 )
 def test_a_frame_lacks_nothing_else(defaults, frame, says):
     columns = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"], "gap": [None, 1.0]}
-    fitted = fit_schema(memory.judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
+    fitted = fit_schema(memory.read_judged(pl.DataFrame(columns), [0, 1], [1, 1], categorical=()))
     with pytest.raises(SchemaMismatchError, match=says):
-        memory.asked(pl.DataFrame(frame), [1], with_defaults(fitted, defaults), fitted.names)
+        memory.read_unjudged(pl.DataFrame(frame), [1], with_defaults(fitted, defaults), fitted.names)

@@ -6,7 +6,7 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.split import apart, by_query, check_fold, checked, merged, set_aside
+from listwright.training.data.split import by_query, check_fold, checked, distinguish_ids, merged, set_aside
 from listwright.training.recipe.data import Split
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"), Feature(name="c", kind="categorical", categories=("a", "b"))))
@@ -123,10 +123,12 @@ def test_setting_validation_aside():
 
 def test_ids_are_kept_unless_files_number_from_one():
     one, two, three = dataset([2], ["a"]), dataset([3], ["b"]), dataset([4], ["c"])
-    assert apart(one, two, three) == (one, two, three)
-    renamed = apart(dataset([2], ["1"]), dataset([3], ["2"]), dataset([4], ["1"]))
+    assert distinguish_ids(one, two, three) == (one, two, three)
+    renamed = distinguish_ids(dataset([2], ["1"]), dataset([3], ["2"]), dataset([4], ["1"]))
     assert [part.qids for part in renamed] == [("train:1",), ("valid:2",), ("test:1",)]
-    kept = apart(dataset([2, 2], ["1", "2"]), dataset([3], ["2"]), dataset([2], ["1"]))  # "1" has the same candidates
+    kept = distinguish_ids(
+        dataset([2, 2], ["1", "2"]), dataset([3], ["2"]), dataset([2], ["1"])
+    )  # "1" has the same candidates
     assert [part.qids for part in kept] == [("1", "2"), ("2",), ("1",)]
 
 

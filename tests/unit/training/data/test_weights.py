@@ -23,7 +23,7 @@ from listwright.training.recipe.data import TableData
 from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps import under_bundle_schema
+from listwright.training.steps import with_bundle_schema
 from listwright.training.workspace import digest_of
 
 
@@ -51,20 +51,23 @@ def test_only_ratios_count(planted_data):
     train, valid = planted_data
     rng = np.random.default_rng(1)
     rows = [rng.random(part.rows) for part in (train, valid, valid)]
-    one, ten = splits_of(planted_data, *rows).weighed(), splits_of(planted_data, *(10.0 * w for w in rows)).weighed()
+    one, ten = (
+        splits_of(planted_data, *rows).with_normalised_weights(),
+        splits_of(planted_data, *(10.0 * w for w in rows)).with_normalised_weights(),
+    )
     assert one.train.query_weights.mean() == pytest.approx(1.0)
     for name in ("train", "valid", "test"):
         assert getattr(one, name).weights == pytest.approx(getattr(ten, name).weights)
     assert one.test.weights == pytest.approx(rows[2] / rows[0].mean()), "the scale of the training queries, for all"
     with pytest.raises(DataError, match="all weights of the validation queries are 0"):
-        splits_of(planted_data, rows[0], 0.0 * rows[1], rows[2]).weighed()
+        splits_of(planted_data, rows[0], 0.0 * rows[1], rows[2]).with_normalised_weights()
 
 
 @pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
 def test_weights_of_any_size_have_their_ratios(planted_data, size):
     train, valid = planted_data
     rows = [np.full(part.rows, size) for part in (train, valid, valid)]
-    found = splits_of(planted_data, *rows).weighed()
+    found = splits_of(planted_data, *rows).with_normalised_weights()
     for part in (found.train, found.valid, found.test):
         assert part.weights == pytest.approx(1.0)
 
@@ -73,14 +76,14 @@ def test_a_weight_beyond_all_measure_is_refused(planted_data):
     train, valid = planted_data
     plain = np.ones(valid.rows)
     with pytest.raises(DataError, match="largest weight of the test queries"):
-        splits_of(planted_data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).weighed()
+        splits_of(planted_data, np.ones(train.rows), plain, np.full(valid.rows, 1e300)).with_normalised_weights()
 
 
 def test_weights_that_vanish_beside_others_are_refused(planted_data):
     train, valid = planted_data
     plain = np.ones(valid.rows)
     with pytest.raises(DataError, match="weights of the test queries vanish beside those of the training queries"):
-        splits_of(planted_data, np.full(train.rows, 1e300), 1e300 * plain, 1e-300 * plain).weighed()
+        splits_of(planted_data, np.full(train.rows, 1e300), 1e300 * plain, 1e-300 * plain).with_normalised_weights()
 
 
 def test_each_fold_holds_out_queries_that_count(planted_data):
@@ -120,10 +123,10 @@ def test_what_cannot_honour_weights_says_so(planted_data, parts, says):
     other[9] = 1.0
     plain = np.ones(valid.rows)
     with pytest.raises(RecipeError, match=says):
-        under_bundle_schema(recipe(**parts), splits_of(planted_data, other, plain, plain))
-    assert under_bundle_schema(recipe(), splits_of(planted_data, other, plain, plain)).train.weights is not None
+        with_bundle_schema(recipe(**parts), splits_of(planted_data, other, plain, plain))
+    assert with_bundle_schema(recipe(), splits_of(planted_data, other, plain, plain)).train.weights is not None
     if "router" not in parts:
-        under_bundle_schema(recipe(**parts), splits_of(planted_data, alike, plain, plain))
+        with_bundle_schema(recipe(**parts), splits_of(planted_data, alike, plain, plain))
 
 
 def written(tmp_path, weights):
@@ -195,10 +198,10 @@ def test_the_command_line_names_it_and_the_suites_refuse_it(capsys):
 
 def test_weights_in_memory_go_with_their_rows():
     x, y, qid, w = [[1.0], [2.0], [3.0]], [0, 1, 0], ["b", "a", "b"], [5.0, 6.0, 7.0]
-    assert memory.judged(x, y, qid, categorical=(), sample_weight=w).weights.tolist() == [5.0, 7.0, 6.0]
+    assert memory.read_judged(x, y, qid, categorical=(), sample_weight=w).weights.tolist() == [5.0, 7.0, 6.0]
     for bad, says in (([1, 2], "has 2 values, X has 3 rows"), ([1, -1, 1], "row 1: expected a weight"), ([0] * 3, "0")):
         with pytest.raises(DataError, match=f"sample_weight.*{says}"):
-            memory.judged(x, y, qid, categorical=(), sample_weight=bad)
+            memory.read_judged(x, y, qid, categorical=(), sample_weight=bad)
 
 
 def test_other_weights_are_other_data(planted_data):

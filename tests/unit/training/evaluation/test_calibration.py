@@ -124,7 +124,7 @@ def test_choices_are_drawn_from_the_probabilities():
     found = [ListOutcome(n, rng.normal(size=2 + n % 7), 0) for n in range(50)]
     weights = rng.uniform(0.0, 2.0, 50)
     flat = measure._flat(found, 1.0, weights)
-    bins = np.arange(len(flat.said))  # each candidate has a bin of its own
+    bins = np.arange(len(flat.probability))  # each candidate has a bin of its own
     drawn = measure._errors_by_chance(flat._replace(bin=bins), np.zeros(len(bins)), np.ones(len(bins)), weights)
     assert drawn * len(bins) == pytest.approx(np.full(len(drawn), weights.sum()), rel=1e-9), "one choice of each list"
 

@@ -56,5 +56,5 @@ def test_an_interval_is_the_same_however_many_samples_are_drawn_at_a_time(monkey
     rng = np.random.default_rng(1)
     values, weights = rng.random(61), rng.integers(0, 2, 61) * rng.random(61) if weighted else None
     at_once = bootstrap_interval(values, weights)
-    monkeypatch.setattr(evaluate, "_DRAWN", 1)
+    monkeypatch.setattr(evaluate, "_DRAWS_AT_A_TIME", 1)
     assert bootstrap_interval(values, weights) == at_once

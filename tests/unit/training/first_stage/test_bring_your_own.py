@@ -66,17 +66,15 @@ def test_pandas_model_keeps_its_scores(frame):
     booster = fit(frame)
     data = dataset(frame, ["star rating", "carrier", "price"])
     model = booster.model_to_string()
-    schema = bring_your_own.under_model_categories(model, data.schema)
+    schema = bring_your_own.with_model_categories(model, data.schema)
     assert schema.features[1].categories == ("zulu", "mike", "alpha")
-    assert scores_of(model, data.under(schema)).tolist() == booster.predict(frame, raw_score=True).tolist()
+    assert scores_of(model, data.with_schema(schema)).tolist() == booster.predict(frame, raw_score=True).tolist()
 
 
 def test_feature_that_the_data_lack_is_named(frame):
     booster = fit(frame[["price", "star rating"]].rename(columns={"price": "total_price"}))
     with pytest.raises(SchemaMismatchError, match="'total_price'"):
-        bring_your_own.under_model_categories(
-            booster.model_to_string(), dataset(frame, ["price", "star rating"]).schema
-        )
+        bring_your_own.with_model_categories(booster.model_to_string(), dataset(frame, ["price", "star rating"]).schema)
 
 
 def test_unnamed_features_are_matched_by_position(frame):
@@ -94,11 +92,11 @@ def test_unnamed_features_are_matched_by_position(frame):
 def test_categorical_columns_must_agree(frame):
     booster = fit(frame[["price", "star rating"]])
     data = dataset(frame, ["price", "star rating", "carrier"])
-    schema = bring_your_own.under_model_categories(booster.model_to_string(), data.schema)
+    schema = bring_your_own.with_model_categories(booster.model_to_string(), data.schema)
     assert schema == data.schema, "a model may use fewer columns than the data have"
     numeric = FeatureSchema(features=tuple(Feature(name=name) for name in frame.columns))
     with pytest.raises(SchemaMismatchError, match="categories of 1 columns, the data have 0"):
-        bring_your_own.under_model_categories(fit(frame).model_to_string(), numeric)
+        bring_your_own.with_model_categories(fit(frame).model_to_string(), numeric)
 
 
 ORDER = ["star rating", "star_rating", "price"]
@@ -147,8 +145,8 @@ def schema_of(**categories):
 def test_categories_belong_to_the_columns_that_the_model_split_as_categories(frame):
     model = coded(frame)
     with pytest.raises(SchemaMismatchError, match=r"'size' is categorical and 'shop' is not"):
-        bring_your_own.under_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
-    found = bring_your_own.under_model_categories(model, schema_of(size=("10", "20")))
+        bring_your_own.with_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
+    found = bring_your_own.with_model_categories(model, schema_of(size=("10", "20")))
     assert found.features[2].categories == ("10", "20", "30")
 
 
@@ -160,8 +158,8 @@ def test_more_codes_than_categories_are_those_of_another_column(frame):
     data = lightgbm.Dataset(table, label, group=[10] * (ROWS // 10), categorical_feature=["shop", "size"])
     model = lightgbm.train(PARAMS, data, num_boost_round=5).model_to_string()
     with pytest.raises(SchemaMismatchError, match=r"stores 3 categories where the data have 'shop'"):
-        bring_your_own.under_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
-    assert bring_your_own.under_model_categories(model, schema_of(size=("0",))).features[2].categories == (
+        bring_your_own.with_model_categories(model, schema_of(shop=("a", "b", "c", "d")))
+    assert bring_your_own.with_model_categories(model, schema_of(size=("0",))).features[2].categories == (
         "0",
         "1",
         "2",
@@ -173,9 +171,9 @@ def test_categories_with_an_order_are_numbers_to_lightgbm(frame):
     ordered = frame.assign(carrier=frame["carrier"].cat.as_ordered())
     booster = fit(ordered)
     data = dataset(frame, ["star rating", "carrier", "price"])
-    schema = bring_your_own.under_model_categories(booster.model_to_string(), data.schema)
+    schema = bring_your_own.with_model_categories(booster.model_to_string(), data.schema)
     assert schema.features[1].categories == ("zulu", "mike", "alpha")
-    found = scores_of(booster.model_to_string(), data.under(schema))
+    found = scores_of(booster.model_to_string(), data.with_schema(schema))
     assert found.tolist() == booster.predict(ordered, raw_score=True).tolist()
 
 
@@ -208,7 +206,7 @@ def test_boolean_categories_are_spelled_as_in_a_table(frame):
             Feature(name="star rating"),
         )
     )
-    found = bring_your_own.under_model_categories(fit(flags).model_to_string(), schema)
+    found = bring_your_own.with_model_categories(fit(flags).model_to_string(), schema)
     assert found.features[1].categories == ("true", "false")
 
 
@@ -222,7 +220,7 @@ def test_a_category_that_stands_for_a_missing_value_is_refused(frame):
         )
     )
     with pytest.raises(SchemaMismatchError, match="a category 'NA' of 'carrier'"):
-        bring_your_own.under_model_categories(fit(named).model_to_string(), schema)
+        bring_your_own.with_model_categories(fit(named).model_to_string(), schema)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.99])

@@ -128,7 +128,9 @@ def test_out_of_fold_scores_are_bound_as_the_model_is(planted_data):
 
 def test_list_relative_columns_are_bound_as_their_feature_is(planted_data):
     """A candidate that is moved up in its list scores no better, in the whole forest of widened columns."""
-    splits = Splits(*(planted_data[0], planted_data[1], planted_data[1]), "by hand").under(fit_schema(planted_data[0]))
+    splits = Splits(*(planted_data[0], planted_data[1], planted_data[1]), "by hand").with_schema(
+        fit_schema(planted_data[0])
+    )
     columns = relative.candidates(splits.train.schema, ("z", "rank"))
     seen = relative.widened(splits, columns)
 

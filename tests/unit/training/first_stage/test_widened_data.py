@@ -30,7 +30,7 @@ def splits():
             features[data.slice(n), 0] = features[data.slice(n), 0] * rng.lognormal() + 10 * rng.normal()
         parts.append(dataclasses.replace(data, features=features))
     schema = fit_schema(parts[0])
-    return Splits(*(part.under(schema) for part in parts), how="shifted").described_by(schema)
+    return Splits(*(part.with_schema(schema) for part in parts), how="shifted").described_by(schema)
 
 
 def test_numeric_features_that_vary_have_columns_of_every_kind(splits):

@@ -13,7 +13,7 @@ from listwright.training.data.synthetic.traffic import Shop, examination, judged
 from listwright.training.position_bias import FEWEST_CLICKS, estimate
 from listwright.training.recipe.data import read_propensity
 
-SHOP = Shop(length=8, shown=5, rate=0.3)
+SHOP = Shop(length=8, depth=5, rate=0.3)
 
 
 def swaps(queries, seed=0, share=0.5, shop=SHOP):
@@ -30,10 +30,10 @@ def served_by_two(queries, seed=0, requests=40):
     asked, bundle = rng.integers(0, requests, queries), rng.integers(0, 2, queries)
     log = visits(SHOP, queries, rng)
     log = type(log)(log.unit, log.day, page.attraction[asked])
-    shown = orders[bundle, asked][:, : SHOP.shown]
-    names = np.repeat(np.where(bundle, "shop/2", "shop/1"), SHOP.shown)
+    shown = orders[bundle, asked][:, : SHOP.depth]
+    names = np.repeat(np.where(bundle, "shop/2", "shop/1"), SHOP.depth)
     return judged_rows(SHOP, log, shown, rng).with_columns(
-        pl.Series("bundle", names), pl.Series("text", np.repeat([f"t{n}" for n in asked], SHOP.shown))
+        pl.Series("bundle", names), pl.Series("text", np.repeat([f"t{n}" for n in asked], SHOP.depth))
     )
 
 
@@ -54,7 +54,7 @@ def covered(found, strength=1.0):
 @pytest.mark.nightly
 @pytest.mark.parametrize("strength", [0.0, 1.0])
 def test_intervals_from_swaps_cover_the_truth(tmp_path, strength):
-    shop = Shop(length=8, shown=5, rate=0.3, strength=strength)
+    shop = Shop(length=8, depth=5, rate=0.3, strength=strength)
     inside = []
     for seed in range(5):
         found = estimated(tmp_path, swaps(12_000, seed, shop=shop))
@@ -89,7 +89,7 @@ def test_intervals_from_two_bundles_cover_the_truth(tmp_path, name):
 
 
 def test_requests_with_the_same_candidates_are_the_same(tmp_path):
-    shop, rng = Shop(length=5, shown=5, rate=0.3), np.random.default_rng(3)
+    shop, rng = Shop(length=5, depth=5, rate=0.3), np.random.default_rng(3)
     page = visits(shop, 40, rng)
     found = estimated(tmp_path, pl.concat(_again(shop, page, rng, n) for n in range(150)))
     assert (found.way, found.used, found.queries) == ("harvest", 40, 6000)
@@ -111,7 +111,7 @@ def test_lists_of_different_lengths_are_not_mixed_up(tmp_path):
     """The two places of a short list are swapped always, where long lists have more pairs; and both differ in merit."""
     rng, parts = np.random.default_rng(5), []
     for shown, odds in ((2, 4.0), (8, 0.0)):
-        shop = Shop(length=8, shown=shown, rate=0.3, strength=0.0)
+        shop = Shop(length=8, depth=shown, rate=0.3, strength=0.0)
         found = visits(shop, 20_000, rng)
         found.attraction[:, 0] = 1.0 / (1.0 + np.exp(-odds))
         orders = np.tile(np.arange(8), (20_000, 1))
@@ -123,8 +123,8 @@ def test_lists_of_different_lengths_are_not_mixed_up(tmp_path):
 
 def test_traffic_of_different_shares_is_not_mixed_up(tmp_path):
     """Two bundles, one clicked much more and swapped much less: pooled rates would be far off."""
-    busy = swaps(12_000, 1, share=0.1, shop=Shop(length=8, shown=3, rate=0.5))
-    quiet = swaps(12_000, 2, share=0.9, shop=Shop(length=8, shown=3, rate=0.05))
+    busy = swaps(12_000, 1, share=0.1, shop=Shop(length=8, depth=3, rate=0.5))
+    quiet = swaps(12_000, 2, share=0.9, shop=Shop(length=8, depth=3, rate=0.05))
     rows = pl.concat([busy, quiet.with_columns(pl.col("query_id") + "b", pl.lit("shop/2").alias("bundle"))])
     assert estimated(tmp_path, rows).values == pytest.approx(examination(3, 1.0), abs=0.1)
 

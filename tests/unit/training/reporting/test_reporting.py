@@ -18,7 +18,7 @@ from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import page as page_module
 from listwright.training.reporting import sentences
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.behaviour import Seen
+from listwright.training.reporting.measures.behaviour import RankedQuery
 from listwright.training.reporting.measures.details import attention
 from listwright.training.reporting.page import PageSection, PageTable, render
 from support.stand_ins import standing_in
@@ -29,7 +29,9 @@ def query(first_scores, scores, labels):
     first_scores, scores = np.array(first_scores, dtype=float), np.array(scores, dtype=float)
     before = np.argsort(np.argsort(-first_scores)) + 1
     after = np.argsort(np.lexsort((before, np.isnan(scores), -np.nan_to_num(scores)))) + 1
-    return Seen(np.zeros((len(labels), 2), dtype=np.float32), np.array(labels), first_scores, scores, before, after)
+    return RankedQuery(
+        np.zeros((len(labels), 2), dtype=np.float32), np.array(labels), first_scores, scores, before, after
+    )
 
 
 def test_ranks_gained_by_relevance_and_first_stage_rank():

@@ -48,7 +48,7 @@ def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
     lists([5] * 40).write_parquet(data)
     whole = score(job(folder, data, out=data.with_name("whole.parquet")), jobs=1)
     seen = []
-    begun = scoring._begun
+    begun = scoring._submit
 
     def counted(workers, part, *rest, **more):
         seen.append(part.number)
@@ -56,7 +56,7 @@ def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
             raise KeyboardInterrupt
         return begun(workers, part, *rest, **more)
 
-    monkeypatch.setattr(scoring, "_begun", counted)
+    monkeypatch.setattr(scoring, "_submit", counted)
     with pytest.raises(KeyboardInterrupt):
         score(job(folder, data), jobs=1)
     kept = len(list(data.with_name(".out.parquet.partial").glob("0*.json")))
@@ -67,7 +67,7 @@ def test_finished_parts_are_not_scored_again(folder, data, monkeypatch):
     for changed in (job(folder, data, strategy="first_stage"), job(folder, data, part_rows=50)):
         with pytest.raises(RecipeError, match="when the job was interrupted, and is"):
             score(changed, jobs=1, resume=True)
-    monkeypatch.setattr(scoring, "_begun", begun)
+    monkeypatch.setattr(scoring, "_submit", begun)
     assert score(job(folder, data), jobs=1, resume=True) == whole
     assert pl.read_parquet(data.with_name("out.parquet")).equals(pl.read_parquet(data.with_name("whole.parquet")))
     with pytest.raises(RecipeError, match="nothing to resume"):
@@ -95,7 +95,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
 
 @pytest.mark.nightly
 def test_what_is_stopped_before_its_first_part_goes_on(folder, data, monkeypatch):
-    stopped_at(monkeypatch, "_begun", job(folder, data))
+    stopped_at(monkeypatch, "_submit", job(folder, data))
     assert score(job(folder, data), jobs=1, resume=True) == (171, 5)
 
 
@@ -114,7 +114,7 @@ def test_the_command_says_to_resume_where_a_part_was_begun(folder, data, monkeyp
 
 def test_a_job_that_runs_is_not_called_interrupted(folder, data):
     asked = job(folder, data)
-    with job_folder(asked.out, {}, resume=False, kept="*"):
+    with job_folder(asked.out, {}, resume=False, keep_pattern="*"):
         for resume in (False, True):
             with pytest.raises(RecipeError, match="is in use: another process writes"):
                 score(asked, jobs=1, resume=resume)
@@ -140,13 +140,13 @@ def test_data_that_changed_meanwhile_are_noticed(folder, data, monkeypatch):
 
 
 def test_data_that_change_while_they_are_scored_are_noticed(folder, data, monkeypatch):
-    begun = scoring._begun
+    begun = scoring._submit
 
     def replaced(*given, **more):
         lists(LENGTHS, seed=1).write_parquet(data)
         return begun(*given, **more)
 
-    monkeypatch.setattr(scoring, "_begun", replaced)
+    monkeypatch.setattr(scoring, "_submit", replaced)
     with pytest.raises(DataError, match="changed while it was scored: delete"):
         score(job(folder, data), jobs=1)
     assert not data.with_name("out.parquet").exists()

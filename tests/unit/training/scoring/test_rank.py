@@ -12,7 +12,7 @@ from hypothesis import given
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.data.memory import asked
+from listwright.training.data.memory import read_unjudged
 from listwright.training.scoring import worker
 from listwright.training.scoring.worker import _lists, _plain, ranked
 from support.training.scored import lists
@@ -53,7 +53,7 @@ def in_blocks(found, rows):
 def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turned):
     table = frame(rows, price=kind)
     found = _lists(table, SCHEMA, "qid")
-    data, order = asked(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
+    data, order = read_unjudged(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
     assert found.order is None
     assert (order == np.arange(len(rows))).all()
     lists = in_blocks(found, turned)

@@ -13,7 +13,7 @@ from listwright.training import losses
 from listwright.training.data.synthetic.planted import generate
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, named
+from listwright.training.recipe.model import DlcmSpec, Qilcm2Spec, QilcmSpec, model_like
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.loop import fit_network
 from support.training.progress import RecordedTask
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_release_is_begun_again(data, fitted, tmp_path):
 @pytest.mark.parametrize("name", ["qilcm", "qilcm2"])
 def test_values_of_every_epoch_are_those_of_its_mean(data, name):
     """And of the start, where a network starts as the first stage."""
-    found = fit_network(named(name, SPEC), *data, seed=3)
+    found = fit_network(model_like(name, SPEC), *data, seed=3)
     means = found.valid_values.mean(axis=1)
     starts = len(means) - len(found.history)
     assert starts == (name == "qilcm2")
@@ -262,7 +262,7 @@ def test_an_interrupted_rival_ends_as_an_uninterrupted_one(data, tmp_path, spec)
 @pytest.mark.parametrize("name", ["qilcm", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_half_precision_trains_as_well_within_noise(data, name):
     """Matrix products in bfloat16; what comes out is float32 and ranks as well."""
-    spec = named(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
+    spec = model_like(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
     full = fit_network(spec, *data, seed=0)
     half = fit_network(spec.model_copy(update={"precision": "bfloat16"}), *data, seed=0)
     assert all(value.dtype == torch.float32 for value in weights(half).values())
@@ -274,7 +274,7 @@ def test_half_precision_trains_as_well_within_noise(data, name):
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["qilcm-v1", "qilcm-v3", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_every_rival_learns(data, name):
-    fitted = fit_network(named(name, SPEC), *data, seed=0)
+    fitted = fit_network(model_like(name, SPEC), *data, seed=0)
     losses_by_epoch = [epoch.rank_loss for epoch in fitted.history]
     assert losses_by_epoch[-1] < 0.98 * losses_by_epoch[0], losses_by_epoch
 
@@ -283,7 +283,7 @@ def test_every_rival_learns(data, name):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["qilcm", "qilcm2", "dlcm", "dcm", "mlp"])
 def test_a_gpu_learns_what_a_cpu_learns_within_noise(data, name, precision):
-    spec = named(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
+    spec = model_like(name, SPEC.model_copy(update={"max_epochs": 6, "dropout": 0.0}))
     on_cpu = fit_network(spec, *data, seed=0)
     on_gpu = fit_network(spec.model_copy(update={"precision": precision}), *data, seed=0, device="cuda")
     assert all(value.device.type == "cpu" and value.dtype == torch.float32 for value in weights(on_gpu).values())
@@ -303,7 +303,7 @@ def test_what_reads_the_list_learns_nothing_of_the_order_of_rows(data, kind):
         offsets=np.arange(0, rows + 1, length),
         qids=tuple(map(str, range(rows // length))),
     )
-    spec = named(kind, SPEC.model_copy(update={"dropout": 0.0, "max_epochs": 6, "learning_rate": 0.02}))
+    spec = model_like(kind, SPEC.model_copy(update={"dropout": 0.0, "max_epochs": 6, "learning_rate": 0.02}))
     fitted = fit_network(spec, whole, whole.select(range(40)), np.zeros(rows), np.zeros(40 * length), seed=0)
     chance = ndcg(np.zeros(length), labels[:length], cutoff=spec.ndcg_at)
     assert fitted.valid_ndcg == pytest.approx(chance, abs=0.15)

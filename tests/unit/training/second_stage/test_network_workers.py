@@ -51,7 +51,7 @@ def test_a_share_is_the_same_lists(data):
     assert len(share) == 3
     for place, n in enumerate(queries):
         np.testing.assert_array_equal(share.inputs(place), lists.inputs(n))
-        np.testing.assert_array_equal(share.kept(place), lists.kept(n))
+        np.testing.assert_array_equal(share.candidates(place), lists.candidates(n))
     for one, other in zip(share.batch(np.arange(3))[:3], lists.batch(queries)[:3], strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 

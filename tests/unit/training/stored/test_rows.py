@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from listwright.training.stored import rows as stored_rows
 from listwright.training.stored.rows import (
-    Joined,
+    JoinedRows,
     MappedLists,
     Rows,
-    Taken,
+    SelectedRows,
     by_chunk,
     chunks,
     columns,
     in_memory,
-    joined,
-    mapped,
-    taken,
+    join_rows,
+    map_rows,
+    take_rows,
     with_column,
 )
 from support.strategies import scale_examples
@@ -94,11 +94,13 @@ def test_views_give_what_the_same_work_gives_on_arrays(data):
         match data.draw(st.sampled_from(["taken", "mapped", "joined", "column"])):
             case "taken":
                 picked = np.array(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=20)))
-                views.append((taken(one, picked), taken(other, picked)))
+                views.append((take_rows(one, picked), take_rows(other, picked)))
             case "mapped":
-                views.append(tuple(mapped(each, one.shape[1], lambda rows: rows[:, ::-1] + 1) for each in (one, other)))
+                views.append(
+                    tuple(map_rows(each, one.shape[1], lambda rows: rows[:, ::-1] + 1) for each in (one, other))
+                )
             case "joined":
-                views.append((joined([one, one]), joined([other, one])))
+                views.append((join_rows([one, one]), join_rows([other, one])))
             case _:
                 values = np.arange(count) / 3
                 views.append((with_column(one, values), with_column(other, values)))
@@ -112,7 +114,7 @@ def test_views_give_what_the_same_work_gives_on_arrays(data):
 
 def test_some_rows_of_some_rows_are_read_through_one_view():
     base = Remembered(matrix())
-    twice = Taken(Taken(base, np.arange(10, 20)), np.array([3, 1]))
+    twice = SelectedRows(SelectedRows(base, np.arange(10, 20)), np.array([3, 1]))
     np.testing.assert_array_equal(in_memory(twice), base.array[[13, 11]])
     assert twice._base is base
 
@@ -129,5 +131,5 @@ def test_lists_are_mapped_whole_for_any_of_their_rows():
 
 def test_parts_of_an_array_and_of_rows_are_joined():
     array = matrix()
-    found = Joined([array[:3], Remembered(array[3:])])
+    found = JoinedRows([array[:3], Remembered(array[3:])])
     np.testing.assert_array_equal(found.pick(np.array([19, 2, 3, 0])), array[[19, 2, 3, 0]])

@@ -199,10 +199,10 @@ def test_query_level_columns_are_told_of_together():
     longer = int((lengths > 1).sum())
     assert longer < QUERIES
     assert one.columns == ("season", "days")
-    assert one.said.startswith(
+    assert one.message.startswith(
         f"'season', 'days' have one value per list in all {longer} training lists of two or more"
     )
-    assert "trees, and a network's encoder and context, can use them" in one.said
+    assert "trees, and a network's encoder and context, can use them" in one.message
     data[np.flatnonzero(PLACE[: len(query)] == 1)[0], 1] += 1
     assert found("x", np.where(np.arange(len(query)) == np.argmax(query == 5), 9.0, 1.0), of=of) == []
 

@@ -7,7 +7,7 @@ import pytest
 from listwright.ranking.experiments import team_draft
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, swapped_rows, visits
 
-SHOP = Shop(length=6, shown=4, days=5)
+SHOP = Shop(length=6, depth=4, days=5)
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def served():
 
 
 def shown(rows):
-    return np.array([int(name[1:]) for name in rows["candidate_id"]]).reshape(-1, SHOP.shown)
+    return np.array([int(name[1:]) for name in rows["candidate_id"]]).reshape(-1, SHOP.depth)
 
 
 def test_a_ranker_without_noise_ranks_by_attraction(served):
@@ -30,15 +30,15 @@ def test_a_unit_stays_in_its_arm_and_sees_its_ranker(served):
     found, orders = served
     rows = split_rows(SHOP, found, orders, np.random.default_rng(1), share=0.3)
     assert rows.group_by("unit").agg(pl.col("arm").n_unique())["arm"].max() == 1
-    arm = rows["arm"].to_numpy().reshape(-1, SHOP.shown)[:, 0] == "challenger"
+    arm = rows["arm"].to_numpy().reshape(-1, SHOP.depth)[:, 0] == "challenger"
     assert 0.2 < arm.mean() < 0.4
-    assert (shown(rows) == np.where(arm[:, None], orders[1], orders[0])[:, : SHOP.shown]).all()
+    assert (shown(rows) == np.where(arm[:, None], orders[1], orders[0])[:, : SHOP.depth]).all()
 
 
 def test_lists_are_interleaved_by_the_draft(served):
     found, orders = served
     rows = interleaved_rows(SHOP, found, orders, np.random.default_rng(1), salt="x")
-    wanted = team_draft(orders[0][7].tolist(), orders[1][7].tolist(), query_id="q7", salt="x", length=SHOP.shown)
+    wanted = team_draft(orders[0][7].tolist(), orders[1][7].tolist(), query_id="q7", salt="x", length=SHOP.depth)
     mine = rows.filter(pl.col("query_id") == "q7")
     assert tuple(shown(rows)[7]) == wanted.order
     assert tuple(mine["team"]) == wanted.teams
@@ -47,7 +47,7 @@ def test_lists_are_interleaved_by_the_draft(served):
 def test_swaps_exchange_neighbours_and_say_so(served):
     found, (order, _) = served
     rows = swapped_rows(SHOP, found, order, np.random.default_rng(1), share=0.4)
-    moved = shown(rows) != order[:, : SHOP.shown]
+    moved = shown(rows) != order[:, : SHOP.depth]
     assert (moved == rows["swapped"].to_numpy().reshape(moved.shape)).all()
     assert set(moved.sum(axis=1)) == {0, 2}
     assert (np.diff(np.argwhere(moved)[:, 1].reshape(-1, 2)) == 1).all()

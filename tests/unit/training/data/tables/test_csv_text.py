@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.data.memory import judged
+from listwright.training.data.memory import read_judged
 from listwright.training.data.tables import frames
 from listwright.training.data.tables import table as tables
 from listwright.training.data.tables.frames import line_of
@@ -87,7 +87,7 @@ def test_categories_of_pandas_stay_categories_in_parquet(both):
     values = {"whole": [3, 1, 3], "parts": [1.5, 2.5, 1.5], "flags": [True, False, True], "words": ["b", "a", "b"]}
     columns = {name: pd.Categorical(cells, categories=sorted({*cells})) for name, cells in values.items()}
     found = both(ROWS.assign(**columns).to_parquet(), name="t.parquet")
-    schema = judged(ROWS[["x"]].assign(**columns), ROWS["y"], ROWS["q"], categorical=()).schema
+    schema = read_judged(ROWS[["x"]].assign(**columns), ROWS["y"], ROWS["q"], categorical=()).schema
     assert found.dataset.schema == schema
     assert [feature.kind for feature in schema.features] == ["numeric", *["categorical"] * 4]
 

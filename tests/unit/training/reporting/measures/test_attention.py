@@ -7,7 +7,7 @@ import torch
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import Qilcm2Spec
-from listwright.training.reporting.measures.behaviour import Seen
+from listwright.training.reporting.measures.behaviour import RankedQuery
 from listwright.training.reporting.measures.details import attention
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
@@ -49,7 +49,7 @@ def softmax(logits):
 
 def test_each_has_its_share_under_its_rank(ranker):
     ranks = np.array([2, 3, 1])
-    seen = Seen(ROWS[:3], np.array([0, 0, 1]), 1.0 / ranks, np.arange(3.0), ranks, np.array([3, 2, 1]))
+    seen = RankedQuery(ROWS[:3], np.array([0, 0, 1]), 1.0 / ranks, np.arange(3.0), ranks, np.array([3, 2, 1]))
     with torch.inference_mode():
         x = ranker.preprocess(torch.from_numpy(ROWS[:3]))[None]
         network = ranker.network

@@ -112,7 +112,7 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
         figures |= {f"{name} {period}": of for period, of in values.items()}
         figures[f"{name} facts"] = np.array([time.perf_counter() - began, *facts])
         means = {period: round(float(of.mean()), 4) for period, of in values.items()}
-        print(f"{len(train)} lists, seed {seed}, {name}: {means} {found[f'{name} facts'].round(4)}", flush=True)
+        print(f"{len(train)} lists, seed {seed}, {name}: {means} {figures[f'{name} facts'].round(4)}", flush=True)
     return figures
 
 

@@ -73,8 +73,8 @@ def compare(models: Models, length: int) -> list[dict[str, object]]:
     table: list[dict[str, object]] = []
     for form, by_name in (("rows_by_name", True), ("matrix", False)):
         readers = {**ours(models), **(libraries_by_name(names) if by_name else libraries_of_matrix())}
-        found = {name: read(sent[form]) for name, read in readers.items()}
-        if not all(np.array_equal(matrix, found["scanner"]) for matrix in found.values()):
+        matrices = {name: read(sent[form]) for name, read in readers.items()}
+        if not all(np.array_equal(matrix, matrices["scanner"]) for matrix in matrices.values()):
             raise SystemExit(f"the readers disagree on {form} of {length} candidates")
         medians = timed(readers, sent[form], ROUNDS[length])
         for name, milliseconds in medians.items():
@@ -86,19 +86,19 @@ def compare(models: Models, length: int) -> list[dict[str, object]]:
 
 
 def timed(readers: dict[str, Reader], body: bytes, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, taking turns."""
-    taken: dict[str, list[float]] = {name: [] for name in readers}
+    """Return the median milliseconds of each, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in readers}
     for number in range(WARM_UP + rounds):
         for name, read in readers.items():
             began = time.perf_counter()
             read(body)
             if number >= WARM_UP:
-                taken[name].append((time.perf_counter() - began) * 1e3)
-    return {name: float(np.median(values)) for name, values in taken.items()}
+                times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: float(np.median(values)) for name, values in times.items()}
 
 
 def ours(models: Models) -> dict[str, Reader]:
-    """The codec of the service as it is, and without its scanner: pydantic's parser, then validation."""
+    """Return the service's codec as it is, and without its scanner: pydantic's parser, then validation."""
     settings = Settings()
     bounds = JsonBounds(settings)
 
@@ -117,7 +117,7 @@ def ours(models: Models) -> dict[str, Reader]:
 
 
 def libraries_by_name(names: tuple[str, ...]) -> dict[str, Reader]:
-    """Rows by name."""
+    """Return readers of rows by name."""
     typed = msgspec.json.Decoder(NamedRows)
     parser: Any = simdjson.Parser()
 
@@ -137,7 +137,7 @@ def libraries_by_name(names: tuple[str, ...]) -> dict[str, Reader]:
 
 
 def libraries_of_matrix() -> dict[str, Reader]:
-    """One matrix."""
+    """Return readers of one matrix."""
     typed = msgspec.json.Decoder(SharedNames)
     parser: Any = simdjson.Parser()
 

@@ -38,7 +38,7 @@ TOLERANCE = 0.02
 FEWEST_PAIRS = 8
 """Of permutations, before their spread is trusted to say how well the mean is known; a smaller budget ends earlier."""
 
-Worth = Callable[[Bool[np.ndarray, "M N"]], Float[np.ndarray, " M"]]
+Worth = Callable[[Bool[np.ndarray, "M players"]], Float[np.ndarray, " M"]]
 """What coalitions are worth: one row each, True for the players that take part."""
 
 _LINEAR = b"\nis_linear=1\n"
@@ -245,7 +245,7 @@ def _sample(
     row, absent = candidates.features[candidate], references(candidates.features, schema)
     players = np.flatnonzero(differing(row, absent))
 
-    def worth(present: Bool[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
+    def worth(present: Bool[np.ndarray, "M players"]) -> Float[np.ndarray, " M"]:
         rows = np.tile(absent, (len(present), 1))
         rows[:, players] = np.where(present, row[players], absent[players])
         return versions.score(rows)
@@ -477,15 +477,15 @@ class ShapleyValues:
     """Shares of ``full - empty``, which they sum to.
 
     Args:
-        values: ``(N,)``.
-        standard_errors: ``(N,)``; None where the values are exact.
+        values: ``(players,)``.
+        standard_errors: ``(players,)``; None where the values are exact.
         full, empty: what all players are worth together, and none.
         evaluations: coalitions that were tried.
         budget_spent: whether the budget or the clock ended the sampling.
     """
 
-    values: Float[np.ndarray, " N"]
-    standard_errors: Float[np.ndarray, " N"] | None
+    values: Float[np.ndarray, " players"]
+    standard_errors: Float[np.ndarray, " players"] | None
     full: float
     empty: float
     evaluations: int
@@ -503,7 +503,7 @@ def shapley_values(
 
     Args:
         worth: of coalitions.
-        players: N.
+        players: how many.
         budget: evaluations; two pairs of permutations are drawn even if they cost more.
         rng: draws the permutations.
         clock: asked between evaluations.
@@ -568,13 +568,13 @@ def _by_permutations(
     return ShapleyValues(mean, _errors(squares, pairs), full, empty, evaluations, not precise)
 
 
-def _errors(squares: Float[np.ndarray, " N"], pairs: int) -> Float[np.ndarray, " N"]:
+def _errors(squares: Float[np.ndarray, " players"], pairs: int) -> Float[np.ndarray, " players"]:
     """Standard errors of a mean over pairs."""
-    errors: Float[np.ndarray, " N"] = np.sqrt(squares / (pairs - 1) / pairs)
+    errors: Float[np.ndarray, " players"] = np.sqrt(squares / (pairs - 1) / pairs)
     return errors
 
 
-def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
+def _pair(order: np.ndarray) -> Bool[np.ndarray, "M players"]:
     """Coalitions of one permutation and of its reverse, without the empty and the full one."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
@@ -583,14 +583,16 @@ def _pair(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
     return np.concatenate([place < sizes, place >= count - sizes])
 
 
-def _joined(order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
+def _joined(
+    order: np.ndarray, worths: Float[np.ndarray, " M"], empty: float, full: float
+) -> Float[np.ndarray, " players"]:
     """What each player added when it joined."""
     added = np.empty(len(order))
     added[order] = np.diff(worths, prepend=empty, append=full)
     return added
 
 
-def _worths_of(worth: Worth, present: Bool[np.ndarray, "M N"], clock: Clock) -> Float[np.ndarray, " M"] | None:
+def _worths_of(worth: Worth, present: Bool[np.ndarray, "M players"], clock: Clock) -> Float[np.ndarray, " M"] | None:
     """What coalitions are worth; None if the time is up before all are tried."""
     parts = []
     for begin in range(0, len(present), _COALITIONS_A_LOOK):

@@ -353,7 +353,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a surrogate pair."""
 
-Bytes = UInt8[np.ndarray, " n"]
+Bytes = UInt8[np.ndarray, " bytes"]
 Path = tuple[str | int, ...]
 
 

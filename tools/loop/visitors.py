@@ -84,8 +84,8 @@ def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
     )
 
 
-def look_probabilities(places: int) -> Float[np.ndarray, " K"]:
-    """``(K,)`` of each place."""
+def look_probabilities(places: int) -> Float[np.ndarray, " places"]:
+    """``(places,)`` of each place."""
     return examination(places, BIAS)
 
 

@@ -27,7 +27,7 @@ from listwright.training.stored.rows import CHUNK_ROWS, Features
 REPORT_EVERY = 10
 """Trees: the median of trials is asked every few."""
 
-Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
+Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " held"]]]
 """Queries to fit on, and those that are held out then."""
 
 MOST_SAMPLED = 200_000

@@ -169,8 +169,8 @@ class AnomalyScore:
         """Return the input of the score: each numeric feature's mean over the first stage's top; see :meth:`of`."""
         return self._aggregates.top_means(features, first_scores, rank_by_score(first_scores))
 
-    def of_means(self, means: Float[np.ndarray, "n M"]) -> Float[np.ndarray, " n"]:
-        """Return ``(n,)`` the score of each row of means.
+    def of_means(self, means: Float[np.ndarray, "rows M"]) -> Float[np.ndarray, " rows"]:
+        """Return ``(rows,)`` the score of each row of means.
 
         Raises:
             ScoringError: if the graph fails.

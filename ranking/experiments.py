@@ -162,7 +162,7 @@ def adjacent_swap(order: Sequence[int], *, k: int, share: float, query_id: str, 
     share / (m - 1).
 
     Args:
-        order: ``(n,)`` the shown candidates, best first.
+        order: ``(shown,)`` the shown candidates, best first.
         k: places from the top that may move, at least 2.
         share: of lists that are swapped, in (0, 1].
         query_id: of the request. A retry gives the same list.

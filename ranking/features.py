@@ -243,14 +243,14 @@ MOSTLY_UNKNOWN = 0.5
 """Share of a column's categories from which on it hardly says anything."""
 
 
-def count_categories(codes: Float[np.ndarray, "L C"]) -> Int[np.ndarray, "2 C"]:
+def count_categories(codes: Float[np.ndarray, "L J"]) -> Int[np.ndarray, "2 J"]:
     """Count the categories in each column of codes, and how many of these the schema does not know."""
     at_zero = codes == UNKNOWN_CODE
     missing = at_zero & np.signbit(codes)
     return np.stack([(~missing).sum(axis=0), (at_zero & ~missing).sum(axis=0)])
 
 
-def mostly_unknown(counts: Int[np.ndarray, "2 C"], schema: FeatureSchema) -> dict[str, str]:
+def mostly_unknown(counts: Int[np.ndarray, "2 J"], schema: FeatureSchema) -> dict[str, str]:
     """Return a sentence, by name, on each column most of whose categories the schema does not know.
 
     Args:

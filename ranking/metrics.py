@@ -84,7 +84,7 @@ def gains_of(labels: Int[np.ndarray, " L"], gains: Sequence[float] | None = None
     Raises:
         IndexError: if a label has no gain.
     """
-    of_labels: Float[np.ndarray, " G"] = (
+    of_labels: Float[np.ndarray, " labels"] = (
         np.exp2(np.arange(int(labels.max(initial=0)) + 1.0)) - 1.0 if gains is None else np.asarray(gains, np.float64)
     )
     label_gains: Float[np.ndarray, " L"] = of_labels[labels]
@@ -285,7 +285,9 @@ def _rank_groups(
     return np.add.reduceat(values[order], starts), np.diff(starts, append=len(scores)), starts
 
 
-def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int) -> Float[np.ndarray, " C"]:
+def _survival(
+    scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int
+) -> Float[np.ndarray, " ranks"]:
     """Return the probability that a user who stops at candidates by chance passes rank 0, 1, ... ``cutoff``.
 
     ``stops`` has the probability to stop at each candidate.
@@ -306,7 +308,7 @@ def _survival(scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], c
     return passed
 
 
-def _mean_products(factors: Float[np.ndarray, " M"], most: int) -> Float[np.ndarray, " P"]:
+def _mean_products(factors: Float[np.ndarray, " M"], most: int) -> Float[np.ndarray, " counts"]:
     """Return ``(most,)`` the mean product of 1, 2, ... of the factors, over all choices of them."""
     if len(factors) == 1:
         return factors

@@ -135,24 +135,24 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
             out[present, rank] = _rank(values)
 
 
-def _z(values: Float[np.ndarray, " N"], floor: float) -> Float[np.ndarray, " N"]:
+def _z(values: Float[np.ndarray, " present"], floor: float) -> Float[np.ndarray, " present"]:
     ranked = np.sort(values)
     if len(values) == 0 or ranked[0] == ranked[-1]:
         return np.zeros(len(values))
     mean = np.cumsum(ranked)[-1] / len(ranked)  # one after the other, unlike sum()
     apart = ranked - mean
     spread = np.sqrt(np.cumsum(apart * apart)[-1] / len(ranked) + floor)
-    scores: Float[np.ndarray, " N"] = (values - mean) / spread
+    scores: Float[np.ndarray, " present"] = (values - mean) / spread
     return scores
 
 
-def _rank(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+def _rank(values: Float[np.ndarray, " present"]) -> Float[np.ndarray, " present"]:
     if len(values) == 1:
         return np.array([0.5])
     ranked = np.sort(values)
     below = np.searchsorted(ranked, values, side="left")
     up_to = np.searchsorted(ranked, values, side="right")
-    ranks: Float[np.ndarray, " N"] = (below + up_to - 1) / (2.0 * (len(values) - 1))
+    ranks: Float[np.ndarray, " present"] = (below + up_to - 1) / (2.0 * (len(values) - 1))
     return ranks
 
 

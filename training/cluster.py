@@ -316,7 +316,7 @@ class Workers:
 
     Args:
         ray: the module, connected.
-        size: W, workers of a group, one core each.
+        size: workers of a group, one core each.
         device: ``cuda`` gives each a GPU of its own.
         idle: processes of a group that is done, for the next one.
     """

@@ -58,19 +58,19 @@ class PositionBias:
 
     Args:
         way: what it comes from.
-        values, low, high: ``(K,)`` relative to the first place, and the ends of the 95 % bootstrap interval.
+        values, low, high: ``(places,)`` relative to the first place, and the ends of the 95 % bootstrap interval.
         queries: that were looked at.
         used: swaps; or the requests that came in different orders.
-        clicks: ``(K,)`` that speak of each place.
+        clicks: ``(places,)`` that speak of each place.
     """
 
     way: Way
-    values: Float[np.ndarray, " K"]
-    low: Float[np.ndarray, " K"]
-    high: Float[np.ndarray, " K"]
+    values: Float[np.ndarray, " places"]
+    low: Float[np.ndarray, " places"]
+    high: Float[np.ndarray, " places"]
     queries: int
     used: int
-    clicks: Float[np.ndarray, " K"]
+    clicks: Float[np.ndarray, " places"]
 
     def file(self, command: str) -> PropensityFile:
         """Return the estimate in its file format."""
@@ -138,14 +138,14 @@ def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str
     return evidence
 
 
-def _clicks(evidence: Evidence) -> Float[np.ndarray, "P *variants 2"]:
+def _clicks(evidence: Evidence) -> Float[np.ndarray, "pairs *variants 2"]:
     """Return the clicks of each pair, by variant and place; harvested pairs have one variant."""
     clicks = np.sum([stratum.sum(axis=0)[:, :, 1:] for stratum in evidence.strata], axis=0)
-    counts: Float[np.ndarray, "P *variants 2"] = clicks if evidence.way == "swaps" else clicks[:, 1:]
+    counts: Float[np.ndarray, "pairs *variants 2"] = clicks if evidence.way == "swaps" else clicks[:, 1:]
     return counts
 
 
-def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "P 3"], places: int) -> None:
+def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "pairs 3"], places: int) -> None:
     """Raise DataError unless pairs with enough clicks link every place with the first."""
     enough = (_clicks(evidence) >= FEWEST_CLICKS).all(axis=(1, 2))
     linked = {0}
@@ -160,7 +160,7 @@ def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "P 3"
     raise DataError(path, f"the data cannot say how likely place {missing[0] + 1} is looked at: {lacking}; {remedy}")
 
 
-def _lacking(evidence: Evidence, whole: Float[np.ndarray, "P 3"], place: int) -> str:
+def _lacking(evidence: Evidence, whole: Float[np.ndarray, "pairs 3"], place: int) -> str:
     """Describe what a place's best pair lacks."""
     pairs = [n for n, pair in enumerate(evidence.pairs.tolist()) if place in pair and min(pair) < place]
     if not pairs:
@@ -189,8 +189,8 @@ class _Stratum(NamedTuple):
         group: of the request's unit.
     """
 
-    clicked: Int[np.ndarray, "N K"]
-    swapped: Bool[np.ndarray, "N K"]
+    clicked: Int[np.ndarray, "N places"]
+    swapped: Bool[np.ndarray, "N places"]
     group: Int[np.ndarray, " N"]
 
 
@@ -204,7 +204,7 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
 
     Args:
         path: judged rows.
-        places: K, from the top; None for the deepest place of any swap.
+        places: how many from the top; None for the deepest place of any swap.
         seed: of the hash that deals units to groups; a request without a unit is a unit of its own.
 
     Returns:
@@ -257,7 +257,7 @@ def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: i
     return _Stratum(clicked, part, group)
 
 
-def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
+def _moved(part: Bool[np.ndarray, "N places"]) -> Int[np.ndarray, "N 2"]:
     """Return ``(N, 2)`` the two places that were exchanged; -1 where there are not two."""
     two = part.sum(axis=1) == 2
     places = np.full((len(part), 2), -1)
@@ -265,7 +265,7 @@ def _moved(part: Bool[np.ndarray, "N K"]) -> Int[np.ndarray, "N 2"]:
     return places
 
 
-def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "G P 2 3"]:
+def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "groups pairs 2 3"]:
     """Sum by group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
     clicked, part, group = one
     moved = _moved(part)
@@ -290,7 +290,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
 
     Args:
         path: judged rows.
-        places: K, from the top; None for all that were shown.
+        places: how many from the top; None for all that were shown.
         same: column by which equal requests are recognised, a query text for example; None for the shown candidates.
         seed: of the hash that deals requests to groups.
 
@@ -334,8 +334,8 @@ def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
 
 
 def all_pairs(
-    pairs: Int[np.ndarray, "P 2"], evidence: Float[np.ndarray, "P 3"], places: int
-) -> Float[np.ndarray, " K"]:
+    pairs: Int[np.ndarray, "pairs 2"], evidence: Float[np.ndarray, "pairs 3"], places: int
+) -> Float[np.ndarray, " places"]:
     """Fit the examination of each place, relative to the first.
 
     Definition (AllPairs of Agarwal, Zaitsev, Wang, Li, Najork, Joachims 2019, eq. 9): p and r maximise
@@ -343,12 +343,12 @@ def all_pairs(
     with one relevance r for each pair, as both places held the same candidates equally often.
 
     Args:
-        pairs: ``(P, 2)`` places from 0.
-        evidence: ``(P, 3)`` of each pair: n, expected clicks at its first place, and at its second, of n displays each.
-        places: K.
+        pairs: ``(pairs, 2)`` places from 0.
+        evidence: ``(pairs, 3)`` of each pair: n, expected clicks at its first place, and at its second, of n displays.
+        places: how many.
 
     Returns:
-        ``(K,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
+        ``(places,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
 
     Convention: places that no pair links with the first get no meaningful value; callers check that.
     """
@@ -356,7 +356,7 @@ def all_pairs(
     scale = 1.0 / max(float(n.sum()), _EDGE)
     n, clicks = scale * n[:, None], scale * clicks
 
-    def loss(x: Float[np.ndarray, " X"]) -> tuple[float, Float[np.ndarray, " X"]]:
+    def loss(x: Float[np.ndarray, " unknowns"]) -> tuple[float, Float[np.ndarray, " unknowns"]]:
         p, r = x[:places], x[places:, None]
         examined = p[pairs]
         share = examined * r
@@ -370,7 +370,7 @@ def all_pairs(
     bounds = [(_EDGE, 1.0 - _EDGE)] * len(start)
     options = {"maxiter": 2000, "maxfun": 10_000, "ftol": 1e-14, "gtol": 1e-9}
     solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x[:places]
-    relative: Float[np.ndarray, " K"] = solution / solution[0]
+    relative: Float[np.ndarray, " places"] = solution / solution[0]
     return relative
 
 
@@ -380,8 +380,8 @@ class Evidence:
 
     Args:
         way: how the pairs came about.
-        pairs: ``(P, 2)`` places from 0, the upper one first.
-        strata: of each stratum ``(G, P, 2, 3)``: of each group, pair and variant the displays, and the clicks at the
+        pairs: ``(pairs, 2)`` places from 0, the upper one first.
+        strata: of each stratum ``(groups, pairs, 2, 3)``: by group, pair and variant displays, and the clicks at the
             upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are averaged.
             Harvested pairs have one stratum. Their
             first variant has sums of click rates over candidates, their second the displays and clicks themselves.
@@ -390,19 +390,19 @@ class Evidence:
     """
 
     way: Way
-    pairs: Int[np.ndarray, "P 2"]
-    strata: tuple[Float[np.ndarray, "_ P 2 3"], ...]
+    pairs: Int[np.ndarray, "pairs 2"]
+    strata: tuple[Float[np.ndarray, "_ pairs 2 3"], ...]
     queries: int
     used: int
 
-    def totals(self) -> Float[np.ndarray, "P 3"]:
-        """Return ``(P, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
+    def totals(self) -> Float[np.ndarray, "pairs 3"]:
+        """Return ``(pairs, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
         sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
         (balanced,) = self._balanced(sums)
-        whole: Float[np.ndarray, "P 3"] = balanced
+        whole: Float[np.ndarray, "pairs 3"] = balanced
         return whole
 
-    def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "P 3"]]:
+    def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "pairs 3"]]:
         """Yield :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
         times = resamples(len(self.strata[0]), samples, rng)
         drawn = []
@@ -411,14 +411,14 @@ class Evidence:
             drawn.append(np.concatenate(parts).reshape(samples, *stratum.shape[1:]))
         yield from self._balanced(drawn)
 
-    def _balanced(self, sums: list[Float[np.ndarray, "M P 2 3"]]) -> Float[np.ndarray, "M P 3"]:
+    def _balanced(self, sums: list[Float[np.ndarray, "samples pairs 2 3"]]) -> Float[np.ndarray, "samples pairs 3"]:
         """Weight both variants of a swap alike, so that each place held the same candidates equally often."""
         if self.way == "harvest":
-            rates: Float[np.ndarray, "M P 3"] = sums[0][:, :, 0]
+            rates: Float[np.ndarray, "samples pairs 3"] = sums[0][:, :, 0]
             return rates
-        total: Float[np.ndarray, "M P 3"] = np.zeros((len(sums[0]), len(self.pairs), 3))
+        total: Float[np.ndarray, "samples pairs 3"] = np.zeros((len(sums[0]), len(self.pairs), 3))
         for one in sums:
-            exposures = one[..., 0]  # (M, P, 2)
+            exposures = one[..., 0]  # (samples, pairs, 2)
             rates = one[..., 1:] / np.maximum(exposures, 1.0)[..., None]
             both = exposures.prod(axis=2) / np.maximum(exposures.sum(axis=2), 1.0)  # variance of a mean of two rates
             total += np.concatenate([both[..., None], both[..., None] * rates.mean(axis=2)], axis=2)

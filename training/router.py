@@ -315,10 +315,10 @@ def _with_path_lengths(tree: ExtraTreeRegressor) -> ExtraTreeRegressor:
     return tree
 
 
-def _average_path(n: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def _average_path(n: Float[np.ndarray, " nodes"]) -> Float[np.ndarray, " nodes"]:
     """Return c(n), the mean depth at which a random tree of ``n`` samples isolates one."""
     many = np.maximum(n, 3.0)
-    lengths: Float[np.ndarray, " S"] = 2.0 * (np.log(many - 1.0) + np.euler_gamma) - 2.0 * (many - 1.0) / many
+    lengths: Float[np.ndarray, " nodes"] = 2.0 * (np.log(many - 1.0) + np.euler_gamma) - 2.0 * (many - 1.0) / many
     return np.where(n <= 1, 0.0, np.where(n == 2, 1.0, lengths))
 
 

@@ -137,7 +137,7 @@ def report(folder: Path, every: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _figures(values: dict[str, Float[np.ndarray, "S N"]], name: str) -> dict[str, object]:
+def _figures(values: dict[str, Float[np.ndarray, "seeds N"]], name: str) -> dict[str, object]:
     rivals = [rival for rival in ("plain", "relative", "mlp") if name not in (rival, "plain")]
     return {
         "ndcg@10": round(float(values[name].mean()), 4),
@@ -146,7 +146,7 @@ def _figures(values: dict[str, Float[np.ndarray, "S N"]], name: str) -> dict[str
     }
 
 
-def _gain(differences: Float[np.ndarray, "S N"]) -> list[float]:
+def _gain(differences: Float[np.ndarray, "seeds N"]) -> list[float]:
     """Return a mean and its interval."""
     low, high = interval(crossed_means(differences))
     return [round(float(value), 4) for value in (differences.mean(), low, high)]

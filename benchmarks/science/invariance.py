@@ -48,7 +48,7 @@ CONSTANT = 1e-6
 """Dimensions with a smaller deviation are left out: dead ones."""
 
 
-def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> float:
+def query_share(rows: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L"]) -> float:
     """Return the share of variance between lists, over dimensions of variance 1; NaN if there are none."""
     real = _standardised(rows, mask).masked_fill(~mask[..., None], 0.0)
     lengths = mask.sum(dim=1)
@@ -57,7 +57,7 @@ def query_share(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> floa
     return float(between.mean())
 
 
-def distance_to_others(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"], rng: np.random.Generator) -> float:
+def distance_to_others(rows: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L"], rng: np.random.Generator) -> float:
     """Return the Chamfer distance between lists over that between random lists of the same lengths."""
     own = _standardised(rows, mask)
     dealt = own.clone()
@@ -73,7 +73,7 @@ def attention_spread(attention: Float[Tensor, "B L"], mask: Bool[Tensor, "B L"])
     return float((entropy.exp() / mask.sum(dim=1)).mean())
 
 
-def _standardised(rows: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
+def _standardised(rows: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L"]) -> Float[Tensor, "B L width"]:
     real = rows[mask]
     alive = real.std(dim=0) > CONSTANT
     return (rows[..., alive] - real[:, alive].mean(dim=0)) / real[:, alive].std(dim=0)

@@ -41,14 +41,14 @@ FEATURES, COMPONENTS, QUERIES, CANDIDATES = 136, 5, 1000, 100
 MIDPOINTS = 1000
 
 
-def efron(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> float:
+def efron(members: Float[np.ndarray, " members"], below: Float[np.ndarray, " below"]) -> float:
     """Return Efron's approximation, times the ``S!`` orders of the group."""
     size = len(members)
     left = logsumexp(members) + np.log(1 - np.arange(size) / size)
     return float(members.sum() - np.logaddexp(left, logsumexp(below)).sum()) + math.lgamma(size + 1)
 
 
-def breslow(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> float:
+def breslow(members: Float[np.ndarray, " members"], below: Float[np.ndarray, " below"]) -> float:
     """Return Breslow's approximation, times the ``S!`` orders of the group."""
     size = len(members)
     total = np.logaddexp(logsumexp(members), logsumexp(below))

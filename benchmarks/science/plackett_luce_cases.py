@@ -25,13 +25,13 @@ class Case(NamedTuple):
 
     Args:
         name: what is hard about it.
-        members: ``(S,)`` scores, exact in float32.
-        below: ``(R,)`` likewise.
+        members: ``(members,)`` scores, exact in float32.
+        below: ``(below,)`` likewise.
     """
 
     name: str
-    members: Float[np.ndarray, " S"]
-    below: Float[np.ndarray, " R"]
+    members: Float[np.ndarray, " members"]
+    below: Float[np.ndarray, " below"]
 
 
 def hard_cases() -> list[Case]:
@@ -69,6 +69,6 @@ def padded(cases: list[Case]) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"],
     return scores, labels, mask
 
 
-def _rounded(name: str, members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> Case:
+def _rounded(name: str, members: Float[np.ndarray, " members"], below: Float[np.ndarray, " below"]) -> Case:
     """Round scores to what both precisions hold exactly, so that only the rule is judged."""
     return Case(name, *(scores.astype(np.float32).astype(np.float64) for scores in (members, below)))

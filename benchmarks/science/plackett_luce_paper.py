@@ -61,7 +61,7 @@ def _log_below(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], l
     return float(logsumexp(scores[labels < label]))
 
 
-def _group_by_subsets(group: Float[np.ndarray, " S"], log_below: float) -> float:
+def _group_by_subsets(group: Float[np.ndarray, " members"], log_below: float) -> float:
     """Return ``log P(all of the group is drawn before anything below)``.
 
     ``reached[subset]``: log-probability that the first draws are exactly this subset, in any order.

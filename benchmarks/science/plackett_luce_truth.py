@@ -29,19 +29,19 @@ class Truth(NamedTuple):
 
     Args:
         log_mass: log A.
-        gradient: ``(S + R,)`` its derivative in the scores, the group's members first.
+        gradient: ``(members + below,)`` its derivative in the scores, the group's members first.
     """
 
     log_mass: float
-    gradient: Float[np.ndarray, " C"]
+    gradient: Float[np.ndarray, " candidates"]
 
 
-def group(members: Float[np.ndarray, " S"], below: Float[np.ndarray, " R"]) -> Truth:
+def group(members: Float[np.ndarray, " members"], below: Float[np.ndarray, " below"]) -> Truth:
     """Return ``log P(all members are drawn before any candidate below)`` and its gradient.
 
     Args:
-        members: ``(S,)`` scores of the group; equal ones are computed once.
-        below: ``(R,)`` scores of all that stands below it.
+        members: ``(members,)`` scores of the group; equal ones are computed once.
+        below: ``(below,)`` scores of all that stands below it.
     """
     distinct, where, counts = np.unique(members, return_inverse=True, return_counts=True)
     with mp.workdps(DIGITS):

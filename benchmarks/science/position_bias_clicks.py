@@ -111,6 +111,6 @@ def harvested(served: Served, strength: float, seed: int, count: int) -> Positio
         return estimate(Path(folder) / "rows.parquet", way="harvest", places=PLACES, same="asked", seed=seed)
 
 
-def _visits(attraction: Float[np.ndarray, "N K"]) -> Visits:
+def _visits(attraction: Float[np.ndarray, "N places"]) -> Visits:
     count = len(attraction)
     return Visits(np.arange(count), np.zeros(count, dtype=np.int64), attraction)

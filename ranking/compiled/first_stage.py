@@ -151,16 +151,16 @@ class Schedule:
 
     Args:
         groups: ``(G,)`` of :data:`GROUP`: how many splits, and the place of each tree's leftmost leaf.
-        splits: ``(S, 4)`` of :data:`SPLIT`, group after group, parents before children; ``at`` is the
+        splits: ``(splits, 4)`` of :data:`SPLIT`, group after group, parents before children; ``at`` is the
             place of the leftmost leaf below, from which ``step`` leads to that of the right side.
-        walked: ``(W,)`` numbers of the other trees.
-        turns: ``(T,)`` when each tree has its turn: four a group, and then those that are walked through.
+        walked: ``(walked,)`` numbers of the other trees.
+        turns: ``(trees,)`` when each tree has its turn: four a group, and then those that are walked through.
     """
 
     groups: np.ndarray
     splits: np.ndarray
-    walked: Int[np.ndarray, " W"]
-    turns: Int[np.ndarray, " T"]
+    walked: Int[np.ndarray, " walked"]
+    turns: Int[np.ndarray, " trees"]
 
 
 def schedule(forest: Forest) -> Schedule:

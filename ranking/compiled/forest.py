@@ -38,23 +38,23 @@ _KINDS: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PackedForest:
-    """T trees with K outputs over E columns; the result is their mean m, or ``2^(power m)``.
+    """Trees over E columns, with one output or more; the result is their mean m, or ``2^(power m)``.
 
     Args:
         fills: ``(E,)`` what stands for a missing value.
         nodes: of :data:`listwright.ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has them.
-        roots: ``(T,)`` where each tree begins.
+        roots: ``(trees,)`` where each tree begins.
         leaves: of every node; of a leaf, its row of ``values``.
-        values: ``(V, K)``.
+        values: ``(values, outputs)``.
         power: ``(1,)`` and not 0, or empty for the mean itself.
     """
 
     fills: Float[np.ndarray, " E"]
-    nodes: Shaped[np.ndarray, " N"]
-    roots: Int[np.ndarray, " T"]
-    leaves: UInt[np.ndarray, " N"]
-    values: Float[np.ndarray, "V K"]
-    power: Float[np.ndarray, " P"]
+    nodes: Shaped[np.ndarray, " nodes"]
+    roots: Int[np.ndarray, " trees"]
+    leaves: UInt[np.ndarray, " nodes"]
+    values: Float[np.ndarray, "values outputs"]
+    power: Float[np.ndarray, " power"]
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -104,9 +104,9 @@ class ForestScorer:
         parts = (forest.fills, forest.nodes, forest.roots, forest.leaves, forest.values)
         self._average = tree_traversal.Average(*parts, power)
 
-    def score(self, features: Float[np.ndarray, "n E"]) -> Float[np.ndarray, "n K"]:
-        """Return ``(n, K)`` means of finite numbers, or powers of 2 between the smallest and the largest leaves'."""
-        out: Float[np.ndarray, "n K"] = np.empty((len(features), self._outputs), dtype=np.float32)
+    def score(self, features: Float[np.ndarray, "rows E"]) -> Float[np.ndarray, "rows outputs"]:
+        """Return ``(rows, outputs)`` means of finite numbers, or powers of 2 between the smallest and largest leaf."""
+        out: Float[np.ndarray, "rows outputs"] = np.empty((len(features), self._outputs), dtype=np.float32)
         self._average.score(features, out)
         return out
 
@@ -117,7 +117,7 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     Args:
         model: the serialised graph.
         width: E, columns of its input.
-        columns: K, columns of its output.
+        columns: of its output.
         name: of the stage, for messages.
 
     Raises:

@@ -46,7 +46,7 @@ class Forest:
         columns: ``(E,)`` of :data:`COLUMN`.
         nodes: of :data:`NODE`, all trees one after the other, siblings side by side; ``child`` is the left one, counted
             from the tree's root. A leaf is its own child under an infinite threshold.
-        trees: ``(T,)`` of :data:`TREE`.
+        trees: ``(trees,)`` of :data:`TREE`.
         sets: of uint32; a set is the count of its words and then the words.
         values: of every node; 0 of an inner one.
         splits: by feature, the values at which a row changes its way: thresholds, or categories of a set.
@@ -56,7 +56,7 @@ class Forest:
     nodes: np.ndarray
     trees: np.ndarray
     sets: np.ndarray
-    values: Float[np.ndarray, " N"]
+    values: Float[np.ndarray, " nodes"]
     splits: dict[int, list[float]]
 
 
@@ -79,7 +79,7 @@ def read_forest(model: str) -> Forest:
         raise ScoringError(f"tree {packer.count} of the LightGBM model is damaged: {error!r}") from error
 
 
-def float32_below(thresholds: Float[np.ndarray, "*S"]) -> Float[np.ndarray, "*S"]:
+def float32_below(thresholds: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """Return the largest float32 that is not above each.
 
     A finite float32 is above the one exactly when it is above the other.

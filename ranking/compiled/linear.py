@@ -58,7 +58,7 @@ class PackedLinear:
         missing_weights: ``(K, M)`` added where the value is missing.
         category_columns: ``(J,)`` of the input that are categories, coded 1, 2, ...
         category_starts: ``(J + 1,)`` where the weights of each begin.
-        category_weights: ``(K, S)`` of all categories.
+        category_weights: ``(K, categories)`` of all categories.
     """
 
     columns: Int[np.ndarray, " M"]
@@ -71,7 +71,7 @@ class PackedLinear:
     missing_weights: Float[np.ndarray, "K M"]
     category_columns: Int[np.ndarray, " J"]
     category_starts: Int[np.ndarray, " J+1"]
-    category_weights: Float[np.ndarray, "K S"]
+    category_weights: Float[np.ndarray, "K categories"]
 
     def __post_init__(self) -> None:
         for name, (kind, axes) in _KINDS.items():

@@ -30,7 +30,7 @@ cdef class Linear:
         self.category_weights = category_weights
 
     def score(self, const float[:, ::1] features, float[:, ::1] out):
-        """Write the scores of ``(n, E)`` rows into ``out``, ``(n, K)``.
+        """Write the scores of ``(rows, E)`` inputs into ``out``, ``(rows, K)``.
 
         Raises:
             MemoryError: if there is none for one row.

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 def numbers(
     features: Float[np.ndarray, "L D"],
     columns: Int[np.ndarray, " M"],
-    top: Int[np.ndarray, " T"],
-    out: Float[np.ndarray, " S"],
+    top: Int[np.ndarray, " top"],
+    out: Float[np.ndarray, " statistics"],
 ) -> None:
     """Write mean, standard deviation, minimum and maximum of every column into ``out``, over the list and its top.
 
@@ -25,7 +25,7 @@ def numbers(
     of_top[:] = whole if len(top) == len(features) else _statistics(wanted[top]).ravel()
 
 
-def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"], out: Float[np.ndarray, " 4"]) -> None:
+def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " top"], out: Float[np.ndarray, " 4"]) -> None:
     """Write best, gap between the best two, standard deviation and entropy of the softmax into ``out``."""
     best = scores[top[0]]
     weights = np.exp(scores - best)
@@ -33,7 +33,9 @@ def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " T"], out
     out[:] = best, best - scores[top[1]] if len(top) > 1 else 0.0, scores.std(), entropy
 
 
-def agreement(scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " T"], out: Float[np.ndarray, " S"]) -> None:
+def agreement(
+    scores: Float[np.ndarray, "C K"], at: Int[np.ndarray, " top"], out: Float[np.ndarray, " statistics"]
+) -> None:
     """Write the entropy of every column's softmax and Kendall's tau-a of every two columns into ``out``.
 
     Entropies are in nats; tau is over the rows ``at``, and 1 for a single row.

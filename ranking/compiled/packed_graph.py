@@ -27,7 +27,7 @@ def open_packed(
     Args:
         model: the serialised graph.
         width: E, columns of its input.
-        columns: K, columns of its output.
+        columns: of its output.
         name: of the stage, for messages.
         entry: name of the metadata entry that holds the packed form.
         compile_packed: reads it; None where the compiled code is not built.

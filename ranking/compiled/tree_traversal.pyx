@@ -211,9 +211,9 @@ cdef class Average:
     Args:
         fills: ``(E,)`` what stands for a missing value.
         nodes: as of :func:`score`, of plain thresholds only.
-        roots: ``(T,)`` where each tree begins.
+        roots: ``(trees,)`` where each tree begins.
         leaves: of every node; of a leaf, its row of ``values``.
-        values: ``(V, K)``.
+        values: ``(values, outputs)``.
         power: 0 for the mean itself.
     """
 
@@ -229,7 +229,7 @@ cdef class Average:
         self.power = power
 
     def score(self, const float[:, ::1] features, float[:, ::1] out):
-        """Write what ``(n, E)`` rows give into ``out``, ``(n, K)``; NaN = missing.
+        """Write what ``(rows, E)`` inputs give into ``out``, ``(rows, outputs)``; NaN = missing.
 
         Raises:
             MemoryError: if there is none for one row.

@@ -38,7 +38,7 @@ TOLERANCE = 0.02
 FEWEST_PAIRS = 8
 """Of permutations, before their spread is trusted to say how well the mean is known; a smaller budget ends earlier."""
 
-Payoff = Callable[[Bool[np.ndarray, "M N"]], Float[np.ndarray, " M"]]
+Payoff = Callable[[Bool[np.ndarray, "M players"]], Float[np.ndarray, " M"]]
 """Returns the payoff of each coalition: one row each, True for the players that take part."""
 
 _LINEAR = b"\nis_linear=1\n"
@@ -245,7 +245,7 @@ def _sample(
     row, absent = candidates.features[candidate], references(candidates.features, schema)
     players = np.flatnonzero(differing(row, absent))
 
-    def payoff(present: Bool[np.ndarray, "M N"]) -> Float[np.ndarray, " M"]:
+    def payoff(present: Bool[np.ndarray, "M players"]) -> Float[np.ndarray, " M"]:
         rows = np.tile(absent, (len(present), 1))
         rows[:, players] = np.where(present, row[players], absent[players])
         return versions.score(rows)
@@ -477,15 +477,15 @@ class ShapleyValues:
     """Shares of ``full - empty``, which they sum to.
 
     Args:
-        values: ``(N,)``.
-        standard_errors: ``(N,)``; None where the values are exact.
+        values: ``(players,)``.
+        standard_errors: ``(players,)``; None where the values are exact.
         full, empty: payoff of all players together, and of none.
         evaluations: coalitions that were tried.
         budget_spent: whether the budget or the clock ended the sampling.
     """
 
-    values: Float[np.ndarray, " N"]
-    standard_errors: Float[np.ndarray, " N"] | None
+    values: Float[np.ndarray, " players"]
+    standard_errors: Float[np.ndarray, " players"] | None
     full: float
     empty: float
     evaluations: int
@@ -503,7 +503,7 @@ def shapley_values(
 
     Args:
         payoff: returns the payoffs of coalitions.
-        players: N.
+        players: how many.
         budget: evaluations; two pairs of permutations are drawn even if they cost more.
         rng: draws the permutations.
         clock: checked between evaluations.
@@ -568,13 +568,13 @@ def _by_permutations(
     return ShapleyValues(mean, _errors(squares, pairs), full, empty, evaluations, not precise)
 
 
-def _errors(squares: Float[np.ndarray, " N"], pairs: int) -> Float[np.ndarray, " N"]:
+def _errors(squares: Float[np.ndarray, " players"], pairs: int) -> Float[np.ndarray, " players"]:
     """Return the standard errors of a mean over pairs."""
-    errors: Float[np.ndarray, " N"] = np.sqrt(squares / (pairs - 1) / pairs)
+    errors: Float[np.ndarray, " players"] = np.sqrt(squares / (pairs - 1) / pairs)
     return errors
 
 
-def _antithetic_coalitions(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
+def _antithetic_coalitions(order: np.ndarray) -> Bool[np.ndarray, "M players"]:
     """Return the coalitions of a permutation and of its reverse, without the empty and the full one."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
@@ -583,14 +583,16 @@ def _antithetic_coalitions(order: np.ndarray) -> Bool[np.ndarray, "M N"]:
     return np.concatenate([place < sizes, place >= count - sizes])
 
 
-def _gains(order: np.ndarray, payoffs: Float[np.ndarray, " M"], empty: float, full: float) -> Float[np.ndarray, " N"]:
+def _gains(
+    order: np.ndarray, payoffs: Float[np.ndarray, " M"], empty: float, full: float
+) -> Float[np.ndarray, " players"]:
     """Return the payoff that each player adds when it joins."""
     contributions = np.empty(len(order))
     contributions[order] = np.diff(payoffs, prepend=empty, append=full)
     return contributions
 
 
-def _payoffs_of(payoff: Payoff, present: Bool[np.ndarray, "M N"], clock: Clock) -> Float[np.ndarray, " M"] | None:
+def _payoffs_of(payoff: Payoff, present: Bool[np.ndarray, "M players"], clock: Clock) -> Float[np.ndarray, " M"] | None:
     """Return the payoffs of coalitions; None if the time is up before all are tried."""
     parts = []
     for begin in range(0, len(present), _COALITIONS_A_LOOK):

@@ -61,7 +61,7 @@ class ServedRecord:
         features: ``(L, D)`` float32, as they were ranked: numbers raw, NaN for a missing one, categories as codes.
         first_stage_scores: ``(L,)`` in the order of the request; NaN if the first stage failed.
         scores: ``(L,)`` in the order of the request; NaN for candidates that were not scored.
-        order: ``(n,)`` the candidate at each shown place; n is ``top_n`` or L, whichever is less.
+        order: ``(shown,)`` the candidate at each shown place; ``top_n`` or L of them, whichever is less.
         strategy: the ranker that was asked for.
         feature_names: ``D`` names of the columns; of the file, not of the record.
         request_id: of the HTTP request.
@@ -89,7 +89,7 @@ class ServedRecord:
     features: Float[np.ndarray, "L D"]
     first_stage_scores: Float[np.ndarray, " L"]
     scores: Float[np.ndarray, " L"]
-    order: Int[np.ndarray, " n"]
+    order: Int[np.ndarray, " shown"]
     strategy: str
     feature_names: tuple[str, ...]
     request_id: str = ""

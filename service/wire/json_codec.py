@@ -357,7 +357,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be half of a surrogate pair."""
 
-Bytes = UInt8[np.ndarray, " n"]
+Bytes = UInt8[np.ndarray, " bytes"]
 Path = tuple[str | int, ...]
 
 

@@ -88,7 +88,7 @@ def _with_codes(matrix: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Floa
     known = [len(schema.features[column].categories) for column in columns]
     codes = matrix[:, columns]  # a copy
     missing = np.isnan(codes)
-    wrong: Bool[np.ndarray, "L F"] = ~missing & ((codes < 0) | (codes > known) | (codes != np.floor(codes)))
+    wrong: Bool[np.ndarray, "L J"] = ~missing & ((codes < 0) | (codes > known) | (codes != np.floor(codes)))
     if wrong.any():
         row, place = (int(i) for i in np.argwhere(wrong)[0])
         raise CandidateError(

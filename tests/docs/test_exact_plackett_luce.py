@@ -9,16 +9,7 @@ from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/exact-plackett-luce.md")
 RESULT = result("plackett_luce")
-WAYS = {
-    "32 nodes": "exact_32",
-    "64 nodes": "exact_64",
-    "subsets": "subsets",
-    "1,000 samples": "sampling_1000",
-    "10,000 samples": "sampling_10000",
-    "Efron": "efron",
-    "Breslow": "breslow",
-}
-TIMED = list(WAYS)[:5]
+GROUPS = (8, 20, 100, 1000)
 
 
 def short(value):
@@ -40,28 +31,6 @@ def concavity():
     return table([head, "pairs", "midpoint below the chord"], rows)
 
 
-def conditions():
-    """What the other tables were measured on."""
-    accuracy, speed, largest = RESULT["accuracy"], RESULT["speed"], RESULT["methods"][-1]
-    (hardest,) = (row["float64"]["log_a_hardest"] for row in accuracy["rows"] if row["nodes"] == 32)
-    samples = -largest["mean_error"]["sampling_10000"]
-    return table(
-        ["measured", ""],
-        [
-            ["by number of nodes: groups", accuracy["cases"]],
-            ["by number of nodes: candidates of the largest group", f"{accuracy['largest_group']:,}"],
-            ["by number of nodes: hardest group for 32 nodes in float64", f"“{hardest}”"],
-            ["by size of the group: draws", len(RESULT["seeds"])],
-            ["by size of the group: standard deviation of the scores", f"{RESULT['spread']:g}"],
-            ["10,000 samples, largest group: how much too low on average, nats", short(samples)],
-            ["one evaluation: features", speed["features"]],
-            ["one evaluation: nodes", speed["nodes"]],
-            ["one evaluation: threads", speed["threads"]],
-            ["one evaluation: share of the search for the windows", f"{100 * speed['share_of_windows']:.0f} %"],
-        ],
-    )
-
-
 def by_nodes():
     """Errors by number of nodes."""
     rows = [
@@ -78,35 +47,31 @@ def by_nodes():
     return table(["Q", "Λ", "log A, float64", "gradient, float64", "log A, float32", "gradient, float32"], rows)
 
 
-def by_size(measure, ways):
-    rows = [[f"{row['group']:,}", *(short(row[measure].get(WAYS[way])) for way in ways)] for row in RESULT["methods"]]
-    return table(["group", *ways], rows)
-
-
-def evaluation():
-    """Seconds of one evaluation."""
-    speed = RESULT["speed"]
-    seconds, ratios = speed["seconds"], speed["ratio_when_doubled"]
-    sizes = f"{speed['queries']:,} queries × {speed['candidates']} candidates × {speed['components']} components"
-    return table(
-        ["what", "seconds", "ratio"],
-        [
-            [sizes, short(seconds["base"]), ""],
-            *([f"twice the {what}", short(seconds[what]), f"{ratios[what]:.2f}"] for what in ratios),
-            ["`log_likelihood` with autograd, float32, 80 × 120", short(seconds["autograd_float32"]), ""],
-        ],
-    )
-
-
-def tables():
-    errors, seconds = by_size("largest_error", WAYS), by_size("seconds", TIMED)
-    return [concavity(), conditions(), by_nodes(), errors, seconds, evaluation()]
+def by_size():
+    """Errors and seconds by size of the group."""
+    rows = []
+    for row in RESULT["methods"]:
+        if row["group"] in GROUPS:
+            error, seconds = row["largest_error"], row["seconds"]
+            cells = [error["exact_32"], seconds["exact_32"], seconds.get("subsets")]
+            cells += [error["sampling_10000"], seconds["sampling_10000"], error["efron"]]
+            rows.append([f"{row['group']:,}", *map(short, cells)])
+    return table(["group", "32 nodes", "s", "subsets, s", "10,000 samples", "s", "Efron"], rows)
 
 
 def test_the_tables_are_the_committed_results():
-    assert blocks(PAGE) == tables()
+    assert blocks(PAGE) == [concavity(), by_nodes(), by_size()]
     assert {row["nodes"]: row["depth"] for row in RESULT["accuracy"]["rows"]} == DEPTHS
     assert f"`{RESULT['command']}`" in PAGE
+
+
+def test_the_conditions_are_those_of_the_run():
+    accuracy, speed = RESULT["accuracy"], RESULT["speed"]
+    assert f"over {accuracy['cases']} groups of up to {accuracy['largest_group']:,} candidates" in PAGE
+    sizes = f"{speed['queries']:,} lists of {speed['candidates']} candidates"
+    assert sizes in PAGE
+    assert f"take {short(speed['seconds']['base'])} s" in PAGE
+    assert (speed["components"], speed["nodes"], speed["threads"]) == (5, 32, 1)
 
 
 def test_the_full_event_is_concave_and_the_top_is_not():

@@ -37,25 +37,22 @@ def accuracy():
             f"{one['second_stage_s']:.2f}",
         ]
         for one in found
+        if one["budget"] in (1000, 4000)
     ]
     return table(["bundle", "budget", "error", "claimed", "within three standard errors", "seconds"], rows)
 
 
 def beside_rankings():
-    """The 99th percentile of rankings with and without explanations: the last run, and earlier ones."""
-    last, rows = result("explain_load"), []
-    runs = [{"commit": "this one", "held": False, "loads": last["loads"]}, *last["earlier"]]
-    for run in runs:
-        for load, found in run["loads"].items():
-            low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
-            p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
-            later = f"{100 * found['later']:+.1f} [{low}, {high}]"
-            held = "held" if run["held"] else "not held"
-            rows.append([run["commit"], held, f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
-    return table(
-        ["commit", "process", "load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"],
-        rows,
-    )
+    """The 99th percentile of rankings with and without explanations, by the run whose processes were not held."""
+    (run,) = [one for one in result("explain_load")["earlier"] if not one["held"]]
+    assert f"at commit {run['commit']}" in PAGE
+    rows = []
+    for load, found in run["loads"].items():
+        low, high = (f"{100 * value:+.1f}" for value in found["later_quartiles"])
+        p99 = [f"{found['p99_ms'][way]:.2f}" for way in ("without", "with")]
+        later = f"{100 * found['later']:+.1f} [{low}, {high}]"
+        rows.append([f"{float(load):.0%}", *p99, later, f"{found['explanation_s']:.1f}"])
+    return table(["load, of the peak", "p99 without, ms", "with", "later, %", "seconds of an explanation"], rows)
 
 
 def test_the_figures_are_those_of_the_committed_run():
@@ -63,7 +60,7 @@ def test_the_figures_are_those_of_the_committed_run():
 
 
 def test_the_goal_is_that_of_the_benchmark():
-    assert f"the goal is {result('explain')['goal_s']:g} s" in PAGE
+    assert f"the goal is {result('explain')['goal_s']:g} s" in " ".join(PAGE.split())
 
 
 def test_the_program_runs(monkeypatch, capsys):

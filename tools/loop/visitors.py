@@ -84,8 +84,8 @@ def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
     )
 
 
-def look_probabilities(places: int) -> Float[np.ndarray, " K"]:
-    """Return ``(K,)`` the probability that each place is looked at."""
+def look_probabilities(places: int) -> Float[np.ndarray, " places"]:
+    """Return ``(places,)`` the probability that each place is looked at."""
     return examination(places, BIAS)
 
 

@@ -144,12 +144,12 @@ def compare_arms(
 
 
 class _Grown(NamedTuple):
-    """Cumulative ``totals (N, 2 + 4 M)``: queries of both arms, and each metric's sums and sums of squares."""
+    """Cumulative ``totals (units, 2 + 4 M)``: queries of both arms, and each metric's sums and sums of squares."""
 
     day: date
-    totals: Float[np.ndarray, "N Z"]
+    totals: Float[np.ndarray, "units sums"]
 
-    def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " N"], ...]]:
+    def arms(self, place: int) -> Iterator[tuple[Float[np.ndarray, " units"], ...]]:
         """Yield sums, queries and squares of control and of the challenger."""
         for arm in (0, 1):
             column = 2 + 2 * place + arm
@@ -264,14 +264,14 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     )
 
 
-def _preference(sums: pl.DataFrame) -> Float[np.ndarray, " N"]:
-    """Return ``(N,)`` wins minus losses of each unit with credit."""
+def _preference(sums: pl.DataFrame) -> Float[np.ndarray, " units"]:
+    """Return ``(units,)`` wins minus losses of each unit with credit."""
     per_unit = sums.group_by("unit", maintain_order=True).agg(pl.col(*_SUMS).sum()).filter(pl.col("credited") > 0)
-    values: Float[np.ndarray, " N"] = 2.0 * per_unit["preference"].to_numpy()
+    values: Float[np.ndarray, " units"] = 2.0 * per_unit["preference"].to_numpy()
     return values
 
 
-def _tests(by_unit: Float[np.ndarray, " N"]) -> tuple[tuple[str, float], ...]:
+def _tests(by_unit: Float[np.ndarray, " units"]) -> tuple[tuple[str, float], ...]:
     """Return the exact sign test over units with a preference, and Wilcoxon's signed-rank test of their net wins."""
     preferring = by_unit[by_unit != 0.0]
     if len(preferring) == 0:
@@ -454,7 +454,7 @@ def looks_of(days: pl.Series) -> list[date]:
     return [there[place] for place in places]
 
 
-def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "N M"]]]:
+def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "units M"]]]:
     """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:
@@ -462,7 +462,7 @@ def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np
         names: M columns.
 
     Yields:
-        The day, and ``(N, M)`` sums; units come in one order, those without rows yet are 0. The array grows in place.
+        The day, and ``(units, M)`` sums; units come in one order, those without rows are 0. The array grows in place.
     """
     rows = sums.sort("day")
     unit = rows["unit"].rank("dense").to_numpy().astype(np.int64) - 1

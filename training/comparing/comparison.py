@@ -229,7 +229,9 @@ class Ratio:
 
 
 def ratio_of(
-    totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"], squares: Float[np.ndarray, " N"] | None = None
+    totals: Float[np.ndarray, " units"],
+    queries: Float[np.ndarray, " units"],
+    squares: Float[np.ndarray, " units"] | None = None,
 ) -> Ratio:
     """Return the mean of a value over queries.
 
@@ -256,8 +258,8 @@ def ratio_of(
 
 
 def resampled_ratio(
-    totals: Float[np.ndarray, " N"], queries: Float[np.ndarray, " N"], rng: np.random.Generator
-) -> Float[np.ndarray, " R"]:
+    totals: Float[np.ndarray, " units"], queries: Float[np.ndarray, " units"], rng: np.random.Generator
+) -> Float[np.ndarray, " samples"]:
     """Return the mean in :data:`RESAMPLES` bootstrap samples of the units.
 
     Args:
@@ -274,16 +276,16 @@ def resampled_ratio(
     sums = np.stack([np.bincount(group, values[counted], groups) for values in (totals, queries)], axis=1)
     drawn = [counts @ sums for counts in resamples(groups, RESAMPLES, rng)]
     y, n = np.concatenate(drawn).T
-    values: Float[np.ndarray, " R"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
+    values: Float[np.ndarray, " samples"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
     return values
 
 
-def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
+def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " units"]:
     """Return ``(count,)`` the group of each unit: its own, or a random one of ``most``."""
     return np.arange(count) if count <= most else rng.permutation(count) % most
 
 
-def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "M G"]]:
+def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "samples groups"]]:
     """Draw bootstrap samples: how often each group is in each, some samples at a time."""
     even = np.full(groups, 1.0 / groups)
     sizes = [min(_SAMPLES_AT_A_TIME, samples - begin) for begin in range(0, samples, _SAMPLES_AT_A_TIME)]

@@ -92,7 +92,7 @@ class Numbers(NamedTuple):
     """
 
     values: pl.Series
-    wrong: Int[np.ndarray, " W"]
+    wrong: Int[np.ndarray, " bad"]
 
 
 def is_text(column: pl.Series) -> bool:
@@ -138,14 +138,14 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
     return Numbers(values.alias(column.name), wrong)
 
 
-def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " W"]:
+def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " bad"]:
     """Return the rows of a text column with a number as people write it, ``1,234.50 €``, which is not parsed as one.
 
     Args:
         column: text.
         numbers: its numbers.
     """
-    rows: Int[np.ndarray, " W"] = numbers.wrong[_rows(names_in(column.gather(numbers.wrong)).str.contains(_WRITTEN))]
+    rows: Int[np.ndarray, " bad"] = numbers.wrong[_rows(names_in(column.gather(numbers.wrong)).str.contains(_WRITTEN))]
     return rows
 
 
@@ -210,7 +210,7 @@ def _spelled(values: pl.Series) -> pl.Series:
     return pl.Series([spelled(value) for value in given], dtype=pl.String)
 
 
-def _rows(mask: pl.Series) -> Int[np.ndarray, " W"]:
+def _rows(mask: pl.Series) -> Int[np.ndarray, " bad"]:
     return mask.fill_null(value=False).arg_true().to_numpy().astype(np.int64)
 
 
@@ -234,7 +234,7 @@ def _looks(text: pl.Series) -> pl.Series:
     return text.str.contains(_ISO) | text.str.contains(_DATE)
 
 
-def times_of(column: pl.Series, rows: Int[np.ndarray, " N"], fault: Fault) -> list[Time | None]:
+def times_of(column: pl.Series, rows: Int[np.ndarray, " M"], fault: Fault) -> list[Time | None]:
     """Return the times in some rows of a column; None where there is none.
 
     Args:

@@ -123,7 +123,7 @@ class Dataset:
             )
         return replace(self, gains=gains)
 
-    def narrowed(self, columns: Int[np.ndarray, " C"]) -> Dataset:
+    def narrowed(self, columns: Int[np.ndarray, " columns"]) -> Dataset:
         """Return some columns as a dataset of their own (a copy; of rows on disk a view), in the order given."""
         schema = FeatureSchema(features=tuple(self.schema.features[column] for column in columns))
         features = map_rows(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
@@ -136,7 +136,7 @@ class Dataset:
         """
         if schema.names != self.schema.names:
             raise ValueError(f"schemas name different columns: {schema.names} and {self.schema.names}")
-        codes: dict[int, Float[np.ndarray, " V"]] = {}
+        codes: dict[int, Float[np.ndarray, " codes"]] = {}
         for column in schema.categorical:
             old, new = self.schema.features[column], schema.features[column]
             table = [UNKNOWN_CODE, *(new.code(category) for category in old.categories)]
@@ -152,10 +152,10 @@ class Dataset:
         return replace(self, features=map_rows(self.features, len(schema), recoded), schema=schema)
 
 
-def categories_in(data: Dataset) -> Int[np.ndarray, "2 C"]:
+def categories_in(data: Dataset) -> Int[np.ndarray, "2 J"]:
     """Count, per categorical column, the distinct categories and those of them that the schema does not know."""
     columns = list(data.schema.categorical)
-    counts: Int[np.ndarray, "2 C"] = np.zeros((2, len(columns)), dtype=np.int64)
+    counts: Int[np.ndarray, "2 J"] = np.zeros((2, len(columns)), dtype=np.int64)
     for _, rows in chunks(data.features) if columns else ():
         counts += count_categories(rows[:, columns])
     return counts

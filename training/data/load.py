@@ -203,7 +203,7 @@ def dropped_note(splits: Splits) -> str | None:
     )
 
 
-def _constant(features: Features) -> Int[np.ndarray, " C"]:
+def _constant(features: Features) -> Int[np.ndarray, " columns"]:
     left, first = np.arange(features.shape[1]), features[0]
     for start in range(0, len(features), _ROWS):
         if len(left) == 0:

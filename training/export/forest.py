@@ -27,7 +27,7 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     Args:
         model: fitted.
         width: E, columns of its input; NaN = missing.
-        columns: K, columns of its output.
+        columns: of its output.
     """
     inputs = [("features", FloatTensorType([None, width]))]
     graph: onnx.ModelProto = skl2onnx.convert_sklearn(

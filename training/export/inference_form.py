@@ -134,8 +134,8 @@ class _Layers(nn.Module):
             for layer, more in zip(linear, above, strict=True)
         )
 
-    def forward(self, x: Float[Tensor, "L X"], first: Float[Tensor, "X Z"] | None = None) -> Float[Tensor, "L Y"]:
-        """Return ``(L, Y)``; with the weights ``first`` instead of the first layer's own."""
+    def forward(self, x: Float[Tensor, "L X"], first: Float[Tensor, "X H"] | None = None) -> Float[Tensor, "L out"]:
+        """Return ``(L, out)``; with the weights ``first`` instead of the first layer's own."""
         last = len(self.weights) - 1
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.addmm(bias, x, weight if number or first is None else first)
@@ -189,7 +189,7 @@ class OnnxReader(nn.Module):
         self.register_buffer("recurrent", recurrent[None])
         self.register_buffer("biases", torch.cat(biases)[None])
 
-    def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L S"], Any]:
+    def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L state"], Any]:
         """Return the reader's outputs, and its last state or states."""
         gru = self.operator == "GRU"
         last = (1, 1, self.size)

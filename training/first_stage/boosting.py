@@ -27,7 +27,7 @@ from listwright.training.stored.rows import CHUNK_ROWS, Features
 REPORT_EVERY = 10
 """Trees between two reports to the pruning by medians."""
 
-Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " H"]]]
+Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " held"]]]
 """Queries to fit on, and those held out."""
 
 MOST_SAMPLED = 200_000

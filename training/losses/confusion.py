@@ -31,10 +31,10 @@ GPU_CELLS = 2**26
 
 
 def confusion_loss(
-    normalised: Float[Tensor, "B L W"],
+    normalised: Float[Tensor, "B L width"],
     mask: Bool[Tensor, "B L"],
     *,
-    gain: Float[Tensor, "B V"] | None = None,
+    gain: Float[Tensor, "B half"] | None = None,
     pairs: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Float[Tensor, ""]:
@@ -45,9 +45,9 @@ def confusion_loss(
         d_CH   = sum_i min_j |h_1i - h_2j|^2 + sum_j min_i |h_1i - h_2j|^2
 
     Args:
-        normalised: ``(B, L, W)`` representations, eq. (8); anything on padding.
+        normalised: ``(B, L, width)`` representations, eq. (8); anything on padding.
         mask: ``(B, L)`` True = real candidate; every list has one at least.
-        gain: ``(B, W / 2)`` where every list's representation is ``[gain * u ; u]`` up to rounding, as QILCM's is: the
+        gain: ``(B, half)`` where every list's representation is ``[gain * u ; u]`` up to rounding, as QILCM's is: the
             search then takes half the work, ``h . h' = sum_k (1 + gain_k gain'_k) u_k u'_k``. None for any other.
         pairs: distinct unordered pairs of lists to sample, every list in about as many; the result is unbiased. None
             takes all.
@@ -93,12 +93,12 @@ def normalised_weight(
 
 @torch.no_grad()
 def _nearest(
-    h: Float[Tensor, "B L W"],
-    gain: Float[Tensor, "B V"] | None,
+    h: Float[Tensor, "B L width"],
+    gain: Float[Tensor, "B half"] | None,
     mask: Bool[Tensor, "B L"],
     order: Int[np.ndarray, " B"],
     pairs: int,
-) -> tuple[Int[Tensor, " E"], Int[Tensor, " E"]]:
+) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
     """Return pairs as flat row numbers: every candidate, and its nearest one in each list it is compared with.
 
     The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
@@ -136,17 +136,17 @@ def _nearest(
             )
             by_list = products.view(len(lines), length, -1, length)
             chosen = lines, lines + slots[: stop - start]
-            near = by_list.min(dim=3).indices  # (T, L, P) three times as fast as argmin
+            near = by_list.min(dim=3).indices  # (turns, L, partners) three times as fast as argmin
             forth[here, start:stop] = near.transpose(1, 2)[chosen]
             back[here, start:stop] = by_list.add_(norms[here, :, None, None]).min(dim=1).indices[chosen]
     steps = torch.arange(length, device=h.device)
     slots = torch.arange(1, most + 1, device=h.device)
     first = (ring * length)[:lists, None, None]  # (B, 1, 1) row of each list's first candidate
-    partner = (ring * length)[torch.arange(lists, device=h.device)[:, None] + slots][..., None]  # (B, P, 1)
+    partner = (ring * length)[torch.arange(lists, device=h.device)[:, None] + slots][..., None]  # (B, partners, 1)
     sources, targets = (
         torch.cat([ends[:, :, :each].reshape(-1), ends[:, :more, each:].reshape(-1)])
         for ends in (
-            torch.stack([(first + steps).expand_as(forth), partner + steps]),  # (2, B, P, L)
+            torch.stack([(first + steps).expand_as(forth), partner + steps]),  # (2, B, partners, L)
             torch.stack([partner + forth, first + back]),
         )
     )

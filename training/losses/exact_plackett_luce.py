@@ -293,12 +293,12 @@ def _straddling(
     return result.index_add(0, torch.tensor(at, device=scores.device), torch.stack(parts))
 
 
-def log_at_least(a: Float[Tensor, " S"], count: int, *, nodes: int = 32) -> Float[Tensor, ""]:
+def log_at_least(a: Float[Tensor, " members"], count: int, *, nodes: int = 32) -> Float[Tensor, ""]:
     """Return the log-probability that at least ``count`` of a group are drawn before anything below it.
 
     Args:
-        a: ``(S,)`` score less log W, the log-weight of all below.
-        count: 1 to S.
+        a: ``(members,)`` score less log W, the log-weight of all below.
+        count: 1 to all members.
         nodes: one of :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
     """
     with torch.no_grad():
@@ -310,7 +310,7 @@ def log_at_least(a: Float[Tensor, " S"], count: int, *, nodes: int = 32) -> Floa
     return torch.logsumexp(y - torch.exp(y) + _log_tail(a, y, count) + log_weight, dim=0) + torch.log(half)
 
 
-def _window(a: Float[Tensor, " S"], count: int, depth: float) -> tuple[Tensor, Tensor]:
+def _window(a: Float[Tensor, " members"], count: int, depth: float) -> tuple[Tensor, Tensor]:
     """Return where the log-integrand is within ``depth`` of its peak, found on grids: its slope would cost as much.
 
     The peak lies in [0, log(1 + count)], and the bounds of the full event's window hold.
@@ -326,7 +326,7 @@ def _window(a: Float[Tensor, " S"], count: int, depth: float) -> tuple[Tensor, T
     return low, high
 
 
-def _log_tail(a: Float[Tensor, " S"], y: Float[Tensor, " Q"], count: int) -> Float[Tensor, " Q"]:
+def _log_tail(a: Float[Tensor, " members"], y: Float[Tensor, " nodes"], count: int) -> Float[Tensor, " nodes"]:
     """Return ``log P(at least count drawn by y)``: state j of the recursion is "j drawn so far", and ``count`` absorbs.
 
     All terms are probabilities, nothing cancels; in logarithms nothing underflows.

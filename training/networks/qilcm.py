@@ -96,8 +96,8 @@ class QilcmNetwork(nn.Module):
         return Representation(h, a, c, refined, normalised, c * of_product / alone)
 
     def _normalise(
-        self, refined: Float[Tensor, "B L W"], a: Float[Tensor, "B L"]
-    ) -> tuple[Float[Tensor, "B L W"], Float[Tensor, "B 1 W"]]:
+        self, refined: Float[Tensor, "B L width"], a: Float[Tensor, "B L"]
+    ) -> tuple[Float[Tensor, "B L width"], Float[Tensor, "B 1 width"]]:
         """Apply query normalisation, eqs. (6) to (8); return also its factor after centring."""
         centred = refined - (a[..., None] * refined).sum(dim=-2, keepdim=True)
         # attention sums to 1 only up to rounding: what that leaves of a constant dimension would be blown up by
@@ -113,7 +113,7 @@ class QilcmNetwork(nn.Module):
         scale = 1.0 / (sigma + PAPER_EPSILON)
         return centred * scale, scale
 
-    def score(self, normalised: Float[Tensor, "B L W"]) -> Float[Tensor, "B L"]:
+    def score(self, normalised: Float[Tensor, "B L width"]) -> Float[Tensor, "B L"]:
         """Return the logits of eq. (9), monotone in its softmax."""
         logits: Tensor = self.ranking(self.dropout(normalised)).squeeze(-1)
         return logits
@@ -124,10 +124,10 @@ class Output(NamedTuple):
 
     Args:
         logits: ``(B, L)``, higher is better.
-        representation: ``(B, L, W)`` what the confusion loss looks at; None where a model has no such thing.
-        gain: ``(B, W / 2)`` where the representation is ``[gain * u ; u]``, for
+        representation: ``(B, L, width)`` what the confusion loss looks at; None where a model has no such thing.
+        gain: ``(B, half)`` where the representation is ``[gain * u ; u]``, for
             :func:`listwright.training.losses.confusion.confusion_loss`.
-        members: ``(M, B, L)`` logits of the networks whose mean ``logits`` are; None where there is one network.
+        members: ``(members, B, L)`` logits of the networks whose mean ``logits`` are; None where there is one network.
     """
 
     logits: Tensor
@@ -184,7 +184,7 @@ class Qilcm2Network(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L X"], mask: Bool[Tensor, "B L"] | None, first: Float[Tensor, "B L"] | None
     ) -> Output:
-        """Return ``(B, L)`` logits, and ``(M, B, L)`` of the members."""
+        """Return ``(B, L)`` logits, and ``(members, B, L)`` of the members."""
         logits = torch.stack([member(x, mask, first) for member in self.members])
         return Output(logits.mean(dim=0), members=logits)
 
@@ -273,7 +273,7 @@ class _Seeds(nn.Module):
         """Return ``(B, L)`` the mean over the seeds."""
         return self._weights(h, None).mean(dim=1)
 
-    def _weights(self, h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B S L"]:
+    def _weights(self, h: Float[Tensor, "B L H"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B seeds L"]:
         logits = self.attention(h).transpose(1, 2)
         if mask is not None:
             logits = logits.masked_fill(~mask[:, None], MASKED_LOGIT)
@@ -315,7 +315,7 @@ class _Block(nn.Module):
         self.out = nn.Linear(attended, width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.ELU(), nn.Linear(2 * width, width))
 
-    def forward(self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L W"]:
+    def forward(self, z: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L width"]:
         weights, value = self.weights(z, mask)
         attended = weights @ value
         z = z + self.out(attended.transpose(1, 2).flatten(2))
@@ -323,8 +323,8 @@ class _Block(nn.Module):
         return fed
 
     def weights(
-        self, z: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None
-    ) -> tuple[Float[Tensor, "B H L L"], Float[Tensor, "B H L D"]]:
+        self, z: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L"] | None
+    ) -> tuple[Float[Tensor, "B heads L L"], Float[Tensor, "B heads L size"]]:
         """Return each head's attention weights and values."""
         parts = self.project(self.before(z)).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, d)
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # (B, heads, L, d) each

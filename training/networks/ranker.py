@@ -57,7 +57,7 @@ class Ranker(nn.Module):
             mask: ``(B, L)`` True = real candidate.
 
         Returns:
-            ``(B, L)`` logits, :data:`listwright.training.networks.qilcm.MASKED_LOGIT` on padding, and ``(B, L, W)``
+            ``(B, L)`` logits, :data:`listwright.training.networks.qilcm.MASKED_LOGIT` on padding, and ``(B, L, width)``
             representations for the confusion loss, to be used under the same mask; None from all but QILCM.
         """
         raw = raw.masked_fill(~mask[..., None], 0.0)  # masking only the output would let NaN into the gradients

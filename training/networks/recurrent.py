@@ -89,7 +89,7 @@ class DcmNetwork(nn.Module):
         places = reading_places(h, mask, first if self.by_first_stage else None, best_first=True)
         outputs, (state, cell) = read(self.reader, h, places, mask)
         decoded, _ = self.decoder(self.start.expand_as(state[0]), (state[0], cell[0]))
-        pointing = torch.tanh(self.of_candidate(outputs) + self.of_list(decoded)[:, None])  # (B, L, S)
+        pointing = torch.tanh(self.of_candidate(outputs) + self.of_list(decoded)[:, None])  # (B, L, state)
         return Output(self.point(pointing).squeeze(-1))
 
 
@@ -125,7 +125,7 @@ def reading_places(
 
 def read(
     reader: nn.Module, h: Float[Tensor, "B L H"], places: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"] | None
-) -> tuple[Float[Tensor, "B L S"], Any]:
+) -> tuple[Float[Tensor, "B L state"], Any]:
     """Return the reader's output for every candidate, in input order, and its state after the last real one.
 
     On a CPU the reader computes in float32 also under autocast: many CPUs have no bfloat16 kernel of the LSTM.

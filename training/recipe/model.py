@@ -137,7 +137,7 @@ class DlcmSpec(_Reader):
     """DLCM (Ai, Bi, Guo, Croft, SIGIR 2018): a GRU reads the list from the worst candidate to the best.
 
     Args:
-        heads: H, how many queries the final state asks of every candidate; 3 in the authors' code.
+        heads: how many queries the final state asks of every candidate; 3 in the authors' code.
     """
 
     kind: Literal["dlcm"] = "dlcm"

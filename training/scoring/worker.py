@@ -98,7 +98,7 @@ def _import_lightgbm() -> None:
 
 def ranked(
     rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
-) -> tuple[pl.DataFrame, Int[np.ndarray, "2 C"]]:
+) -> tuple[pl.DataFrame, Int[np.ndarray, "2 J"]]:
     """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
@@ -157,11 +157,11 @@ class _Lists(NamedTuple):
     """
 
     features: pl.DataFrame | Float[np.ndarray, "R D"]
-    offsets: Int[np.ndarray, " M"]
+    offsets: Int[np.ndarray, " O"]
     order: Int[np.ndarray, " R"] | None
     qids: Sequence[object]
 
-    def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R C"]:
+    def codes(self, schema: FeatureSchema) -> Float[np.ndarray, "R J"]:
         """Return the codes of the categorical columns."""
         columns = list(schema.categorical)
         if not isinstance(self.features, pl.DataFrame):

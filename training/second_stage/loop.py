@@ -63,7 +63,7 @@ class FittedNetwork:
         best_epoch: the one whose weights these are; 0 where a model that starts from the first stage's order found none
             that is better.
         equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
-        valid_values: ``(E, N)`` NDCG of every validation query after each epoch, and first before the first one, where
+        valid_values: ``(epochs, N)`` NDCG of every validation query after each epoch, and first before the first, where
             that could have been the best; the first row with the highest mean is that of these weights.
     """
 
@@ -72,7 +72,7 @@ class FittedNetwork:
     history: tuple[Epoch, ...]
     best_epoch: int
     equivalent_lambda: float
-    valid_values: Float[np.ndarray, "E N"]
+    valid_values: Float[np.ndarray, "epochs N"]
 
     @property
     def valid_ndcg(self) -> float:

@@ -101,7 +101,7 @@ class Curve:
 
     Args:
         specialists: K.
-        mean, low, high: ``(A,)`` at :data:`ACCURACIES`, with the 95 % interval over queries.
+        mean, low, high: ``(accuracies,)`` at :data:`ACCURACIES`, with the 95 % interval over queries.
         oracle, average: NDCG at a = 1 and at a = 0.
         break_even: accuracy at which the single ranker is reached, with its interval; None where K = 1 or the
             specialists never differ.
@@ -110,9 +110,9 @@ class Curve:
     """
 
     specialists: int
-    mean: Float[np.ndarray, " A"]
-    low: Float[np.ndarray, " A"]
-    high: Float[np.ndarray, " A"]
+    mean: Float[np.ndarray, " accuracies"]
+    low: Float[np.ndarray, " accuracies"]
+    high: Float[np.ndarray, " accuracies"]
     oracle: float
     average: float
     break_even: tuple[float, float, float] | None
@@ -223,7 +223,7 @@ def _curve(
     )
 
 
-def _first_above(gains: Float[np.ndarray, "R A"]) -> float | None:
+def _first_above(gains: Float[np.ndarray, "samples accuracies"]) -> float | None:
     above = interval(gains)[0] > 0
     return round(float(ACCURACIES[np.argmax(above)]), 2) if above.any() else None
 

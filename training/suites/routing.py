@@ -94,12 +94,12 @@ class CoverageCurve:
     """Mean gain over all queries if the share c with the largest estimated gains is routed.
 
     Args:
-        gain, low, high: ``(C,)`` at :data:`COVERAGES`, with the 95 % interval over queries.
+        gain, low, high: ``(coverages,)`` at :data:`COVERAGES`, with the 95 % interval over queries.
     """
 
-    gain: Float[np.ndarray, " C"]
-    low: Float[np.ndarray, " C"]
-    high: Float[np.ndarray, " C"]
+    gain: Float[np.ndarray, " coverages"]
+    low: Float[np.ndarray, " coverages"]
+    high: Float[np.ndarray, " coverages"]
 
 
 def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
@@ -120,15 +120,15 @@ class Calibration:
     """Stated confidence against how often it was right, in bins of equally many queries.
 
     Args:
-        confidence, right: ``(B,)`` means of every bin; equal bests count as right in equal shares.
-        low, high: ``(B,)`` 95 % interval of ``right``.
+        confidence, right: ``(bins,)`` means of every bin; equal bests count as right in equal shares.
+        low, high: ``(bins,)`` 95 % interval of ``right``.
         error: mean absolute difference, weighed by the bins' queries.
     """
 
-    confidence: Float[np.ndarray, " B"]
-    right: Float[np.ndarray, " B"]
-    low: Float[np.ndarray, " B"]
-    high: Float[np.ndarray, " B"]
+    confidence: Float[np.ndarray, " bins"]
+    right: Float[np.ndarray, " bins"]
+    low: Float[np.ndarray, " bins"]
+    high: Float[np.ndarray, " bins"]
     error: float
 
 

@@ -33,13 +33,13 @@ class Scores:
 
     Args:
         train: ``(R,)`` each by a model that did not see its query; None where an attempt has no such scores.
-        valid, test: ``(S,)`` and ``(T,)``.
+        valid, test: ``(S,)`` and ``(tested,)``.
         facts: numbers worth knowing: trees, epochs, weights.
     """
 
     train: Float[np.ndarray, " R"] | None
     valid: Float[np.ndarray, " S"]
-    test: Float[np.ndarray, " T"]
+    test: Float[np.ndarray, " tested"]
     facts: dict[str, list[float]]
 
 

@@ -33,7 +33,7 @@ class Block(NamedTuple):
     features: Float[np.ndarray, "R D"]
     labels: Int[np.ndarray, " R"]
     qids: list[str]  # of each run of rows with one qid; empty without qids
-    runs: Int[np.ndarray, " Q"]  # rows in each run
+    runs: Int[np.ndarray, " lists"]  # rows in each run
     lines: Int[np.ndarray, " R"]  # 1-based line of each row
 
 

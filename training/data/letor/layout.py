@@ -359,7 +359,7 @@ def _numbered(source: str, first: int, count: int) -> list[str]:
 
 
 def _check_new(
-    qids: list[str], runs: Int[np.ndarray, " Q"], block: Block, began: dict[str, int | None], source: str
+    qids: list[str], runs: Int[np.ndarray, " lists"], block: Block, began: dict[str, int | None], source: str
 ) -> None:
     """Raise DataError if a query had ended before."""
     row = 0

@@ -32,18 +32,18 @@ class Truth:
 
     Args:
         groups: ``(N,)`` the Plackett-Luce group of each query.
-        mixture_weights: ``(K,)`` probability of each group.
-        weights: ``(K, F)`` weights of the numeric features in each group.
-        category_effects: ``(G, V)`` what each value of each categorical feature adds to the utility.
+        mixture_weights: ``(groups,)`` probability of each group.
+        weights: ``(groups, F)`` weights of the numeric features in each group.
+        category_effects: ``(J, categories)`` what each value of each categorical feature adds to the utility.
         anomalous: ``(N,)`` queries with the stronger shift.
         utilities: ``(R,)`` noiseless utility of every candidate, ``context`` included.
         context: ``(R,)`` what the other candidates of the list add to it; 0 where no such effect is planted.
     """
 
     groups: Int[np.ndarray, " N"]
-    mixture_weights: Float[np.ndarray, " K"]
-    weights: Float[np.ndarray, "K F"]
-    category_effects: Float[np.ndarray, "G V"]
+    mixture_weights: Float[np.ndarray, " groups"]
+    weights: Float[np.ndarray, "groups F"]
+    category_effects: Float[np.ndarray, "J categories"]
     anomalous: Bool[np.ndarray, " N"]
     utilities: Float[np.ndarray, " R"]
     context: Float[np.ndarray, " R"]

@@ -95,11 +95,11 @@ def _utilities(
     return utilities
 
 
-def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " G"]:
+def _bounds(weights: Float[np.ndarray, " F"], rng: np.random.Generator) -> Float[np.ndarray, " bounds"]:
     """Return the utilities between grades, so that each grade has its share."""
     z = rng.standard_normal((_PILOT_ROWS, len(weights)), dtype=np.float32)
     utilities = _utilities(z, weights, rng.normal(size=_PILOT_ROWS), rng)
-    bounds: Float[np.ndarray, " G"] = np.quantile(utilities, np.cumsum(GRADE_SHARES[:-1]))
+    bounds: Float[np.ndarray, " bounds"] = np.quantile(utilities, np.cumsum(GRADE_SHARES[:-1]))
     return bounds
 
 

@@ -108,7 +108,7 @@ def swapped_rows(
     order, rows = order[:, :depth].copy(), np.flatnonzero(swaps)
     pair = np.stack([upper[rows], upper[rows] + 1], axis=1)
     order[rows[:, None], pair] = order[rows[:, None], pair[:, ::-1]]
-    part: Bool[np.ndarray, "N K"] = np.zeros((count, depth), dtype=bool)
+    part: Bool[np.ndarray, "N places"] = np.zeros((count, depth), dtype=bool)
     part[rows[:, None], pair] = True
     kind = np.repeat(np.where(swaps, "swap", ""), depth)
     return judged_rows(shop, people, order, rng).with_columns(
@@ -118,13 +118,15 @@ def swapped_rows(
     )
 
 
-def judged_rows(shop: Shop, people: Visits, order: Int[np.ndarray, "N K"], rng: np.random.Generator) -> pl.DataFrame:
+def judged_rows(
+    shop: Shop, people: Visits, order: Int[np.ndarray, "N shown"], rng: np.random.Generator
+) -> pl.DataFrame:
     """Simulate clicks on the shown candidates, as ``listwright join`` writes them, without features.
 
     Args:
         shop: whose visitors they are.
         people: the queries.
-        order: ``(N, K)`` candidates at the shown places.
+        order: ``(N, shown)`` candidates at the shown places.
         rng: of the clicks.
     """
     count, depth = order.shape
@@ -150,15 +152,14 @@ def judged_rows(shop: Shop, people: Visits, order: Int[np.ndarray, "N K"], rng: 
     )
 
 
-def examination(count: int, strength: float) -> Float[np.ndarray, " K"]:
-    """Return ``(K,)`` examination probabilities of places: ``1 / k ** strength`` at place k (Joachims et al. 2017,
-    6.1).
+def examination(count: int, strength: float) -> Float[np.ndarray, " places"]:
+    """Return ``(places,)`` probabilities of a look: ``1 / k ** strength`` at place k (Joachims et al. 2017, 6.1).
 
     Args:
-        count: K, places.
+        count: of places.
         strength: 0 for none; 1 is that of the paper.
     """
-    places: Float[np.ndarray, " K"] = np.arange(1, count + 1, dtype=np.float64) ** -strength
+    places: Float[np.ndarray, " places"] = np.arange(1, count + 1, dtype=np.float64) ** -strength
     return places
 
 

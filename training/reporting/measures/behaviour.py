@@ -171,6 +171,6 @@ def mean_and_half(values: Sequence[float] | np.ndarray) -> list[float]:
     return rounded([float(np.mean(values)), *np.quantile(values, (0.25, 0.75)).tolist()])
 
 
-def rounded(values: Sequence[float] | Float[np.ndarray, " P"]) -> list[float]:
+def rounded(values: Sequence[float] | Float[np.ndarray, " numbers"]) -> list[float]:
     """Round to six digits after the point: a page shows fewer."""
     return [round(float(value), 6) for value in values]

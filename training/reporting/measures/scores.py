@@ -178,7 +178,10 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
 
 
 def _errors_by_chance(
-    flat: _Flat, stated: Float[np.ndarray, " B"], candidates: Float[np.ndarray, " B"], weights: Float[np.ndarray, " N"]
+    flat: _Flat,
+    stated: Float[np.ndarray, " bins"],
+    candidates: Float[np.ndarray, " bins"],
+    weights: Float[np.ndarray, " N"],
 ) -> Float[np.ndarray, " R"]:
     """Return the errors if each list's choice were drawn from its own probabilities; bins stay the same."""
     size, count = len(weights), len(stated)

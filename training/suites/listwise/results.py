@@ -46,8 +46,8 @@ class Results:
 
     Args:
         methods: in the order of the suite.
-        seeds: S.
-        values: ``values[method][metric]`` is ``(S, N)``, the queries in the same order everywhere; NDCG is NaN for a
+        seeds: how many.
+        values: ``values[method][metric]`` is ``(seeds, N)``, queries in the same order everywhere; NDCG is NaN for a
             query without a relevant candidate.
         candidates, relevant: ``(N,)`` of every query.
         anomaly: ``(N,)`` mean over seeds; None where the suite does not ask for it.
@@ -59,7 +59,7 @@ class Results:
 
     methods: tuple[str, ...]
     seeds: int
-    values: Mapping[str, Mapping[str, Float[np.ndarray, "S N"]]]
+    values: Mapping[str, Mapping[str, Float[np.ndarray, "seeds N"]]]
     candidates: Int[np.ndarray, " N"]
     relevant: Int[np.ndarray, " N"]
     anomaly: Float[np.ndarray, " N"] | None
@@ -91,7 +91,7 @@ class Results:
         deepest = int(self.candidates.max())
         return tuple(f"ndcg@{k}" for k in NDCG_AT if k <= 10 or k <= deepest)
 
-    def each(self, method: str, metric: str) -> Float[np.ndarray, "S N"]:
+    def each(self, method: str, metric: str) -> Float[np.ndarray, "seeds N"]:
         """Return ``(S, N)`` values per seed and query; empty queries count 0."""
         return np.stack([EvalProtocol().apply(row) for row in self.values[method][metric]])
 
@@ -113,9 +113,9 @@ class Results:
         """Return the method with the highest mean, of those with results."""
         return max((name for name in methods if name in self.methods), key=lambda name: self.mean(name, metric))
 
-    def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "S N"]:
+    def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "seeds N"]:
         """Return ``(S, N)`` differences per seed and query."""
-        result: Float[np.ndarray, "S N"] = self.each(method, metric) - self.each(rival, metric)
+        result: Float[np.ndarray, "seeds N"] = self.each(method, metric) - self.each(rival, metric)
         return result
 
     def bounds(self, method: str, metric: str) -> tuple[float, float]:
@@ -145,7 +145,7 @@ def _measured(results: pl.DataFrame, methods: tuple[str, ...]) -> Results:
     keys = first.select("fold", "qid")
     assert all(part.select("fold", "qid").equals(keys) for part in parts.values()), "methods are paired by query"
 
-    def square(part: pl.DataFrame, column: str) -> Float[np.ndarray, "S N"]:
+    def square(part: pl.DataFrame, column: str) -> Float[np.ndarray, "seeds N"]:
         return part[column].cast(pl.Float64).fill_null(float("nan")).to_numpy().reshape(seeds, queries)
 
     anomaly = None if first["anomaly"].null_count() else square(first, "anomaly").mean(axis=0)
@@ -209,14 +209,14 @@ class PairedComparison:
 
 
 def compare(
-    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "S N M"], other: Float[np.ndarray, "S N M"]
+    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "seeds N M"], other: Float[np.ndarray, "seeds N M"]
 ) -> list[PairedComparison]:
     """Pair the queries of two methods, M times, as one family: with Holm's p over all that could be tested.
 
     Args:
         names: M times metric, method, rival.
-        one, other: ``(S, N, M)`` values by seed of the same queries in the same order. Intervals are over queries and
-            seeds; p is of the queries, each its mean over seeds.
+        one, other: ``(seeds, N, M)`` values by seed of the same queries in the same order. Intervals are over queries
+            and seeds; p is of the queries, each its mean over seeds.
     """
     low, high = interval(crossed_means(one - other))
     difference = (one - other).mean(axis=0)
@@ -374,7 +374,7 @@ def gaps(results: Results, metric: str) -> Gaps:
     return Gaps(metric, rival, bins, float(trend.statistic), float(trend.pvalue))
 
 
-def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "S M"]) -> GapBin:
+def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "seeds M"]) -> GapBin:
     low, high = interval(crossed_means(gained))
     return GapBin(float(anomaly.mean()), len(anomaly), float(gained.mean()), float(low), float(high))
 

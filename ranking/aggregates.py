@@ -141,7 +141,7 @@ class Aggregates:
 
 
 class AnomalyScore:
-    """How unlike the training queries a list is: higher is stranger, in (0, 1). Threads may share it.
+    """Anomaly score of a list, in (0, 1): the higher, the less it is like the training queries. Threads may share it.
 
     Args:
         aggregates: compute the forest's input.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -231,10 +232,16 @@ def publish(path: Path, out: Path) -> None:
     Raises:
         BundleError: if something is there already; a published version never changes.
     """
+    fault = BundleError(out, "exists already: a published version never changes; choose another path")
     if out.exists():
-        raise BundleError(out, "exists already: a published version never changes; choose another path")
+        raise fault
     out.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(out)
+    try:
+        path.rename(out)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
+            raise fault from None
+        raise
 
 
 def _listed(contents: dict[str, bytes], path: Path, name: str) -> bytes:

@@ -170,9 +170,9 @@ class ColumnFirstStage:
 
 
 class OnnxFirstStage:
-    """An ONNX graph ``features (L, N) float32 -> scores (L,)``, run once per list on one thread.
+    """An ONNX graph ``features (L, F) float32 -> scores (L,)``, run once per list on one thread.
 
-    Convention: the graph sees the N numeric features of the schema, in its order. ONNX keeps no list of categories, so
+    Convention: the graph sees the F numeric features of the schema, in its order. ONNX keeps no list of categories, so
     that no code of a category could be known to mean the same in the graph. A missing value is NaN, also where training
     data had none: what it means is the graph's own affair.
 

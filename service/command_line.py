@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         ports = bind_ports(settings)  # before anything is loaded
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
-        remedy = f"stop the other process, or set {PREFIX}PORT or {PREFIX}HOST, --port or --host"
+        remedy = f"stop the other process, or choose another with --port or --host ({PREFIX}PORT, {PREFIX}HOST)"
         print(f"error: port {settings.port} of {settings.host} {why}: {remedy}", file=sys.stderr)
         return 3
     return _serve(settings, ports)

@@ -35,7 +35,6 @@ from listwright.training.progress import Task
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.second_stage.batching import lists_for
-from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import (
     FittedNetwork,
@@ -483,7 +482,7 @@ def _held_out(
                 checkpoint=checkpoint,
                 device=run.device,
                 task=_Epochs(task, number),
-                epoch_runner=on_workers(run.workers),
+                workers=run.workers,
                 goes_on=goes_on,
             )
             scores = first.train_scores[splits.train.rows_of(held_out)]

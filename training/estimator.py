@@ -463,7 +463,7 @@ def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report
         pages = renamed(files["report.json"].decode(), f"{name}/{version}")
         files |= {file: text.encode() for file, text in pages.items()}
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{version}.", ignore_cleanup_errors=True) as own:
         folder = Path(own) / out.name
         folder.mkdir()
         for file, content in files.items():

@@ -87,8 +87,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
         )
     if out.suffix not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
-    if out.exists():
-        raise RecipeError(f"{out} exists already, and is not written over: choose another --out, or delete it")
+    _check_absent(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
 
@@ -101,12 +100,18 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
 
     with (
         disk_full_as_data_error(out.parent, "make some, or choose another --out"),
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", ignore_cleanup_errors=True) as own,
     ):
-        partial = Path(own) / out.name
+        partial = Path(own) / f"{out.name}.partial"  # no name that a reader of the folder takes for data
         (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, draw_frames())
+        _check_absent(out)
         partial.rename(out)
     return rows
+
+
+def _check_absent(out: Path) -> None:
+    if out.exists():
+        raise RecipeError(f"{out} exists already, and is not written over: choose another --out, or delete it")
 
 
 def _frame(block: SyntheticBlock) -> pl.DataFrame:

@@ -5,7 +5,7 @@ the generalist's. Temperature and margin are chosen on lists that neither the ra
 
 An Isolation Forest over the mean features of the first stage's top ten measures how unusual a query is.
 Query vector and forest are those of the QILCM paper (Zhu, Chen, He, AAAI 2019, its Figure 2); Isolation Forest is Liu,
-Ting, Zhou, 2008: score ``2^(-mean path length / c(sample size))`` in (0, 1), higher is stranger.
+Ting, Zhou, 2008: score ``2^(-mean path length / c(sample size))`` in (0, 1); high is unusual.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.explaining import stages
+from listwright.ranking.explaining import contributions
+from listwright.ranking.explaining.contributions import Clock, explain_second_stage
 from listwright.ranking.explaining.explain import DEFAULT_BUDGET
 from listwright.ranking.explaining.explanation import StageContributions
-from listwright.ranking.explaining.stages import Clock, explain_second_stage
 from listwright.ranking.reranker import Reranker
 
 CANDIDATES, SPECIALISTS = 100, 4
@@ -68,7 +68,7 @@ def main() -> int:
         "specialists": SPECIALISTS,
         "places": list(PLACES),
         "default_budget": DEFAULT_BUDGET,
-        "tolerance": stages.TOLERANCE,
+        "tolerance": contributions.TOLERANCE,
         "goal_s": GOAL_S,
         "times": times,
         "long": LONG,
@@ -130,7 +130,7 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
     explained = [int(ranking.order[place]) for place in (1, len(listed) // 2)]
     budget = 2 ** len(reranker.schema) if exhaustive else LONG
     with sampled(budget if exhaustive else 0):
-        truth = {one: contributions(reranker, listed, ranking, one, budget, seed=1000)[0] for one in explained}
+        truth = {one: contributions_of(reranker, listed, ranking, one, budget, seed=1000)[0] for one in explained}
     for budget in BUDGETS:
         errors, claims, within, seconds = [], [], [], []
         for one in explained:
@@ -138,7 +138,7 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
             for seed in range(SEEDS):
                 started = perf_counter()
                 with sampled(0):
-                    values, error = contributions(reranker, listed, ranking, one, budget, seed=seed)
+                    values, error = contributions_of(reranker, listed, ranking, one, budget, seed=seed)
                 seconds.append(perf_counter() - started)
                 apart = np.abs(values - truth[one])
                 errors.append(apart.max() / largest)
@@ -160,11 +160,11 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
 @contextmanager
 def sampled(exhaustive: int) -> Iterator[None]:
     """Spend every budget meanwhile; try all coalitions where there are no more than so many."""
-    with patch.object(stages, "TOLERANCE", -1.0), patch.object(stages, "EXHAUSTIVE", exhaustive):
+    with patch.object(contributions, "TOLERANCE", -1.0), patch.object(contributions, "EXHAUSTIVE", exhaustive):
         yield
 
 
-def contributions(
+def contributions_of(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
     """Return the second stage's contributions in the order of the schema, and their standard errors."""

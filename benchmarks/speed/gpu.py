@@ -24,8 +24,7 @@ from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.run import usable_device
 from listwright.training.second_stage.batching import Lists
-from listwright.training.second_stage.data_parallel import NetworkWorker
-from listwright.training.second_stage.loop import state_of
+from listwright.training.second_stage.loop import NetworkWorker, state_of
 
 WEIGHT = 1e-8
 """Of the confusion loss: it is computed and changes nothing."""

@@ -14,6 +14,7 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
+from listwright.ranking.explaining.contributions import Clock, by_size, explain_first_stage, explain_second_stage
 from listwright.ranking.explaining.explanation import (
     AnomalyReasons,
     CandidateExplanation,
@@ -28,7 +29,6 @@ from listwright.ranking.explaining.explanation import (
     place_of,
 )
 from listwright.ranking.explaining.passing import Rerank, find_passing_changes
-from listwright.ranking.explaining.stages import Clock, by_size, explain_first_stage, explain_second_stage
 from listwright.ranking.features import QUANTILE_LEVELS
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.router import Choice, Hook, Query

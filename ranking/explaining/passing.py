@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.explaining.contributions import Clock
 from listwright.ranking.explaining.explanation import ValueChange, WhatItTakes, place_of, value_of
-from listwright.ranking.explaining.stages import Clock
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 Rerank = Callable[[CandidateList], Ranking]

@@ -43,7 +43,7 @@ def publish_as(source: Path, out: Path) -> Manifest:
             out, "expected NAME/VERSION, each of letters, digits, '.', '_' and '-', beginning with no sign"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{version}.", ignore_cleanup_errors=True) as own:
         partial = Path(own) / out.name
         partial.mkdir()
         files = [entry.name for entry in loaded.manifest.files]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from listwright.ranking.explaining import passing, stages
+from listwright.ranking.explaining import contributions, passing
 from listwright.ranking.explaining.explanation import CandidateExplanation
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 
@@ -77,14 +77,14 @@ def test_every_part_has_a_row():
 @pytest.mark.parametrize(
     "says",
     [
-        f"up to {stages.EXHAUSTIVE.bit_length() - 1} features, budget {stages.EXHAUSTIVE:,}: yes",
-        f"all coalitions are tried, {stages.EXHAUSTIVE:,} of them",
+        f"up to {contributions.EXHAUSTIVE.bit_length() - 1} features, budget {contributions.EXHAUSTIVE:,}: yes",
+        f"all coalitions are tried, {contributions.EXHAUSTIVE:,} of them",
         f"other categories, {passing.MOST_CATEGORIES} are tried",
         f"the {passing.MOST_STEPS:,} smallest",
-        f"below {100 * stages.TOLERANCE:g} %",
-        f"after {stages.FEWEST_PAIRS} pairs at least",
+        f"below {100 * contributions.TOLERANCE:g} %",
+        f"after {contributions.FEWEST_PAIRS} pairs at least",
         f"At most {passing.MOST_PAIRS} pairs",
-        f"at most {100 * stages.SAMPLING_SHARE:g} % of the time that is left",
+        f"at most {100 * contributions.SAMPLING_SHARE:g} % of the time that is left",
         f"halved {['', 'once', 'twice', 'three times', 'four times', 'five times'][passing.HALVINGS]}",
         {0.5: "counts as half of the rows"}[passing.OTHER_KIND],
     ],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from support.explained import contributions, total, with_quantiles
+from support.explained import contribution_values, total, with_quantiles
 from support.service.bundles import make_bundle, rows
 
 MADE = (
@@ -55,10 +55,12 @@ def test_the_order_of_the_other_candidates_changes_nothing(served, one, random):
     scores = found.ranking.first_stage_scores
     assume(len(np.unique(scores)) == len(scores))  # trees give equal scores at times, which keep the input order
     moved = served.explain(CandidateList(features[order]), order.index(candidate))
-    assert contributions(moved.first_stage) == pytest.approx(contributions(found.first_stage), abs=1e-5)
+    assert contribution_values(moved.first_stage) == pytest.approx(contribution_values(found.first_stage), abs=1e-5)
     assert (moved.second_stage is None) == (found.second_stage is None)
     if found.second_stage is not None:
-        assert contributions(moved.second_stage) == pytest.approx(contributions(found.second_stage), abs=1e-4)
+        assert contribution_values(moved.second_stage) == pytest.approx(
+            contribution_values(found.second_stage), abs=1e-4
+        )
     assert {(order[move.index], move.rank, move.rank_without) for move in moved.moves} == {
         (move.index, move.rank, move.rank_without) for move in found.moves
     }

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from listwright.ranking.explaining.stages import Clock
+from listwright.ranking.explaining.contributions import Clock
 from listwright.ranking.features import QUANTILE_LEVELS
 from support.stand_ins import standing_in
 
@@ -100,6 +100,6 @@ def total(stage):
     return sum(one.contribution for one in stage.contributions)
 
 
-def contributions(stage):
+def contribution_values(stage):
     """By feature."""
     return {one.feature: one.contribution for one in stage.contributions}

@@ -80,7 +80,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
 
     Args:
         train: training queries.
-        remedies: what that person can do about a column.
+        remedies: the remedies to name for a column.
         rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
@@ -226,7 +226,7 @@ class ListFacts:
         longer: of two candidates or more.
         mixed: with different labels.
         place: ``(R,)`` of each row in its list, from 0.
-        chance_first: those of them in which a random order is expected to put a candidate of the highest label first.
+        chance_first: expected number of them in which a random order puts a candidate of the highest label first.
     """
 
     def __init__(self, data: Dataset) -> None:

@@ -1,7 +1,7 @@
 """A first stage that was fitted elsewhere: a LightGBM model, an ONNX graph, or scores in a column of the data.
 
 Exporters of ONNX differ in names, in the shape of the scores and in what else they write. A bundle holds one form only:
-``features (L, N) float32 -> scores (L,)``. So what serves stays strict, and reads no foreign graph.
+``features (L, F) float32 -> scores (L,)``. So what serves stays strict, and reads no foreign graph.
 """
 
 from __future__ import annotations
@@ -258,11 +258,11 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     Every value gets the prefix ``given/``. Constants become weights.
 
     Args:
-        model: a serialised ONNX model with one float32 input ``(L, N)`` and one output ``(L,)`` or ``(L, 1)``.
+        model: a serialised ONNX model with one float32 input ``(L, F)`` and one output ``(L,)`` or ``(L, 1)``.
         schema: of the data; N is the number of its numeric features.
 
     Returns:
-        A serialised graph ``features (L, N) float32 -> scores (L,)``, which
+        A serialised graph ``features (L, F) float32 -> scores (L,)``, which
         :func:`listwright.ranking.onnx_graph.checked` lets through.
 
     Raises:
@@ -307,7 +307,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
     inputs, width = _features(graph), len(schema.numeric)
     if len(inputs) != 1:
         raise ScoringError(
-            f"the graph has {len(inputs)} inputs ({_listed(inputs)}), not one: export it with one float32 input (L, N)"
+            f"the graph has {len(inputs)} inputs ({_listed(inputs)}), not one: export it with one float32 input (L, F)"
         )
     (value,) = inputs
     what = f"input {_describe_value(value)}"
@@ -317,7 +317,7 @@ def _check_input(graph: onnx.GraphProto, schema: FeatureSchema) -> None:
         )
     shape = _shape(value)
     if shape is None or len(shape) != 2:
-        raise ScoringError(f"{what} has not the shape (L, N): export it with one row per candidate and a list axis")
+        raise ScoringError(f"{what} has not the shape (L, F): export it with one row per candidate and a list axis")
     if isinstance(shape[0], int):
         raise ScoringError(f"{what} takes lists of {shape[0]} only: {_DYNAMIC}")
     if not isinstance(shape[1], int):

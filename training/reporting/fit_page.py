@@ -225,7 +225,7 @@ def _anomaly(details: Facts, metric: str) -> PageSection:
     sizes = sorted({row[0] for row in facts["bins"]})
     caption = (
         f"Mean gain over the first stage with its 95 % interval, in groups of {' or '.join(map(str, sizes))} test "
-        "queries, by how unlike the training queries they are (Isolation Forest; higher is stranger)."
+        "queries, by how unlike the training queries they are (Isolation Forest; higher is less like them)."
     )
     return PageSection(title, [text], [PageFigure(figures.anomaly(facts, metric), caption)])
 

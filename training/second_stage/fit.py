@@ -24,7 +24,6 @@ from listwright.training.search import (
     search,
     space_of,
 )
-from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import FittedNetwork, fit_network
 
 PRUNE_AFTER = 3
@@ -77,7 +76,7 @@ def fit(
         device=device,
         task=task,
         report=report,
-        epoch_runner=on_workers(workers),
+        workers=workers,
         goes_on=goes_on,
     )
 

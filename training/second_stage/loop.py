@@ -1,23 +1,29 @@
-"""The training loop of every second stage: Adam, early stopping on validation NDCG, a checkpoint after every epoch."""
+"""The training loop of every second stage: Adam, early stopping on validation NDCG, a checkpoint after every epoch.
+
+Epochs run in this process, or on several workers.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from listwright.ranking.errors import ScoringError
+from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.order import sort_keys
+from listwright.training.cluster import Group, Workers, packed
 from listwright.training.data.dataset import Dataset
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
 from listwright.training.losses.listwise import ranking_loss
@@ -36,20 +42,8 @@ _TIMED = 8
 _VALIDATED = 1.3
 """An epoch with its validation, as a multiple of its training."""
 
-
-@runtime_checkable
-class EpochRunner(Protocol):
-    """Protocol for running epochs on the lists of all workers together."""
-
-    def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
-        """Run one epoch, which updates model and optimizer."""
-
-    def end(self) -> None:
-        """Finish the fit."""
-
-
-Begin = Callable[[Ranker, Lists, NetworkSpec, float, int], EpochRunner]
-"""Starts such epochs, given the model, the training lists, what to fit, the lambda of eq. (10), and the seed."""
+TIMEOUT = timedelta(minutes=5)
+"""How long workers wait for each other in a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ def fit_network(
     device: str = "cpu",
     task: Task = NO_TASK,
     report: StepReport = lambda _epoch, _value: None,
-    epoch_runner: Begin | None = None,
+    workers: Workers | None = None,
     goes_on: GoesOn = lambda _epochs, _seconds: True,
 ) -> FittedNetwork:
     """Fit a second stage on the first stage's top candidates.
@@ -122,11 +116,12 @@ def fit_network(
         device: torch device.
         task: reports every epoch, those of the checkpoint included.
         report: of a search: called with every epoch and the validation NDCG after it; may end the fit by raising.
-        epoch_runner: begins epochs that run elsewhere; None for here.
+        workers: run the epochs, each on its share of the lists; None for this process.
         goes_on: called before each epoch but the first; False ends the fit.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
+        RecipeError: if there are fewer lists, or lists of a batch, than workers.
     """
     lists, held_out = (
         lists_for(spec, data, scores, device=device) for data, scores in ((train, train_scores), (valid, valid_scores))
@@ -145,24 +140,24 @@ def fit_network(
             state.best = state_of(model)
         for epoch in state.history:
             _tell(epoch, spec, task, report)
-        runner = None if epoch_runner is None else epoch_runner(model, lists, spec, conf_weight, seed)
+        parallel = None if workers is None else ParallelEpochs(workers, model, lists, spec, conf_weight, seed)
         began, before = time.monotonic(), len(state.history)
         while not has_ended(state.history, state.best_epoch, spec):
             done = len(state.history)
             if done and not goes_on(done, (time.monotonic() - began) / max(1, done - before)):
                 break
             number = done + 1
-            if runner is None:
+            if parallel is None:
                 epoch = run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
             else:
-                epoch = runner.run(model, optimizer, number)
+                epoch = parallel.run(model, optimizer, number)
             values = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
             state = advance(state, model, optimizer, epoch, torch.from_numpy(values), _mean(values, valid))
             if checkpoint is not None:
                 save(checkpoint, state)
             _tell(state.history[-1], spec, task, report)
-        if runner is not None:
-            runner.end()
+        if parallel is not None:
+            parallel.end()
     model.load_state_dict(state.best)
     values = torch.stack(state.values).numpy()
     return FittedNetwork(model.cpu().eval(), spec, tuple(state.history), state.best_epoch, conf_weight, values)
@@ -427,3 +422,111 @@ class Epoch:
     valid_ndcg: float
     best_ndcg: float
     seconds: float
+
+
+Share = tuple[Epoch, dict[str, Tensor] | None, dict[str, Any] | None]
+"""A worker's result of an epoch; the states come from rank 0, as all have the same."""
+
+
+class ParallelEpochs:
+    """Epochs on several workers, by torch's DistributedDataParallel: they run the optimiser, this process validates.
+
+    Each worker holds its own lists and takes B / W of them at a time. The gradient is the mean over workers, so the
+    ranking loss is that of B lists. The confusion loss compares lists of one worker only. What is random in an epoch
+    depends on seed, epoch and rank, so an epoch that is repeated after a loss ends with the same weights.
+
+    Args:
+        workers: W of them.
+        model: as it begins, with the scaling of all lists.
+        lists: N training lists. Each worker gets N // W; the last N % W are left out.
+        spec, conf_weight, seed: of the fit.
+
+    Raises:
+        RecipeError: if there are fewer lists, or lists of a batch, than workers.
+    """
+
+    def __init__(
+        self, workers: Workers, model: Ranker, lists: Lists, spec: NetworkSpec, conf_weight: float, seed: int
+    ) -> None:
+        if min(len(lists), spec.batch_size) < workers.size:
+            raise RecipeError(
+                f"--workers {workers.size}: there are {len(lists)} training lists, {spec.batch_size} in a batch; "
+                "take fewer workers"
+            )
+        device, each = workers.device, len(lists) // workers.size
+
+        def work(rank: int) -> bytes:
+            queries = np.arange(rank, each * workers.size, workers.size)
+            return packed(NetworkWorker, model, lists.share(queries), spec, conf_weight, seed, device)
+
+        self._group: Group = workers.group(work)
+
+    def run(self, model: Ranker, optimizer: torch.optim.Optimizer, number: int) -> Epoch:
+        """Run one epoch; model and optimizer then hold what the workers ended with."""
+        shares: list[Share] = self._group.step("epoch", number, state_of(model), optimizer.state_dict())
+        epoch, weights, state = shares[0]
+        assert weights is not None
+        assert state is not None
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(state)
+        means = {
+            name: float(np.mean([getattr(share[0], name) for share in shares]))
+            for name in ("rank_loss", "confusion_loss")
+        }
+        return replace(epoch, **means)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Release the workers."""
+        self._group.release()
+
+
+class NetworkWorker:
+    """One worker of :class:`ParallelEpochs`.
+
+    Args:
+        model: its copy.
+        lists: its own.
+        spec, conf_weight, seed: of the fit.
+        device: ``cuda`` or ``cpu``.
+    """
+
+    def __init__(
+        self, model: Ranker, lists: Lists, spec: NetworkSpec, conf_weight: float, seed: int, device: str
+    ) -> None:
+        self._lists, self._spec, self._conf_weight, self._seed = lists.on(device), spec, conf_weight, seed
+        self._model = model.to(device)
+        self._device = device
+
+    def join(self, rank: int, addresses: list[tuple[str, int]]) -> None:
+        """Connect to the other workers at the address of rank 0."""
+        host, port = addresses[0]
+        self._rank, self._size = rank, len(addresses)
+        if distributed.is_initialized():  # by a fit before
+            distributed.destroy_process_group()
+        distributed.init_process_group(
+            "nccl" if self._device.startswith("cuda") else "gloo",
+            init_method=f"tcp://{host}:{port}",
+            rank=rank,
+            world_size=self._size,
+            timeout=TIMEOUT,
+        )
+        # which parameters have a gradient depends on the model and its losses
+        self._parallel = DistributedDataParallel(self._model, find_unused_parameters=True)
+
+    def epoch(self, number: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Share:
+        """Run one pass over the worker's own lists, from these weights and this state of the optimiser."""
+        self._model.load_state_dict(weights)
+        optimizer = torch.optim.Adam(self._model.parameters())
+        optimizer.load_state_dict(state)
+        epoch = run_epoch(
+            self._parallel,
+            optimizer,
+            self._lists,
+            self._spec,
+            self._conf_weight,
+            draws=(self._seed, self._rank),
+            number=number,
+            size=-(-self._spec.batch_size // self._size),
+        )
+        first = self._rank == 0
+        return epoch, state_of(self._model) if first else None, optimizer.state_dict() if first else None

@@ -90,7 +90,7 @@ def test_port_in_use_is_an_error(bundle_folder, try_to_start):
     with socket.create_server(("127.0.0.1", 0)) as other:
         code, said = try_to_start(bundle=bundle_folder, port=other.getsockname()[1])
     assert code == 3
-    assert "is in use: stop the other process, or set LISTWRIGHT_PORT or LISTWRIGHT_HOST" in said
+    assert "is in use: stop the other process, or choose another with --port or --host" in said
 
 
 def test_options_count_more_than_the_environment_and_are_named_in_errors(bundle_folder, try_to_start):

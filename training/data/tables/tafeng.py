@@ -73,8 +73,10 @@ def table_of(source: str, progress: Progress) -> Path:
         table = ranking_table(_transactions(path))
         with disk_full_as_data_error(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=out.parent) as mine:  # another process may be making the same table
-                partial = Path(mine) / out.name
+            with tempfile.TemporaryDirectory(
+                dir=out.parent, prefix=".", ignore_cleanup_errors=True
+            ) as own:  # another process may be making the same table
+                partial = Path(own) / out.name
                 table.write_parquet(partial)
                 partial.replace(out)
         task.end(1)

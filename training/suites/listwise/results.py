@@ -92,7 +92,7 @@ class Results:
         return tuple(f"ndcg@{k}" for k in NDCG_AT if k <= 10 or k <= deepest)
 
     def each(self, method: str, metric: str) -> Float[np.ndarray, "seeds N"]:
-        """Return ``(S, N)`` values per seed and query; empty queries count 0."""
+        """Return ``(seeds, N)`` values per seed and query; empty queries count 0."""
         return np.stack([EvalProtocol().apply(row) for row in self.values[method][metric]])
 
     def mean_sd(self, method: str, metric: str, empty: EmptyQueries = 0) -> tuple[float, float | None]:
@@ -114,7 +114,7 @@ class Results:
         return max((name for name in methods if name in self.methods), key=lambda name: self.mean(name, metric))
 
     def differences(self, method: str, rival: str, metric: str) -> Float[np.ndarray, "seeds N"]:
-        """Return ``(S, N)`` differences per seed and query."""
+        """Return ``(seeds, N)`` differences per seed and query."""
         result: Float[np.ndarray, "seeds N"] = self.each(method, metric) - self.each(rival, metric)
         return result
 

@@ -18,9 +18,9 @@ from listwright.ranking.errors import (
     ScoringError,
     UnknownStrategyError,
 )
-from listwright.ranking.explaining import stages
+from listwright.ranking.explaining import contributions
 from listwright.ranking.explaining.explain import explain
-from support.explained import contributions, with_quantiles
+from support.explained import contribution_values, with_quantiles
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import FOUR, Broken, Column, candidates, reranker
 
@@ -63,7 +63,7 @@ def test_against_is_the_difference_of_both(served):
     found = explain(served, LISTED, EXPLAINED, against=1)
     other = explain(served, LISTED, 1)
     for stage in ("first_stage", "second_stage"):
-        mine, its = contributions(getattr(found, stage)), contributions(getattr(other, stage))
+        mine, its = contribution_values(getattr(found, stage)), contribution_values(getattr(other, stage))
         beside = getattr(found.against, stage)
         assert {one.feature: one.contribution for one in beside} == pytest.approx(
             {name: mine[name] - its[name] for name in mine}, abs=1e-6
@@ -94,7 +94,7 @@ def test_where_no_stage_ranked_there_is_nothing_to_explain():
 def test_where_the_second_stage_failed_the_first_is_explained():
     found = explain(reranker(Column(0), Broken()), FOUR, 0)
     assert found.second_stage is None
-    assert contributions(found.first_stage)["price"] == pytest.approx(1 - 2), "the lower median of 1, 2, 3, 4"
+    assert contribution_values(found.first_stage)["price"] == pytest.approx(1 - 2), "the lower median of 1, 2, 3, 4"
 
 
 class FailsWhereShort(Column):
@@ -142,7 +142,7 @@ def test_before_anything_is_ranked_a_deadline_is_an_error(served):
 
 
 def test_before_the_first_stage_is_explained_a_deadline_is_an_error(served, monkeypatch):
-    monkeypatch.setattr(stages, "perf_counter", lambda: 1e12)
+    monkeypatch.setattr(contributions, "perf_counter", lambda: 1e12)
     with pytest.raises(ExplanationError, match="before the first stage was explained"):
         served.explain(LISTED, 0, deadline=Deadline(at=1e11))
 
@@ -159,7 +159,9 @@ def test_what_a_deadline_leaves_out_is_named(served, monkeypatch):
     seen = []
     for looks in range(1, 13):
         ticks = count()
-        monkeypatch.setattr(stages, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks))
+        monkeypatch.setattr(
+            contributions, "perf_counter", lambda ticks=ticks, looks=looks: 1e12 * (next(ticks) >= looks)
+        )
         found = served.explain(LISTED, EXPLAINED, deadline=Deadline(at=1e11))
         seen.append(found.incomplete)
         for part in ("moves", "anomaly", "second_stage", "passing"):
@@ -184,5 +186,5 @@ def test_the_list_is_left_as_it_was(served):
 
 
 def test_without_deadline_the_clock_never_ends():
-    assert not stages.Clock.until(NO_DEADLINE).over()
-    assert not stages.Clock.until(NO_DEADLINE).share(0.5).over()
+    assert not contributions.Clock.until(NO_DEADLINE).over()
+    assert not contributions.Clock.until(NO_DEADLINE).share(0.5).over()

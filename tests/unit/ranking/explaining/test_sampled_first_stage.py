@@ -9,7 +9,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import ExplanationError
-from listwright.ranking.explaining import stages
+from listwright.ranking.explaining import contributions
 from listwright.ranking.explaining.explain import explain
 from support.explained import ends_after, with_quantiles
 from support.service.bundles import make_bundle, rows
@@ -36,12 +36,12 @@ class Slow:
 @pytest.fixture
 def slow(tmp_path, monkeypatch):
     """A given ONNX first stage, without a second one; coalitions of three features and more are sampled."""
-    monkeypatch.setattr(stages, "EXHAUSTIVE", 4)
-    monkeypatch.setattr(stages, "TOLERANCE", -1.0)
+    monkeypatch.setattr(contributions, "EXHAUSTIVE", 4)
+    monkeypatch.setattr(contributions, "TOLERANCE", -1.0)
     served = bundle.load(make_bundle(tmp_path / "some" / "1", first_stage="onnx", kind=None)).reranker
     with_quantiles(served, rows(np.random.default_rng(0), 300))
     served.first_stage = Slow(served.first_stage)
-    monkeypatch.setattr(stages, "perf_counter", lambda: served.first_stage.now)
+    monkeypatch.setattr(contributions, "perf_counter", lambda: served.first_stage.now)
     return served
 
 
@@ -56,14 +56,14 @@ def until(served, seconds):
 def test_it_takes_its_share_and_the_rest_is_left_for_what_comes_after(slow):
     found = explain(slow, LISTED, SAMPLED, deadline=until(slow, 1000.0), budget=10**6)
     assert found.first_stage.budget_spent
-    assert found.first_stage.evaluations == pytest.approx(1000.0 * stages.SAMPLING_SHARE, abs=10)
+    assert found.first_stage.evaluations == pytest.approx(1000.0 * contributions.SAMPLING_SHARE, abs=10)
     assert found.incomplete == ("first_stage",)
     assert found.passing is not None
 
 
 def test_both_candidates_have_their_part(slow):
     found = explain(slow, LISTED, SAMPLED, against=SAMPLED + 1, deadline=until(slow, 1000.0), budget=10**6)
-    half = 1000.0 * stages.SAMPLING_SHARE / 2
+    half = 1000.0 * contributions.SAMPLING_SHARE / 2
     assert found.first_stage.evaluations == pytest.approx(half, abs=10)
     assert all(one.standard_error is not None for one in found.against.first_stage)
     assert found.incomplete == ("first_stage",)
@@ -94,5 +94,5 @@ def test_without_time_for_the_candidate_itself_there_is_no_explanation(slow):
 def test_trees_are_not_sampled_and_have_all_the_time(tmp_path):
     served = bundle.load(make_bundle(tmp_path / "some" / "1", kind=None)).reranker
     words = {"reranker": served, "candidates": LISTED, "ranking": served.rerank(LISTED), "budget": 9, "seed": 0}
-    assert stages.explain_first_stage(**words, explained=[0, 1], clock=ends_after(1)).cut_short is False
-    assert stages.explain_first_stage(**words, explained=[0, 1], clock=ends_after(0)) == ([None, None], True)
+    assert contributions.explain_first_stage(**words, explained=[0, 1], clock=ends_after(1)).cut_short is False
+    assert contributions.explain_first_stage(**words, explained=[0, 1], clock=ends_after(0)) == ([None, None], True)

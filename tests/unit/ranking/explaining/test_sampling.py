@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.explaining import stages
-from listwright.ranking.explaining.stages import EXHAUSTIVE, FEWEST_PAIRS, TOLERANCE, shapley_values
+from listwright.ranking.explaining import contributions
+from listwright.ranking.explaining.contributions import EXHAUSTIVE, FEWEST_PAIRS, TOLERANCE, shapley_values
 from support.explained import NEVER, by_permutations, ends_after, of_rows, random_game
 
 
@@ -38,7 +38,7 @@ def test_nobody_takes_part():
 
 def test_sampled_values_lie_within_three_standard_errors(monkeypatch):
     """As often as normal errors do: 99.7 % of them."""
-    monkeypatch.setattr(stages, "EXHAUSTIVE", 4)
+    monkeypatch.setattr(contributions, "EXHAUSTIVE", 4)
     apart = []
     for seed in range(30):
         game = random_game(6, seed)

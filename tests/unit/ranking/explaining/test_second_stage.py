@@ -8,10 +8,10 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.explaining import stages
+from listwright.ranking.explaining import contributions
+from listwright.ranking.explaining.contributions import references
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.stages import references
-from support.explained import NEVER, by_permutations, contributions, total
+from support.explained import NEVER, by_permutations, contribution_values, total
 from support.pages.figure_blocks import ROOT
 from support.service.bundles import make_bundle, rows
 from support.service.computed_by_hand import Column, candidates, reranker
@@ -55,7 +55,7 @@ def test_few_features_are_exact(way, tmp_path):
         found = explain(served.reranker, CandidateList(features), candidate, **asked).second_stage
         expected = by_definition(served, features, candidate, **asked)
         names = served.manifest.feature_schema.names
-        assert contributions(found) == pytest.approx(dict(zip(names, expected, strict=True)), abs=1e-5)
+        assert contribution_values(found) == pytest.approx(dict(zip(names, expected, strict=True)), abs=1e-5)
         assert total(found) == pytest.approx(found.score - found.reference_score, abs=1e-9)
         assert found.score == pytest.approx(ranking.scores[candidate], abs=1e-5)
         assert found.exact
@@ -73,7 +73,7 @@ def test_errors_of_a_difference_add_up_in_squares():
     served, listed = fitted()
     words = {"budget": 200, "seed": 0}
     found = explain(served.reranker, listed, 0, against=1, strategy="qilcm", **words)
-    both = stages.explain_second_stage(
+    both = contributions.explain_second_stage(
         served.reranker, listed, found.ranking, [0, 1], clock=NEVER, **words
     ).explanations
     mine, its = ({one.feature: one.standard_error for one in stage.contributions} for stage in both)
@@ -89,10 +89,10 @@ def test_sampled_contributions_lie_within_three_standard_errors(monkeypatch):
     served, listed = fitted()
     candidate = int(served.reranker.rerank(listed, strategy="qilcm").order[1])
     found = explain(served.reranker, listed, candidate, strategy="qilcm", budget=500).second_stage
-    monkeypatch.setattr(stages, "EXHAUSTIVE", 2**12)
+    monkeypatch.setattr(contributions, "EXHAUSTIVE", 2**12)
     exact = explain(served.reranker, listed, candidate, strategy="qilcm", budget=2**12).second_stage
     assert (found.exact, exact.exact) == (False, True)
-    expected = contributions(exact)
+    expected = contribution_values(exact)
     for one in found.contributions:
         assert abs(one.contribution - expected[one.feature]) <= 3.0 * one.standard_error + 1e-6
     assert max(one.standard_error for one in found.contributions) > 1e-4
@@ -115,7 +115,7 @@ def test_the_routers_probabilities_stay_those_of_the_answer(tmp_path):
 
     found = explain(reranker, NOT_WORTH_IT, 2, strategy="srm").second_stage
     expected = by_permutations(worth, len(absent))
-    assert contributions(found) == pytest.approx(
+    assert contribution_values(found) == pytest.approx(
         dict(zip(served.manifest.feature_schema.names, expected, strict=True)), abs=1e-5
     )
     assert found.ranker == "srm"
@@ -140,7 +140,7 @@ def test_planted_weights_come_out_and_those_of_the_first_stage_among_them():
     of_four = candidates([1, 10], [3, 30], [2, 40], [7, 20])  # medians, the lower ones: 2 and 20
     found = explain(reranker(Column(0), Planted()), of_four, 3).second_stage
     own = 3 / 4  # the candidate is a quarter of the mean
-    assert contributions(found) == pytest.approx({"price": (10 - 2) * (7 - 2) * own, "stars": 0.0})
+    assert contribution_values(found) == pytest.approx({"price": (10 - 2) * (7 - 2) * own, "stars": 0.0})
     assert [one.feature for one in found.contributions] == ["price", "stars"]
     assert (found.contributions[0].value, found.contributions[0].reference) == (7.0, 2.0)
 
@@ -160,7 +160,7 @@ def test_the_candidates_that_reach_the_second_stage_stay_those_of_the_answer():
     second = Remembering(1)
     of_four = candidates([1, 10], [3, 30], [2, 40], [9, 20])
     found = explain(reranker(Column(0), second, cutoff=1), of_four, 3)
-    assert contributions(found.second_stage) == {"price": 0.0, "stars": 0.0}
+    assert contribution_values(found.second_stage) == {"price": 0.0, "stars": 0.0}
     explained = [seen for seen in second.lists if seen[0, 0] == 2.0]
     assert explained, "the price was left out"
     assert all(len(seen) == 1 for seen in second.lists)

@@ -7,10 +7,10 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, lightgbm_input
 from listwright.ranking.errors import BundleError
+from listwright.ranking.explaining.contributions import TreeContributions, tree_contributions
 from listwright.ranking.explaining.explain import explain
-from listwright.ranking.explaining.stages import TreeContributions, tree_contributions
 from listwright.ranking.features import Feature, FeatureSchema
-from support.explained import NEVER, contributions, ends_after, forest_by_hand
+from support.explained import NEVER, contribution_values, ends_after, forest_by_hand
 from support.service import computed_by_hand
 from support.service.bundles import make_bundle, rows
 
@@ -38,7 +38,7 @@ def test_contributions_are_exact(served):
     for candidate in range(5):
         found = explain(served.reranker, CandidateList(features), candidate).first_stage
         expected = by_hand[candidate] - by_hand.mean(axis=0)
-        assert contributions(found) == pytest.approx(dict(zip(schema.names, expected, strict=True)), abs=1e-6)
+        assert contribution_values(found) == pytest.approx(dict(zip(schema.names, expected, strict=True)), abs=1e-6)
         assert (found.exact, found.ranker, found.evaluations) == (True, "lightgbm", 0)
         assert np.abs(expected).max() > 0.01
 
@@ -98,5 +98,5 @@ def test_linear_leaves_are_sampled():
     made.first_stage_model = lambda: model.model_to_string().encode()
     assert tree_contributions(made) is None
     found = explain(made, computed_by_hand.FOUR, 0).first_stage
-    assert contributions(found) == {"price": 1.0 - 2.0, "stars": 0.0}
+    assert contribution_values(found) == {"price": 1.0 - 2.0, "stars": 0.0}
     assert found.reference_score == 2.0, "of the list's medians, no mean over the list"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from listwright.ranking.explaining.contributions import differing, references
 from listwright.ranking.explaining.explanation import value_of
-from listwright.ranking.explaining.stages import differing, references
 from listwright.ranking.features import Feature, FeatureSchema
 from support.service.bundles import CATEGORY
 

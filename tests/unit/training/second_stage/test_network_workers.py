@@ -12,7 +12,6 @@ from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import MlpSpec, QilcmSpec
 from listwright.training.second_stage.batching import Lists
-from listwright.training.second_stage.data_parallel import on_workers
 from listwright.training.second_stage.loop import fit_network, loss_of
 from support.training.ray_stand_in import RayStandIn
 
@@ -41,8 +40,8 @@ def lists_of(data):
 
 
 def fitted(data, losses=0, spec=SPEC):
-    epoch_runner = on_workers(Workers(RayStandIn(losses=losses), 1))
-    return fit_network(spec, *data, seed=1, epoch_runner=epoch_runner)
+    workers = Workers(RayStandIn(losses=losses), 1)
+    return fit_network(spec, *data, seed=1, workers=workers)
 
 
 def test_a_share_is_the_same_lists(data):
@@ -89,4 +88,4 @@ def test_a_lost_worker_changes_nothing(data, losses):
 
 def test_more_workers_than_lists_of_a_batch_are_refused(data):
     with pytest.raises(RecipeError, match="--workers 17: there are 60 training lists, 16 in a batch; take fewer"):
-        fit_network(SPEC, *data, seed=1, epoch_runner=on_workers(Workers(RayStandIn(), 17)))
+        fit_network(SPEC, *data, seed=1, workers=Workers(RayStandIn(), 17))

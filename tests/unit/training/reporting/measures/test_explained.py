@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.explaining import stages
+from listwright.ranking.explaining import contributions
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import Evaluation
@@ -100,7 +100,7 @@ def test_a_query_for_which_the_time_is_up_says_so(monkeypatch):
 
 
 def test_all_coalitions_of_ten_features_are_within_the_budget():
-    assert measure.BUDGET >= stages.EXHAUSTIVE
+    assert measure.BUDGET >= contributions.EXHAUSTIVE
 
 
 def test_it_can_be_written_and_is_the_same_again():

@@ -6,8 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from listwright.ranking.errors import RecipeError
 from listwright.training import generate
 from listwright.training.data.letor import text
+from listwright.training.progress import SILENT
 
 SIZES = ("--queries", "40", "--features", "12", "--length", "6")
 
@@ -102,3 +104,17 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(generate, "_write_table", full)
     assert run(tmp_path / "rows.csv") == 1
     assert "no room is left on this disk" in capsys.readouterr().out
+
+
+def test_a_file_that_another_process_writes_meanwhile_stays(tmp_path, monkeypatch):
+    out = tmp_path / "rows.csv"
+    write_table = generate._write_table
+
+    def write_after_the_other(*words):
+        write_table(*words)
+        out.write_text("of another process\n")
+
+    monkeypatch.setattr(generate, "_write_table", write_after_the_other)
+    with pytest.raises(RecipeError, match="exists already"):
+        generate.write(out, 5, 3, length=4, longest=6, seed=0, progress=SILENT)
+    assert [path.read_text() for path in tmp_path.rglob("*")] == ["of another process\n"]

@@ -82,3 +82,12 @@ def test_of_two_that_publish_the_same_version_at_once_one_succeeds_and_the_other
         publishing.publish_as(challenger, out)
     assert bundle.load(out).manifest.name == "shop"
     assert [path.name for path in out.parent.iterdir()] == ["2"]
+
+
+def test_a_version_that_appears_at_the_last_moment_stays(challenger, monkeypatch):
+    out = make_bundle(challenger.parents[1] / "shop" / "2")
+    before = (out / "manifest.json").read_bytes()
+    monkeypatch.setattr(bundle.Path, "exists", lambda _: False)
+    with pytest.raises(BundleError, match="shop/2: exists already"):
+        bundle.publish(challenger, out)
+    assert (out / "manifest.json").read_bytes() == before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -257,7 +257,9 @@ def _first_stage(
     return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
 
 
-def _fit_there(read: SplitsReader, spec: LambdaMart, seed: int, state: Path, minutes: float) -> FittedFirstStage:
+def _fit_there(
+    read: Callable[[], Splits], spec: LambdaMart, seed: int, state: Path, minutes: float
+) -> FittedFirstStage:
     """Fit in another process, and try settings as long as there is time; finished work in ``state`` stays."""
     goes_on = Budget(minutes).goes_on if minutes else None
     return first_stage.fit(spec, read(), seed=seed, state=state, goes_on=goes_on)
@@ -328,9 +330,9 @@ class TrialWorkers:
     Args:
         executor: runs them.
         jobs: trials at a time; what is proposed depends on it.
-        read: gives them the splits.
+        read: returns the splits; picklable, as a :class:`SplitsReader` is.
     """
 
     executor: Executor
     jobs: int
-    read: SplitsReader
+    read: Callable[[], Splits]

@@ -19,7 +19,7 @@ class Timer:
         self.cancelled = True
 
 
-class Loop:
+class Loop(asyncio.AbstractEventLoop):
     """As much of an event loop as timers need."""
 
     def __init__(self):

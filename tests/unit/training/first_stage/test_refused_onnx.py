@@ -88,8 +88,8 @@ REFUSED = {
         lambda: model(inputs=[("x", ["L", "N"], FLOAT)]),
         r"'x'.*does not say how many features.*\[None, 3\]",
     ),
-    "one row": (lambda: model(inputs=[("x", [3], FLOAT)]), r"input 'x' \(float32, \(3\)\) has not the shape \(L, N\)"),
-    "a batch axis": (lambda: model(inputs=[("x", ["B", "L", 3], FLOAT)]), r"has not the shape \(L, N\)"),
+    "one row": (lambda: model(inputs=[("x", [3], FLOAT)]), r"input 'x' \(float32, \(3\)\) has not the shape \(L, F\)"),
+    "a batch axis": (lambda: model(inputs=[("x", ["B", "L", 3], FLOAT)]), r"has not the shape \(L, F\)"),
     "one length": (lambda: model(inputs=[("x", [1, 3], FLOAT)]), r"'x'.*lists of 1 only.*dynamic_shapes"),
     "one length of the score": (
         lambda: model(outputs=[("y", [1], FLOAT)]),

@@ -65,7 +65,7 @@ class Look:
 
     @property
     def decision(self) -> Decision:
-        """By the interval that holds at every look."""
+        """The verdict, from the interval that holds at every look."""
         if not self.enough:
             return "too_few"
         if self.estimate - self.always > 0.0:

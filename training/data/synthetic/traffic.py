@@ -119,14 +119,14 @@ def swapped_rows(
 
 
 def judged_rows(
-    shop: Shop, people: Visits, order: Int[np.ndarray, "N shown"], rng: np.random.Generator
+    shop: Shop, people: Visits, order: Int[np.ndarray, "N places"], rng: np.random.Generator
 ) -> pl.DataFrame:
     """Simulate clicks on the shown candidates, as ``listwright join`` writes them, without features.
 
     Args:
         shop: whose visitors they are.
         people: the queries.
-        order: ``(N, shown)`` candidates at the shown places.
+        order: ``(N, places)`` candidates at the shown places.
         rng: of the clicks.
     """
     count, depth = order.shape

@@ -1,7 +1,7 @@
 """Ta Feng's grocery transactions as a table to rank: a list is a shopping visit, its candidates are products.
 
 Source: 817,741 transactions of 32,266 customers of a Taiwanese supermarket, November 2000 to February 2001.
-docs/tafeng.md has the source and the licence of the file.
+docs/tafeng.md says where the file comes from and what it may be used for.
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ def table_of(source: str, progress: Progress) -> Path:
         table = ranking_table(_transactions(path))
         with disk_full_as_data_error(folder(), FULL):
             out.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(
-                dir=out.parent, prefix=".", ignore_cleanup_errors=True
-            ) as own:  # another process may be making the same table
+            # a folder of its own: another process may be making the same table
+            with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
                 partial = Path(own) / out.name
                 table.write_parquet(partial)
                 partial.replace(out)

@@ -17,12 +17,14 @@ Promotion       20 to 28 February             measured: the recipe's test querie
 
 A seed draws the lists and all that is random in a fit. Intervals are 95 % percentile bootstraps over test queries and
 seeds. ``--out`` keeps what is finished: the same command goes on. ``--report`` fits nothing, and writes
-``benchmarks/results/curve.json`` and ``curve.svg`` of what is there.
+``benchmarks/results/curve.json`` and ``curve.svg`` of what is there; numbers of lists of which nothing is there keep
+the rows that ``curve.json`` has.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -121,19 +123,26 @@ def _sample(rng: np.random.Generator, count: int, share: float) -> Int[np.ndarra
 
 
 def report(folder: Path, every: int) -> list[dict[str, Any]]:
-    """Return what is there, one row for each number of lists, of which there are ``every``."""
+    """Return one row for each number of lists, of which there are ``every``.
+
+    A number that the folder has no fits of keeps its row of ``curve.json``. Each row names the processor of its fits.
+    """
+    last = json.loads((machine.RESULTS / "curve.json").read_text(encoding="utf-8"))
+    before = {row["lists"]: {"cpu": last["machine"]["cpu"]} | row for row in last["rows"]}
     rows = []
     for size in SIZES:
         parts = [dict(np.load(file)) for file in sorted(folder.glob(f"{size}-*.npz"))]
         if parts:
             facts = {name: np.stack([part[f"{name} facts"] for part in parts]).mean(axis=0) for name in TITLES}
-            row: dict[str, Any] = {"lists": size or every, "seeds": len(parts)}
+            row: dict[str, Any] = {"lists": size or every, "seeds": len(parts), "cpu": machine.facts()["cpu"]}
             for period in ("usual", "promotion"):
                 values = {name: np.stack([part[f"{name} {period}"] for part in parts]) for name in TITLES}
                 row[period] = {name: _figures(values, name) for name in TITLES}
             row["valid_ndcg@10"] = {name: round(float(of[1]), 4) for name, of in facts.items()}
             row["trees_or_best_epoch"] = {name: round(float(of[2]), 1) for name, of in facts.items()}
             rows.append(row)
+        elif (size or every) in before:
+            rows.append(before[size or every])
     return rows
 
 

@@ -17,6 +17,9 @@ Facts = dict[str, Any]
 SELDOM = 0.01
 """Ranks that hold a smaller share of the candidates are left out of the plot of movement: they would only jump."""
 
+LONGEST_NAME = 24
+"""Letters of a feature's name beside a figure."""
+
 BLUE, ORANGE, GREEN = COLOURS[:3]
 
 COLOUR_OF: dict[Verdict, str] = {"gain": BLUE, "harm": ORANGE, "no difference shown": SOFT}
@@ -45,18 +48,24 @@ def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
 @style()
 def gains(rows: list[Facts]) -> str:
     """Draw every metric's gain over the first stage with its interval."""
-    figure, axes = one(height=0.7 + 0.29 * len(rows))
-    for place, gain in enumerate(rows):
-        colour = COLOUR_OF[verdict_of(gain["low"], gain["high"])]
-        axes.plot([gain["low"], gain["high"]], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
-        axes.plot(gain["mean"], place, "o", color=colour, markersize=6)
-    axes.axvline(0.0, color=INK, linewidth=1)
-    axes.set_yticks(range(len(rows)), [metric_name(gain["metric"]) for gain in rows])
-    axes.set(xlabel="gain over the first stage", ylim=(len(rows) - 0.5, -0.5))
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    return svg(figure, "gains", "Gain over the first stage with its interval, by metric")
+    return _intervals(
+        [(gain["mean"], gain["low"], gain["high"]) for gain in rows],
+        [metric_name(gain["metric"]) for gain in rows],
+        "gain over the first stage",
+        ("gains", "Gain over the first stage with its interval, by metric"),
+    )
+
+
+@style()
+def importance(rows: list[list[Any]]) -> str:
+    """Draw what shuffling each feature loses, with its interval."""
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name, *_ in rows]
+    return _intervals(
+        [(loss, low, high) for *_, loss, low, high in rows],
+        names,
+        "NDCG@10 lost where the feature is shuffled",
+        ("importance", "NDCG lost where a feature is shuffled, with its interval, by feature"),
+    )
 
 
 @style()
@@ -167,6 +176,24 @@ def latency(facts: Facts) -> str:
 def metric_name(name: str) -> str:
     """Return a metric's name for display: ``NDCG@10``, ``hit@1``, ``MRR``."""
     return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
+
+
+def _intervals(
+    rows: list[tuple[float, float, float]], names: list[str], measured: str, figure_name: tuple[str, str]
+) -> str:
+    """Draw one mean with its interval below the other, in the colour of its verdict."""
+    figure, axes = one(height=0.7 + 0.29 * len(rows))
+    for place, (mean, low, high) in enumerate(rows):
+        colour = COLOUR_OF[verdict_of(low, high)]
+        axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
+        axes.plot(mean, place, "o", color=colour, markersize=6)
+    axes.axvline(0.0, color=INK, linewidth=1)
+    axes.set_yticks(range(len(rows)), names)
+    axes.set(xlabel=measured, ylim=(len(rows) - 0.5, -0.5))
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    return svg(figure, *figure_name)
 
 
 def _banded(axes: Axes, rows: list[tuple[float, float, float, float]], colour: str, name: str) -> None:

@@ -30,6 +30,7 @@ from listwright.training.reporting.sentences import (
     coverage_sentence,
     default_sentence,
     headline,
+    importance_sentence,
     latency_sentence,
     learning_sentence,
     metrics_sentence,
@@ -85,6 +86,7 @@ def fit_page(report: Facts) -> str:
         verdicts.append(GIVEN)
     sections += [
         *choice_section(report),
+        *importance_section(report),
         *explained_section(report),
         *score_sections(report),
         *_specialists(report),
@@ -343,6 +345,35 @@ def _percent(share: float | None) -> str:
     if share is None:
         return "·"
     return "0" if share == 0 else "< 0.1 %" if share < 0.001 else f"{share:.1%}".replace("%", " %")
+
+
+def importance_section(report: Facts) -> list[PageSection]:
+    """Return the importance of features; nothing where none was measured, as in reports of earlier versions."""
+    facts = report["details"].get("importance")
+    if facts is None or not facts["rows"]:
+        return []
+    text = (
+        f"Loss: NDCG@10 that the bundle's ranking of {facts['queries']:,} test queries loses where a feature's values "
+        "are shuffled among the candidates of a list; among lists, if it does not vary within any. What the feature "
+        "does through list-relative columns and the second stage is part of the loss. Features that tell the same "
+        "stand in for each other, so that each of them loses little."
+    )
+    rows, gained = [], any(share is not None for _, share, *_ in facts["rows"])
+    for name, share, relative, loss, low, high in facts["rows"]:
+        columns = ", ".join(f"{kind} {_percent(part)}" for kind, part in relative.items())
+        gain = [f"{_percent(share)}\n{columns}"] if gained else []
+        rows.append([name, f"{loss:+.4f}\n{low:+.3f} to {high:+.3f}", *gain])
+    if gained:
+        text += (
+            " Split gain: share of all that the trees' splits gained in training. Small: that of the feature's "
+            "list-relative columns."
+        )
+    if len(rows) < facts["features"]:
+        text += f" Listed: the {len(rows)} of {facts['features']} features that matter most."
+    head = ["feature", "loss", *(["split gain"] if gained else [])]
+    drawn = figures.importance(facts["rows"])
+    caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it holds 0."
+    return [PageSection(importance_sentence(facts), [text], [PageFigure(drawn, caption)], [PageTable("", head, rows)])]
 
 
 def explained_section(report: Facts) -> list[PageSection]:

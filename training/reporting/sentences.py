@@ -253,6 +253,14 @@ def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
     return "The gain is not shown to differ between strange and usual queries", text
 
 
+def importance_sentence(facts: Facts) -> str:
+    """Return which feature matters most."""
+    name, _, _, loss, low, _ = facts["rows"][0]
+    if low <= 0.0:
+        return "No feature is shown to matter by itself: shuffling each alone loses no NDCG beyond chance"
+    return f"{name} matters most: shuffled, it costs {loss:.4f} NDCG@10"
+
+
 def coverage_sentence(facts: Facts) -> str:
     """Return whether the test rows look like the training rows."""
     parts = [

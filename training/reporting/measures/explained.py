@@ -1,9 +1,12 @@
-"""Three test queries, explained: where the second stage helped most, where it hurt most, and one at random."""
+"""What ranks the test queries: the importance of every feature, and three queries explained.
+
+Those three are where the second stage helped most, where it hurt most, and one at random.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -15,10 +18,12 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import to_json
+from listwright.ranking.first_stage import model_columns, read_booster
+from listwright.ranking.metrics import ndcg
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import Evaluation
-from listwright.training.reporting.measures.behaviour import rounded
+from listwright.training.evaluation.evaluate import Evaluation, bootstrap_interval, check_complete
+from listwright.training.reporting.measures.behaviour import rounded, spread
 
 MOST_CANDIDATES = 200
 """Longer lists are explained only where all are longer, and then the shortest."""
@@ -31,6 +36,24 @@ MOST_SECONDS = 30.0
 
 MOST_SHOWN = 5
 """Contributions shown of each stage, the largest ones."""
+
+MOST_SHUFFLED = 20
+"""Features that are shuffled: those with the largest split gain, where it is known."""
+
+CANDIDATES_SHUFFLED = 150_000
+"""Candidates that are ranked with a shuffled feature, over all features."""
+
+MOST_WITHOUT_GAIN = 200
+"""Features of a first stage that is not LightGBM beyond which none is shuffled: it would take too long."""
+
+FEWEST_SHUFFLED = 20
+"""Queries that are ranked with each shuffled feature, at least."""
+
+LIST_COSTS = 30
+"""Candidates that take as long to rank as a list does beside its candidates."""
+
+CUTOFF = 10
+"""Of the NDCG that a shuffled feature costs."""
 
 
 def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
@@ -53,6 +76,104 @@ def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric:
         for why, n in _picked(gains, short, ranker)
     ]
     return {"explained": {"metric": metric, "ranker": ranker, "queries": queries}}
+
+
+def importance(reranker: Reranker, model: str | bytes | None, test: Dataset) -> dict[str, object]:
+    """Measure the importance of features for ``report.json``; the same values at every run.
+
+    There are two measures. Split gain is what the splits on a column add to LightGBM's objective on the training rows.
+    Permutation importance (Breiman, Machine Learning 45, 2001) is the NDCG@10 that the test queries lose where a
+    feature's values are shuffled: among the candidates of each list, or among the lists if no list has two values. The
+    bundle ranks the shuffled lists, by its default. So the loss holds what the feature does through its list-relative
+    columns and through the second stage.
+
+    Args:
+        reranker: of the sealed bundle.
+        model: LightGBM's text of its first stage; another one has no split gain.
+        test: the split that was evaluated.
+
+    Returns:
+        ``queries`` that were ranked, ``features`` of the bundle, and ``rows``: of a feature its share of all split
+        gain (None without LightGBM), its list-relative columns with their shares, and the mean loss with its 95 %
+        interval. The row with the largest loss is first.
+    """
+    schema = reranker.manifest.feature_schema
+    own, relative = _split_gains(reranker, model)
+    order = np.arange(len(schema))
+    if own is not None:
+        total = own + np.array([sum(shares.values()) for shares in relative])
+        order = np.argsort(-total, kind="stable")
+        order = order[: int(np.count_nonzero(total))][:MOST_SHUFFLED]
+    elif len(schema) > MOST_WITHOUT_GAIN:
+        order = order[:0]
+    cost = max(1, len(order)) * (float(test.lengths.mean()) + LIST_COSTS)
+    queries = spread(len(test), max(FEWEST_SHUFFLED, int(CANDIDATES_SHUFFLED / cost)))
+    losses = _losses(reranker, test, queries.tolist(), order.tolist())
+    of_all = test.query_weights
+    weights = None if of_all is None or not of_all[queries].any() else of_all[queries]
+    means = [float(np.average(loss, weights=weights)) for loss in losses]
+    rows = [
+        [
+            schema.names[d],
+            None if own is None else rounded([own[d]])[0],
+            {kind: rounded([share])[0] for kind, share in relative[d].items()},
+            *rounded([means[n], *bootstrap_interval(losses[n], weights)]),
+        ]
+        for n, d in sorted(enumerate(order.tolist()), key=lambda pair: -means[pair[0]])[:MOST_SHUFFLED]
+    ]
+    columns = ["feature", "split_gain", "relative", "ndcg_lost", "low", "high"]
+    return {"importance": {"features": len(schema), "queries": len(queries), "columns": columns, "rows": rows}}
+
+
+def _split_gains(
+    reranker: Reranker, model: str | bytes | None
+) -> tuple[Float[np.ndarray, " D"] | None, list[dict[str, float]]]:
+    """Return shares of all split gain: of every feature, and of its list-relative columns by kind.
+
+    None and no columns where the first stage is no LightGBM model.
+    """
+    schema, columns = reranker.manifest.feature_schema, reranker.manifest.relative
+    relative: list[dict[str, float]] = [{} for _ in schema.names]
+    if not isinstance(model, str):
+        return None, relative
+    sees_relative = getattr(reranker.manifest.first_stage, "relative", False)
+    widened = reranker.relative.schema if reranker.relative is not None and sees_relative else schema
+    booster = read_booster(model)
+    gains = np.zeros(len(widened))
+    of_model = np.asarray(booster.feature_importance("gain"), dtype=np.float64)
+    np.add.at(gains, model_columns(booster, widened) or np.arange(len(widened)), of_model)
+    gains /= gains.sum() or 1.0
+    for column, share in zip(columns, gains[len(schema) :].tolist(), strict=False):
+        relative[schema.index[column.feature]][column.kind] = share
+    return gains[: len(schema)], relative
+
+
+def _losses(
+    reranker: Reranker, test: Dataset, queries: Sequence[int], columns: Sequence[int]
+) -> list[Float[np.ndarray, " M"]]:
+    """Return for every column the ``(M,)`` NDCG that each query loses where the column is shuffled."""
+    rng = np.random.default_rng(0)
+    lists = [test.features[test.slice(n)] for n in queries]
+    places = [rng.permutation(len(rows)) for rows in lists]
+    others = rng.permutation(len(lists))
+
+    def value(n: int, rows: Float[np.ndarray, "L D"]) -> float:
+        query = queries[n]
+        ranking = check_complete(reranker.rerank(CandidateList(rows)), test.qids[query])
+        labels = test.labels[test.slice(query)]
+        return float(np.nan_to_num(ndcg(ranking.sort_keys, labels, cutoff=CUTOFF, gains=test.gains)))
+
+    whole = np.array([value(n, rows) for n, rows in enumerate(lists)])
+    losses = []
+    for column in columns:
+        varies = any(not np.array_equal(rows[:, column], np.roll(rows[:, column], 1), equal_nan=True) for rows in lists)
+        shuffled = np.empty(len(lists))
+        for n, rows in enumerate(lists):
+            changed = rows.copy()
+            changed[:, column] = rows[places[n], column] if varies else lists[others[n]][0, column]
+            shuffled[n] = value(n, changed)
+        losses.append(whole - shuffled)
+    return losses
 
 
 def _picked(gains: Float[np.ndarray, " N"], short: Bool[np.ndarray, " N"], ranker: str) -> Iterator[tuple[str, int]]:

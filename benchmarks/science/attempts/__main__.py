@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import machine
 from benchmarks.science.attempts import figures, page
-from benchmarks.science.attempts.problem import PLANTED, PLANTED_QUERIES, REAL, Problem
+from benchmarks.science.attempts.problem import LARGE, PLANTED, PLANTED_QUERIES, REAL, Problem
 from benchmarks.science.attempts.registry import ATTEMPTS, measure
 
 FOLDS = 5
@@ -38,7 +38,7 @@ def main() -> int:
     if not options.tables:
         for seed in range(options.seeds):
             for name in sets:
-                for fold in (1,) if name in PLANTED else range(1, FOLDS + 1):
+                for fold in (1,) if name in PLANTED + LARGE else range(1, FOLDS + 1):
                     _measure(Problem(name, fold, seed, options.data, options.work), names, options.screen)
     if options.no_tables:
         return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from listwright.ranking.features import FeatureSchema
+from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
@@ -24,7 +24,9 @@ from listwright.training.stored.rows import in_memory
 CUTOFF = 10
 PLANTED_QUERIES = 1000
 PLANTED = ("context", "shifted")
-REAL = ("airline", "mq2008", "ohsumed")
+REAL = ("airline", "mq2008", "ohsumed", "tafeng")
+LARGE = ("tafeng",)
+"""Sets with one split, by time, and without out-of-fold scores, which would take hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,11 @@ class Problem:
         return widened(self.plain)
 
     @cached_property
+    def extended(self) -> Splits:
+        """Splits with what :func:`extended` adds behind the columns of ``wide``."""
+        return extended(self.plain, self.wide)
+
+    @cached_property
     def relative_only(self) -> Splits:
         """Splits with the categories and the list-relative columns, without the numbers that these compare."""
         splits, own = self.wide, set(self.plain.train.schema.names)
@@ -143,6 +150,42 @@ def widened(splits: Splits) -> Splits:
     train, valid, test = (part.narrowed(np.flatnonzero(varies)) for part in (train, valid, test))
     fixed: FeatureSchema = fit_schema(train)
     return replace(splits, train=train.with_schema(fixed), valid=valid.with_schema(fixed), test=test.with_schema(fixed))
+
+
+def extended(plain: Splits, wide: Splits) -> Splits:
+    """Add the gap to the list's lowest and highest value of every number, its place between them, and the list length.
+
+    Args:
+        plain: columns of the set; every number that varies over the training rows gets such columns.
+        wide: the same queries, with columns that stay in front.
+    """
+    numeric = np.array([d for d, f in enumerate(plain.train.schema.features) if f.kind == "numeric"])
+    values = in_memory(plain.train.features)[:, numeric]
+    numeric = numeric[np.nanmin(values, axis=0) < np.nanmax(values, axis=0)]
+    parts = [
+        _extended(getattr(plain, part), getattr(wide, part), numeric.tolist()) for part in ("train", "valid", "test")
+    ]
+    fixed = fit_schema(parts[0])
+    train, valid, test = (part.with_schema(fixed) for part in parts)
+    return replace(wide, train=train, valid=valid, test=test)
+
+
+def _extended(plain: Dataset, wide: Dataset, numeric: list[int]) -> Dataset:
+    values = in_memory(plain.features)[:, numeric].astype(np.float64)
+    starts, lengths = plain.offsets[:-1], plain.lengths
+    low, high = (np.repeat(end.reduceat(values, starts, axis=0), lengths, axis=0) for end in (np.fmin, np.fmax))
+    spread = high - low
+    place = np.where(
+        spread > 0.0, (values - low) / np.where(spread > 0.0, spread, 1.0), np.where(spread == 0, 0.5, spread)
+    )
+    parts = {"place": place, "above lowest": values - low, "below highest": high - values}
+    names = [plain.schema.names[d] for d in numeric]
+    more = [Feature(name=f"{name} ({kind} in list)") for kind in parts for name in names]
+    features = np.column_stack(
+        [in_memory(wide.features), *(part.astype(np.float32) for part in parts.values()), np.repeat(lengths, lengths)]
+    ).astype(np.float32)
+    schema = FeatureSchema(features=(*wide.schema.features, *more, Feature(name="candidates in list")))
+    return replace(wide, features=features, schema=schema)
 
 
 def _widened(data: Dataset, relative: RelativeColumns) -> Dataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.science.attempts import linear, networks, stack, trees
+from benchmarks.science.attempts import foreign, linear, networks, stack, trees
 from benchmarks.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from benchmarks.science.attempts.problem import Problem, Scores
 
@@ -35,6 +35,16 @@ ATTEMPTS: dict[str, Attempt] = {
     "sum": Attempt("sum of 8 baselines with other seeds", trees.summed, (RIVAL,)),
     "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
     "both": Attempt("both sums, equal shares", stack.blended, ("sum", "xendcg"), screened=True),
+    "extended": Attempt("place, gaps and list length too", trees.extended),
+    "by_query": Attempt("bags of whole queries", trees.by_query),
+    "extended_by_query": Attempt("both of these", trees.extended_by_query),
+    "yetirank": Attempt("CatBoost, YetiRank, on the same columns", foreign.catboost),
+    "xgboost": Attempt("XGBoost, 8 pairs of each candidate, on the same columns", foreign.xgboost),
+    "learners_stacked": Attempt(
+        "LightGBM with both changes and these two, stacked",
+        lambda p, *parts: stack.stacked(p, list(parts)),
+        ("extended_by_query", "yetirank", "xgboost"),
+    ),
     "linear": Attempt("linear ranker, relative columns too", linear.linear, (RIVAL,)),
     "linear_stacked": Attempt(
         "baseline and linear ranker, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import lightgbm
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.science.attempts.problem import Problem, Scores
+from benchmarks.science.attempts.problem import LARGE, Problem, Scores
+from benchmarks.science.attempts.problem import by_query as ndcg_of
 from listwright.ranking.candidates import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.first_stage import lambdamart
+from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.stored.rows import in_memory
 
 MEMBERS = 8
@@ -28,14 +31,43 @@ def relative(problem: Problem) -> Scores:
     return _single(problem, problem.wide, out_of_fold=True)
 
 
+def extended(problem: Problem) -> Scores:
+    """Fit LightGBM on the rival's columns, the place between the list's ends, the gaps to them, and its length."""
+    return _single(problem, problem.extended, out_of_fold=True)
+
+
+def by_query(problem: Problem) -> Scores:
+    """Fit the rival with whole queries in each bag, not rows."""
+    with _bags_of_queries():
+        return _single(problem, problem.wide, out_of_fold=True)
+
+
+def extended_by_query(problem: Problem) -> Scores:
+    """Fit both changes together."""
+    with _bags_of_queries():
+        return _single(problem, problem.extended, out_of_fold=True)
+
+
+@contextmanager
+def _bags_of_queries() -> Iterator[None]:
+    settings_of = boosting.settings_of
+
+    def changed(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        return settings_of(params, seed) | {"bagging_by_query": True}
+
+    with patch.object(boosting, "settings_of", changed):
+        yield
+
+
 def _single(problem: Problem, splits: Splits, *, out_of_fold: bool) -> Scores:
     spec = problem.first_stage
     tuned = lambdamart.tune(splits.train, splits.valid, spec, seed=problem.seed)
-    train = None
-    if out_of_fold:
+    train, facts = None, {"trees": [float(tuned.trees)], "valid_ndcg": [tuned.valid_ndcg]}
+    if out_of_fold and problem.name not in LARGE:
         train = lambdamart.out_of_fold_scores(splits.train, tuned, folds=spec.folds, seed=problem.seed)
+        facts["train_ndcg"] = [float(ndcg_of(splits.train, train).mean())]
     valid, test = (lambdamart.scores_of(tuned.model, part) for part in (splits.valid, splits.test))
-    return Scores(train, valid, test, {"trees": [float(tuned.trees)]})
+    return Scores(train, valid, test, facts)
 
 
 def summed(problem: Problem, rival: Scores) -> Scores:

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
+from benchmarks.science import patience
 from benchmarks.science.attempts import figures, networks, objectives, registry
-from benchmarks.science.attempts.problem import Problem, Scores, by_query, widened
+from benchmarks.science.attempts.problem import Problem, Scores, by_query, extended, widened
 from benchmarks.science.attempts.stack import choice_weights
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Splits, fit_schema
@@ -44,6 +45,31 @@ def test_widened_by_what_compares_a_candidate_with_its_list(splits):
     x, z, rank = features[:, 1], features[:, width + 1], features[:, names.index("n2 (rank in list)")]
     assert z == pytest.approx((x - x.mean()) / x.std(), abs=1e-4)
     assert rank == pytest.approx(np.argsort(np.argsort(x)) / (len(x) - 1), abs=1e-6)
+
+
+def test_extended_by_the_place_between_the_ends_and_the_gaps_to_them(splits):
+    splits.test.features[splits.test.slice(3)][:, 0] = 7.0
+    wide = widened(splits)
+    found = extended(splits, wide)
+    names, rows = found.test.schema.names, found.test.slice(3)
+    assert names[: len(wide.test.schema)] == wide.test.schema.names
+    x = splits.test.features[rows, 1].astype(np.float64)
+
+    def column(name):
+        return found.test.features[rows, names.index(name)]
+
+    assert column("n2 (place in list)") == pytest.approx((x - x.min()) / (x.max() - x.min()), abs=1e-6)
+    assert column("n2 (above lowest in list)") == pytest.approx(x - x.min(), abs=1e-5)
+    assert column("n2 (below highest in list)") == pytest.approx(x.max() - x, abs=1e-5)
+    assert set(column("n1 (place in list)")) == {0.5}
+    assert set(column("candidates in list")) == {len(x)}
+
+
+@pytest.mark.parametrize(("wait", "kept", "grown"), [(2, 1, 3), (3, 1, 4), (4, 5, 9), (9, 5, 9)])
+def test_a_short_wait_ends_at_a_small_peak(wait, kept, grown):
+    stops = np.array([0.5, 0.4, 0.3, 0.45, 0.6, 0.5, 0.5, 0.5, 0.5])
+    trees, all_trees, ndcg_of_others = patience.stopped(np.stack([stops, np.arange(9.0)]), wait)
+    assert (trees, all_trees, ndcg_of_others) == (kept, grown, kept - 1.0)
 
 
 def test_weights_of_a_stack_are_those_of_the_choices():

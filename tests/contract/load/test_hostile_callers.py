@@ -201,8 +201,8 @@ def test_slow_callers_hold_up_nobody_and_leave_nothing_behind(service):
         metrics = httpx.get(url.join("/metrics")).text
         after.append(held(process))
     assert faults == []
-    assert len(statuses) >= ROUNDS * 10
-    assert set(statuses) == {200}
+    assert statuses.count(200) >= ROUNDS * 10
+    assert set(statuses) <= {200, 429}, "the long lists that some of them send are work, and a busy machine may refuse"
     for gauge in ("waiting_requests", "working_requests", "buffered_bytes"):
         assert f"listwright_{gauge} 0.0" in metrics, gauge
     assert 'status="500"' not in metrics

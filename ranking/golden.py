@@ -219,7 +219,7 @@ def _number(value: float | np.floating[Any]) -> float | None:
 def _array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
     if len({len(row) for row in rows}) != 1:
         raise ListwrightError("rows of a golden list differ in width")
-    return np.array(rows, dtype=np.float32)
+    return np.array(rows, dtype=np.float64)  # a list of candidates refuses what float32 cannot hold
 
 
 def _format_scores(scores: Float[np.ndarray, " L"]) -> str:

@@ -190,6 +190,14 @@ def test_any_value_anywhere_in_the_golden_lists(good, spoilt, data, new):
     spoilt({"golden.jsonl": "\n".join(lines).encode("utf-8", "surrogatepass")})
 
 
+def test_a_golden_value_that_float32_rounds_to_infinity_is_refused(good, spoilt):
+    first, *others = (good / "golden.jsonl").read_text().splitlines()
+    values = json.loads(first)
+    values["features"][0][0] = 3.4028235677973366e38
+    error = spoilt({"golden.jsonl": "\n".join([json.dumps(values), *others]).encode()})
+    assert "3.4028235677973366e+38 is infinite as float32" in str(error)
+
+
 CHILD = """
 import sys, pathlib
 from listwright.ranking import bundle, golden

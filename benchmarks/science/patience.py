@@ -89,7 +89,7 @@ def stopped(curve: Curve, patience: int) -> tuple[int, int, float]:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """Return one row for each number of lists and each kind of columns."""
-    found = []
+    table = []
     for size in SIZES:
         for kind in ("plain", "relative"):
             curves = [np.load(file) for file in sorted(folder.glob(f"{size}-{kind}-*.npy"))]
@@ -103,8 +103,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
                         f"ndcg@{CUTOFF}": [round(value, 4) for value in ndcg],
                         "mean": round(float(np.mean(ndcg)), 4),
                     }
-                found.append(row)
-    return found
+                table.append(row)
+    return table
 
 
 def main() -> None:

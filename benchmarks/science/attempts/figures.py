@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from benchmarks import machine
 from benchmarks.science.attempts.problem import PLANTED
 from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
 from listwright.training.evaluation.intervals import interval, resampled_means
@@ -26,6 +29,9 @@ def of_set(work: Path, name: str) -> Figures:
         For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
         with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
         attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
+
+    Attempts that the folder lacks keep their rows of ``attempts.json``. They count as if they came last in the
+    correction of the others, and their own p grows with the number of attempts: no p is below Holm's over all.
     """
     runs = {attempt: _read_runs(work / name, attempt) for attempt in ATTEMPTS}
     rival = runs[RIVAL]
@@ -55,10 +61,22 @@ def of_set(work: Path, name: str) -> Figures:
             }
         )
     compared = [row for row in rows if row["attempt"] != RIVAL]
-    for row, corrected in zip(compared, holm(p_values), strict=True):
+    before = {row["attempt"]: row for row in _rows_before(name)}
+    unmeasured = [row for attempt, row in before.items() if attempt not in {one["attempt"] for one in rows}]
+    for row, corrected in zip(compared, holm([*p_values, *(1.0 for _ in unmeasured)]), strict=False):
         row["p_holm"] = float(f"{corrected:.3g}")
+    for row in unmeasured:
+        p = float(str(row["p_holm"])) * (len(unmeasured) + len(compared)) / (len(before) - 1)
+        row["p_holm"] = float(f"{min(1.0, p):.3g}")
+    rows = sorted([*rows, *unmeasured], key=lambda row: list(ATTEMPTS).index(str(row["attempt"])))
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
+
+
+def _rows_before(name: str) -> list[dict[str, Any]]:
+    file = machine.RESULTS / "attempts.json"
+    sets = json.loads(file.read_text(encoding="utf-8"))["sets"]
+    return next((one["attempts"] for one in sets if one["set"] == name), [])
 
 
 Runs = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, list[float]]]]

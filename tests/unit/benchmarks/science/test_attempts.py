@@ -1,5 +1,7 @@
 """Attempts on top of list-relative columns: the pieces that no fit shows to be right."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -124,6 +126,37 @@ def kept(work, name, attempt, seeds, values):
         np.savez(folder / f"{attempt}.npz", ndcg=values, seconds=np.array(1.0))
 
 
+@pytest.fixture
+def no_results(monkeypatch, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    (folder / "attempts.json").write_text('{"sets": []}')
+    monkeypatch.setattr(figures.machine, "RESULTS", folder)
+    return folder / "attempts.json"
+
+
+def test_attempts_that_are_not_measured_again_keep_their_rows_and_count(tmp_path, no_results):
+    rng = np.random.default_rng(0)
+    rival, gain = rng.random(40), rng.normal(0.1, 0.2, 40)
+    kept(tmp_path, "airline", "relative", range(5), rival)
+    kept(tmp_path, "airline", "sum", range(5), rival + gain)
+    before = [
+        {"attempt": "plain", "p_holm": 0.01},
+        {"attempt": "relative"},
+        {"attempt": "linear", "p_holm": 0.5},
+        {"attempt": "sum", "p_holm": 1.0},
+    ]
+    no_results.write_text(json.dumps({"sets": [{"set": "airline", "attempts": before}]}))
+    rows = {row["attempt"]: row for row in figures.of_set(tmp_path, "airline")["attempts"]}
+    assert list(rows) == ["plain", "relative", "sum", "linear"]
+    p = stats.ttest_1samp(gain, 0.0).pvalue
+    assert rows["sum"]["p_holm"] == pytest.approx(3 * p, rel=0.01)
+    assert rows["plain"]["p_holm"] == 0.01, "as many attempts as before"
+    no_results.write_text(json.dumps({"sets": [{"set": "airline", "attempts": before[:-1]}]}))
+    rows = {row["attempt"]: row for row in figures.of_set(tmp_path, "airline")["attempts"]}
+    assert (rows["plain"]["p_holm"], rows["linear"]["p_holm"]) == (0.015, 0.75)
+
+
+@pytest.mark.usefixtures("no_results")
 def test_an_attempt_without_all_seeds_is_not_shown_and_p_is_corrected_for_those_that_are(tmp_path):
     rng = np.random.default_rng(0)
     rival, gain = rng.random(40), rng.normal(0.1, 0.2, 40)
@@ -137,6 +170,7 @@ def test_an_attempt_without_all_seeds_is_not_shown_and_p_is_corrected_for_those_
     assert "p_holm" not in rows["relative"]
 
 
+@pytest.mark.usefixtures("no_results")
 def test_seeds_of_a_query_are_drawn_together(tmp_path, monkeypatch):
     """Two seeds with the same values are no more certain than one; new queries are."""
     monkeypatch.setattr(figures, "FEWEST_SEEDS", 1)

@@ -45,7 +45,10 @@ def test_only_the_column_that_ranks_loses_and_by_as_much_as_its_shuffled_order(b
     assert list(found) == ["stars", "price"]
     assert found["price"] == (None, {}, 0.0, 0.0, 0.0)
     rng = np.random.default_rng(0)
-    shuffled = [ndcg(labels[rng.permutation(LENGTH)], labels, cutoff=10) for labels in test.labels.reshape(-1, LENGTH)]
+    shuffled = [
+        ndcg(labels[rng.permutation(LENGTH)].astype(float), labels, cutoff=10)
+        for labels in test.labels.reshape(-1, LENGTH)
+    ]
     _, _, loss, low, high = found["stars"]
     assert loss == pytest.approx(1.0 - np.mean(shuffled), abs=1e-6)
     assert 0.0 < low < loss < high
@@ -146,7 +149,7 @@ def test_queries_count_by_their_weights(by_stars):
     weighted = dataclasses.replace(by_stars, weights=alone)
     rng = np.random.default_rng(0)
     labels = by_stars.labels[:LENGTH]
-    expected = 1.0 - ndcg(labels[rng.permutation(LENGTH)], labels, cutoff=10)
+    expected = 1.0 - ndcg(labels[rng.permutation(LENGTH)].astype(float), labels, cutoff=10)
     assert rows(served, weighted)["stars"][2] == pytest.approx(expected, abs=1e-6)
 
 

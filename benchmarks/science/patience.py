@@ -131,7 +131,8 @@ def main() -> None:
                     np.save(file, boost(replace(splits, train=train), seed, relative=kind == "relative"))
                 curve = np.load(file)
                 print(f"{len(train)} lists, {kind}, seed {seed}: {[stopped(curve, p) for p in PATIENCE]}", flush=True)
-    command = "python -m benchmarks.science.patience TAFENG --out FOLDER"
+    sizes = " ".join(map(str, options.sizes))
+    command = f"python -m benchmarks.science.patience TAFENG --out FOLDER --sizes {sizes}"
     print(
         machine.save("patience", command, {"protocol": f"NDCG@{CUTOFF} of the other half", "rows": rows(options.out)})
     )

@@ -42,7 +42,7 @@ from listwright.training.reporting.measures.details import (
     repeat,
     short_details,
 )
-from listwright.training.reporting.measures.explained import explained, importance
+from listwright.training.reporting.measures.explained import explained, measure_importance
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import HEADLINE, Report
 from listwright.training.second_stage.loop import FittedNetwork
@@ -203,7 +203,7 @@ def _report(
         seconds={},
         details=more
         | score_details(reranker, context.recipe, splits)
-        | importance(reranker, fitted.first.model, splits.test)
+        | measure_importance(reranker, fitted.first.model, splits.test)
         | explained(reranker, splits.test, evaluation, HEADLINE),
         repeat=again,
         measured_here=measured_here(reranker, splits.test, evaluation.generalist),

@@ -48,7 +48,7 @@ def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
     settings = LambdaMartSettings(cat_smooth=MUCH_SMOOTHING if many else None)
     params = {name: value for name, value in settings.model_dump().items() if value is not None}
     curves: dict[str, dict[str, list[float]]] = {}
-    waits = _Waits(max(PATIENCE))
+    longest = _Patience(max(PATIENCE))
     lightgbm.train(
         settings_of(params, seed) | {"metric": "None"},
         train,
@@ -56,12 +56,12 @@ def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
         valid_sets=halves,
         valid_names=["stops", "measured"],
         feval=HeldOutNdcg(CUTOFF, None),
-        callbacks=[lightgbm.record_evaluation(curves), waits],
+        callbacks=[lightgbm.record_evaluation(curves), longest],
     )
     return np.array([curves[name][f"ndcg@{CUTOFF}"] for name in ("stops", "measured")])
 
 
-class _Waits:
+class _Patience:
     """Ends boosting after so many trees without a better NDCG of the first half."""
 
     def __init__(self, trees: int) -> None:
@@ -76,7 +76,7 @@ class _Waits:
             raise lightgbm.callback.EarlyStopException(self._at, env.evaluation_result_list)
 
 
-def stopped(curve: Curve, patience: int) -> tuple[int, int, float]:
+def stop(curve: Curve, patience: int) -> tuple[int, int, float]:
     """Return the trees that a wait keeps, the trees that it grows, and the measured NDCG of those that it keeps."""
     best = 0
     for tree, value in enumerate(curve[0]):
@@ -87,7 +87,7 @@ def stopped(curve: Curve, patience: int) -> tuple[int, int, float]:
     return best + 1, tree + 1, float(curve[1, best])
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
+def summarise(folder: Path) -> list[dict[str, Any]]:
     """Return one row for each number of lists and each kind of columns."""
     table = []
     for size in SIZES:
@@ -96,7 +96,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
             if curves:
                 row: dict[str, Any] = {"lists": size or "all", "columns": kind, "seeds": len(curves)}
                 for patience in PATIENCE:
-                    trees, grown, ndcg = zip(*(stopped(curve, patience) for curve in curves), strict=True)
+                    trees, grown, ndcg = zip(*(stop(curve, patience) for curve in curves), strict=True)
                     row[str(patience)] = {
                         "trees": list(trees),
                         "grown": round(float(np.mean(grown)), 1),
@@ -130,11 +130,13 @@ def main() -> None:
                 if not file.exists():
                     np.save(file, boost(replace(splits, train=train), seed, relative=kind == "relative"))
                 curve = np.load(file)
-                print(f"{len(train)} lists, {kind}, seed {seed}: {[stopped(curve, p) for p in PATIENCE]}", flush=True)
+                print(f"{len(train)} lists, {kind}, seed {seed}: {[stop(curve, p) for p in PATIENCE]}", flush=True)
     sizes = " ".join(map(str, options.sizes))
     command = f"python -m benchmarks.science.patience TAFENG --out FOLDER --sizes {sizes}"
     print(
-        machine.save("patience", command, {"protocol": f"NDCG@{CUTOFF} of the other half", "rows": rows(options.out)})
+        machine.save(
+            "patience", command, {"protocol": f"NDCG@{CUTOFF} of the other half", "rows": summarise(options.out)}
+        )
     )
 
 

@@ -48,7 +48,7 @@ def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
 @style()
 def gains(rows: list[Facts]) -> str:
     """Draw every metric's gain over the first stage with its interval."""
-    return _intervals(
+    return _draw_intervals(
         [(gain["mean"], gain["low"], gain["high"]) for gain in rows],
         [metric_name(gain["metric"]) for gain in rows],
         "gain over the first stage",
@@ -59,10 +59,10 @@ def gains(rows: list[Facts]) -> str:
 @style()
 def importance(rows: list[list[Any]]) -> str:
     """Draw what shuffling each feature loses, with its interval."""
-    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name, *_ in rows]
-    return _intervals(
+    names = ["".join(letter if letter.isprintable() else "·" for letter in name) for name, *_ in rows]
+    return _draw_intervals(
         [(loss, low, high) for *_, loss, low, high in rows],
-        names,
+        [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names],
         "NDCG@10 lost where the feature is shuffled",
         ("importance", "NDCG lost where a feature is shuffled, with its interval, by feature"),
     )
@@ -178,7 +178,7 @@ def metric_name(name: str) -> str:
     return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
 
 
-def _intervals(
+def _draw_intervals(
     rows: list[tuple[float, float, float]], names: list[str], measured: str, figure_name: tuple[str, str]
 ) -> str:
     """Draw one mean with its interval below the other, in the colour of its verdict."""
@@ -188,7 +188,7 @@ def _intervals(
         axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(mean, place, "o", color=colour, markersize=6)
     axes.axvline(0.0, color=INK, linewidth=1)
-    axes.set_yticks(range(len(rows)), names)
+    axes.set_yticks(range(len(rows)), names, parse_math=False)
     axes.set(xlabel=measured, ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)

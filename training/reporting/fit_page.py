@@ -355,22 +355,23 @@ def importance_section(report: Facts) -> list[PageSection]:
     text = (
         f"Loss: NDCG@10 that the bundle's ranking of {facts['queries']:,} test queries loses where a feature's values "
         "are shuffled among the candidates of a list; among lists, if it does not vary within any. What the feature "
-        "does through list-relative columns and the second stage is part of the loss. Features that tell the same "
-        "stand in for each other, so that each of them loses little."
+        "does through list-relative columns and the second stage is part of the loss. Features that hold the same "
+        "information replace each other, so that each alone loses little."
     )
-    rows, gained = [], any(share is not None for _, share, *_ in facts["rows"])
+    rows, has_gain = [], any(share is not None for _, share, *_ in facts["rows"])
     for name, share, relative, loss, low, high in facts["rows"]:
         columns = ", ".join(f"{kind} {_percent(part)}" for kind, part in relative.items())
-        gain = [f"{_percent(share)}\n{columns}"] if gained else []
+        gain = [f"{_percent(share)}\n{columns}"] if has_gain else []
         rows.append([name, f"{loss:+.4f}\n{low:+.3f} to {high:+.3f}", *gain])
-    if gained:
+    if has_gain:
         text += (
             " Split gain: share of all that the trees' splits gained in training. Small: that of the feature's "
             "list-relative columns."
         )
     if len(rows) < facts["features"]:
-        text += f" Listed: the {len(rows)} of {facts['features']} features that matter most."
-    head = ["feature", "loss", *(["split gain"] if gained else [])]
+        largest = "with the largest split gain" if has_gain else "that lose most"
+        text += f" Listed: the {len(rows)} of {facts['features']} features {largest}."
+    head = ["feature", "loss", *(["split gain"] if has_gain else [])]
     drawn = figures.importance(facts["rows"])
     caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it holds 0."
     return [PageSection(importance_sentence(facts), [text], [PageFigure(drawn, caption)], [PageTable("", head, rows)])]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -151,7 +152,9 @@ def svg(figure: Figure, name: str, says: str) -> str:
         says: description of the figure, for readers who cannot see it.
     """
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+    with warnings.catch_warnings():  # the page's reader has fonts for letters that this machine lacks
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
     drawn = text.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)

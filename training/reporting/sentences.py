@@ -254,11 +254,11 @@ def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
 
 
 def importance_sentence(facts: Facts) -> str:
-    """Return which feature matters most."""
-    name, _, _, loss, low, _ = facts["rows"][0]
-    if low <= 0.0:
-        return "No feature is shown to matter by itself: shuffling each alone loses no NDCG beyond chance"
-    return f"{name} matters most: shuffled, it costs {loss:.4f} NDCG@10"
+    """Return which feature loses most, of those whose interval lies above 0."""
+    for name, _, _, loss, low, _ in facts["rows"]:
+        if low > 0.0:
+            return f"Shuffling {name} costs {loss:.4f} NDCG@10, the largest loss that is shown"
+    return "No feature is shown to matter by itself"
 
 
 def coverage_sentence(facts: Facts) -> str:

@@ -30,24 +30,20 @@ def of_set(work: Path, name: str) -> Figures:
         with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
         attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
 
-    Attempts that the folder lacks keep their rows of ``attempts.json``. They count as if they came last in the
-    correction of the others, and their own p grows with the number of attempts: no p is below Holm's over all.
+    Attempts that the folder lacks keep their rows of ``attempts.json``. Where such a row has a corrected p alone, the
+    largest p that Holm may have corrected so stands for its own: the new correction is then too large, never too small.
     """
     runs = {attempt: _read_runs(work / name, attempt) for attempt in ATTEMPTS}
     rival = runs[RIVAL]
     folds = sorted({fold for fold, _ in rival})
-    rows: list[Figures] = []
-    p_values: list[float] = []
+    rows: list[dict[str, Any]] = []
     for attempt, own in runs.items():
         common = sorted(own.keys() & rival.keys())
         if len(common) < FEWEST_SEEDS * len(folds):
             continue
         gain, query = _paired(name, common, {key: own[key][0] - rival[key][0] for key in common})
         low, high = interval(resampled_means(gain, query))
-        if attempt != RIVAL:
-            p = paired_p(np.bincount(query, gain) / np.bincount(query))
-            assert p is not None  # a set has more than one query
-            p_values.append(p)
+        p = None if attempt == RIVAL else paired_p(np.bincount(query, gain) / np.bincount(query))
         rows.append(
             {
                 "attempt": attempt,
@@ -58,25 +54,29 @@ def of_set(work: Path, name: str) -> Figures:
                 "gain": [round(float(value), 4) for value in (gain.mean(), low, high)],
                 "seconds": round(float(np.median([own[key][1] for key in common])), 1),
                 **_facts(own),
+                **({} if p is None else {"p": p}),
             }
         )
+    measured = {row["attempt"] for row in rows}
+    rows += [row for row in _read_rows(name) if row["attempt"] not in measured]
+    rows.sort(key=lambda row: list(ATTEMPTS).index(row["attempt"]))
     compared = [row for row in rows if row["attempt"] != RIVAL]
-    before = {row["attempt"]: row for row in _rows_before(name)}
-    unmeasured = [row for attempt, row in before.items() if attempt not in {one["attempt"] for one in rows}]
-    for row, corrected in zip(compared, holm([*p_values, *(1.0 for _ in unmeasured)]), strict=False):
-        row["p_holm"] = float(f"{corrected:.3g}")
-    for row in unmeasured:
-        p = float(str(row["p_holm"])) * (len(unmeasured) + len(compared)) / (len(before) - 1)
-        row["p_holm"] = float(f"{min(1.0, p):.3g}")
-    rows = sorted([*rows, *unmeasured], key=lambda row: list(ATTEMPTS).index(str(row["attempt"])))
+    for row, corrected in zip(compared, holm([row["p"] for row in compared]), strict=True):
+        row["p"], row["p_holm"] = (float(f"{value:.3g}") for value in (row["p"], corrected))
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
 
 
-def _rows_before(name: str) -> list[dict[str, Any]]:
-    file = machine.RESULTS / "attempts.json"
-    sets = json.loads(file.read_text(encoding="utf-8"))["sets"]
-    return next((one["attempts"] for one in sets if one["set"] == name), [])
+def _read_rows(name: str) -> list[dict[str, Any]]:
+    """Read the rows of ``attempts.json``; each but the rival's has a ``p``, or the largest that it may have been."""
+    sets = json.loads((machine.RESULTS / "attempts.json").read_text(encoding="utf-8"))["sets"]
+    rows: list[dict[str, Any]] = next((one["attempts"] for one in sets if one["set"] == name), [])
+    compared = [row for row in rows if row["attempt"] != RIVAL]
+    for row in compared:
+        p = row["p_holm"]
+        factor = sum(other["p_holm"] > p for other in compared) + 1  # of the last one of those that were corrected so
+        row.setdefault("p", 1.0 if p == 1.0 else p / factor)
+    return rows
 
 
 Runs = dict[tuple[int, int], tuple[Float[np.ndarray, " N"], float, Mapping[str, list[float]]]]

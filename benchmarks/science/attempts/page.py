@@ -39,12 +39,14 @@ def _table(sets: Sequence[Mapping[str, Any]]) -> str:
         _line("test queries", *(f"{one['test_queries']:,}" for one in sets)),
         _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
     ]
-    attempts = [attempt for attempt in by_set[0] if attempt != RIVAL]
-    lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows[attempt]) for rows in by_set)) for attempt in attempts]
+    attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
+    lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in attempts]
     return "\n".join(lines) + "\n"
 
 
-def _gain(row: Mapping[str, Any]) -> str:
+def _gain(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "not measured"
     gained, low, high = row["gain"]
     text = f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
     return f"**{text}**" if row["p_holm"] < BELIEVED else text

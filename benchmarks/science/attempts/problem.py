@@ -96,8 +96,8 @@ class Problem:
 
     @cached_property
     def extended(self) -> Splits:
-        """Splits with what :func:`extended` adds behind the columns of ``wide``."""
-        return extended(self.plain, self.wide)
+        """Splits with what :func:`extend` adds behind the columns of ``wide``."""
+        return extend(self.plain, self.wide)
 
     @cached_property
     def relative_only(self) -> Splits:
@@ -152,7 +152,7 @@ def widened(splits: Splits) -> Splits:
     return replace(splits, train=train.with_schema(fixed), valid=valid.with_schema(fixed), test=test.with_schema(fixed))
 
 
-def extended(plain: Splits, wide: Splits) -> Splits:
+def extend(plain: Splits, wide: Splits) -> Splits:
     """Add the gap to the list's lowest and highest value of every number, its place between them, and the list length.
 
     Args:
@@ -163,14 +163,14 @@ def extended(plain: Splits, wide: Splits) -> Splits:
     values = in_memory(plain.train.features)[:, numeric]
     numeric = numeric[np.nanmin(values, axis=0) < np.nanmax(values, axis=0)]
     parts = [
-        _extended(getattr(plain, part), getattr(wide, part), numeric.tolist()) for part in ("train", "valid", "test")
+        _extend(getattr(plain, part), getattr(wide, part), numeric.tolist()) for part in ("train", "valid", "test")
     ]
     fixed = fit_schema(parts[0])
     train, valid, test = (part.with_schema(fixed) for part in parts)
     return replace(wide, train=train, valid=valid, test=test)
 
 
-def _extended(plain: Dataset, wide: Dataset, numeric: list[int]) -> Dataset:
+def _extend(plain: Dataset, wide: Dataset, numeric: list[int]) -> Dataset:
     values = in_memory(plain.features)[:, numeric].astype(np.float64)
     starts, lengths = plain.offsets[:-1], plain.lengths
     low, high = (np.repeat(end.reduceat(values, starts, axis=0), lengths, axis=0) for end in (np.fmin, np.fmax))

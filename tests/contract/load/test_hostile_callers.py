@@ -154,7 +154,12 @@ WAYS = (
 @pytest.fixture(scope="module")
 def service(bundle_folder):
     service = Process(
-        bundle=bundle_folder, timeout_ms=1500, keep_alive_s=NEVER_S, max_payload_bytes=200_000, queue=64
+        bundle=bundle_folder,
+        timeout_ms=1500,
+        keep_alive_s=NEVER_S,
+        max_payload_bytes=200_000,
+        queue=64,
+        queue_ms=60_000,  # some callers send work: on a busy machine the expected wait alone would refuse others
     ).wait_until_ready()
     yield service
     code, log = service.stop()
@@ -201,8 +206,8 @@ def test_slow_callers_hold_up_nobody_and_leave_nothing_behind(service):
         metrics = httpx.get(url.join("/metrics")).text
         after.append(held(process))
     assert faults == []
-    assert statuses.count(200) >= ROUNDS * 10
-    assert set(statuses) <= {200, 429}, "the long lists that some of them send are work, and a busy machine may refuse"
+    assert len(statuses) >= ROUNDS * 10
+    assert set(statuses) == {200}
     for gauge in ("waiting_requests", "working_requests", "buffered_bytes"):
         assert f"listwright_{gauge} 0.0" in metrics, gauge
     assert 'status="500"' not in metrics

@@ -37,8 +37,8 @@ MOST_SECONDS = 30.0
 MOST_SHOWN = 5
 """Contributions shown of each stage, the largest ones."""
 
-MOST_SHUFFLED = 20
-"""Features that are shuffled: those with the largest split gain, where it is known."""
+MOST_FEATURES = 20
+"""Features whose importance is reported. Where split gain is known, only those with the largest are shuffled."""
 
 CANDIDATES_SHUFFLED = 150_000
 """Candidates that are ranked with a shuffled feature, over all features."""
@@ -78,7 +78,7 @@ def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric:
     return {"explained": {"metric": metric, "ranker": ranker, "queries": queries}}
 
 
-def importance(reranker: Reranker, model: str | bytes | None, test: Dataset) -> dict[str, object]:
+def measure_importance(reranker: Reranker, model: str | bytes | None, test: Dataset) -> dict[str, object]:
     """Measure the importance of features for ``report.json``; the same values at every run.
 
     There are two measures. Split gain is what the splits on a column add to LightGBM's objective on the training rows.
@@ -98,17 +98,17 @@ def importance(reranker: Reranker, model: str | bytes | None, test: Dataset) -> 
         interval. The row with the largest loss is first.
     """
     schema = reranker.manifest.feature_schema
-    own, relative = _split_gains(reranker, model)
+    own, relative = _compute_split_gains(reranker, model)
     order = np.arange(len(schema))
     if own is not None:
         total = own + np.array([sum(shares.values()) for shares in relative])
         order = np.argsort(-total, kind="stable")
-        order = order[: int(np.count_nonzero(total))][:MOST_SHUFFLED]
+        order = order[: int(np.count_nonzero(total))][:MOST_FEATURES]
     elif len(schema) > MOST_WITHOUT_GAIN:
         order = order[:0]
     cost = max(1, len(order)) * (float(test.lengths.mean()) + LIST_COSTS)
     queries = spread(len(test), max(FEWEST_SHUFFLED, int(CANDIDATES_SHUFFLED / cost)))
-    losses = _losses(reranker, test, queries.tolist(), order.tolist())
+    losses = _measure_losses(reranker, test, queries.tolist(), order.tolist())
     of_all = test.query_weights
     weights = None if of_all is None or not of_all[queries].any() else of_all[queries]
     means = [float(np.average(loss, weights=weights)) for loss in losses]
@@ -119,13 +119,13 @@ def importance(reranker: Reranker, model: str | bytes | None, test: Dataset) -> 
             {kind: rounded([share])[0] for kind, share in relative[d].items()},
             *rounded([means[n], *bootstrap_interval(losses[n], weights)]),
         ]
-        for n, d in sorted(enumerate(order.tolist()), key=lambda pair: -means[pair[0]])[:MOST_SHUFFLED]
+        for n, d in sorted(enumerate(order.tolist()), key=lambda pair: -means[pair[0]])[:MOST_FEATURES]
     ]
     columns = ["feature", "split_gain", "relative", "ndcg_lost", "low", "high"]
     return {"importance": {"features": len(schema), "queries": len(queries), "columns": columns, "rows": rows}}
 
 
-def _split_gains(
+def _compute_split_gains(
     reranker: Reranker, model: str | bytes | None
 ) -> tuple[Float[np.ndarray, " D"] | None, list[dict[str, float]]]:
     """Return shares of all split gain: of every feature, and of its list-relative columns by kind.
@@ -136,8 +136,9 @@ def _split_gains(
     relative: list[dict[str, float]] = [{} for _ in schema.names]
     if not isinstance(model, str):
         return None, relative
-    sees_relative = getattr(reranker.manifest.first_stage, "relative", False)
-    widened = reranker.relative.schema if reranker.relative is not None and sees_relative else schema
+    entry, widened = reranker.manifest.first_stage, schema
+    if reranker.relative is not None and entry.kind == "lightgbm" and entry.relative:
+        widened = reranker.relative.schema
     booster = read_booster(model)
     gains = np.zeros(len(widened))
     of_model = np.asarray(booster.feature_importance("gain"), dtype=np.float64)
@@ -148,7 +149,7 @@ def _split_gains(
     return gains[: len(schema)], relative
 
 
-def _losses(
+def _measure_losses(
     reranker: Reranker, test: Dataset, queries: Sequence[int], columns: Sequence[int]
 ) -> list[Float[np.ndarray, " M"]]:
     """Return for every column the ``(M,)`` NDCG that each query loses where the column is shuffled."""

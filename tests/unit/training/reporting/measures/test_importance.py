@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from xml.etree import ElementTree
 
 import lightgbm
 import numpy as np
@@ -15,6 +16,7 @@ from listwright.ranking.stages import LightGbmStage
 from listwright.training.data.dataset import Dataset
 from listwright.training.reporting import fit_page
 from listwright.training.reporting.measures import explained as measure
+from listwright.training.reporting.sentences import importance_sentence
 from support.service.computed_by_hand import SCHEMA, Column, reranker
 
 LENGTH, QUERIES = 6, 40
@@ -35,7 +37,7 @@ def by_stars():
 
 
 def rows(served, test, model=None):
-    facts = measure.importance(served, model, test)["importance"]
+    facts = measure.measure_importance(served, model, test)["importance"]
     return {name: (share, relative, loss, low, high) for name, share, relative, loss, low, high in facts["rows"]}
 
 
@@ -114,7 +116,7 @@ def test_list_relative_columns_stand_beside_their_feature(by_stars):
 
 
 def test_of_many_features_only_those_with_most_split_gain_are_shuffled(by_stars, monkeypatch):
-    monkeypatch.setattr(measure, "MOST_SHUFFLED", 1)
+    monkeypatch.setattr(measure, "MOST_FEATURES", 1)
     order = np.random.default_rng(4).permutation(len(by_stars.labels))
     test = dataclasses.replace(by_stars, labels=np.where(order % 3 == 0, 0, by_stars.labels).astype(np.int32))
     served, booster = relative_ranker(test)
@@ -125,14 +127,14 @@ def test_of_many_features_only_those_with_most_split_gain_are_shuffled(by_stars,
 
 def test_too_many_features_without_split_gain_are_not_shuffled(by_stars, monkeypatch):
     monkeypatch.setattr(measure, "MOST_WITHOUT_GAIN", 1)
-    facts = measure.importance(reranker(Column(0), Column(1)), None, by_stars)
+    facts = measure.measure_importance(reranker(Column(0), Column(1)), None, by_stars)
     assert facts["importance"]["rows"] == []
     assert fit_page.importance_section({"details": facts}) == []
 
 
 def test_the_work_is_bounded_by_the_number_of_candidates(by_stars, monkeypatch):
     monkeypatch.setattr(measure, "CANDIDATES_SHUFFLED", 0)
-    assert measure.importance(reranker(Column(0), Column(1)), None, by_stars)["importance"]["queries"] == 20
+    assert measure.measure_importance(reranker(Column(0), Column(1)), None, by_stars)["importance"]["queries"] == 20
 
 
 def test_a_model_by_names_in_another_order_is_matched_by_name(by_stars):
@@ -155,13 +157,13 @@ def test_queries_count_by_their_weights(by_stars):
 
 def test_values_are_plain_and_the_same_again(by_stars):
     served = reranker(Column(0), Column(1))
-    facts = measure.importance(served, None, by_stars)
-    assert json.loads(json.dumps(facts)) == facts == measure.importance(served, None, by_stars)
+    facts = measure.measure_importance(served, None, by_stars)
+    assert json.loads(json.dumps(facts)) == facts == measure.measure_importance(served, None, by_stars)
 
 
 def test_the_page_has_a_row_for_each(by_stars):
     served, booster = relative_ranker(by_stars)
-    facts = measure.importance(served, booster.model_to_string(), by_stars)
+    facts = measure.measure_importance(served, booster.model_to_string(), by_stars)
     (section,) = fit_page.importance_section({"details": facts})
     (table,), (figure,) = section.tables, section.figures
     assert [row[0] for row in table.rows] == [row[0] for row in facts["importance"]["rows"]]
@@ -174,3 +176,17 @@ def test_a_long_name_is_cut_beside_the_figure():
     drawn = fit_page.figures.importance([[schema.names[0], None, {}, 0.1, 0.0, 0.2]])
     assert "n" * 23 in drawn
     assert "n" * 25 not in drawn
+
+
+@pytest.mark.parametrize("name", ["$\\foo$", "$a$", "价格", "<b>&", "a\nb", "\x1b[31m", "\x00", "סכום"])
+def test_any_name_of_a_feature_can_be_drawn(name):
+    drawn = fit_page.figures.importance([[name, None, {}, 0.1, 0.05, 0.2]])
+    root = ElementTree.fromstring(drawn.replace("xlink:href", "href"))
+    letters = "".join(letter if letter.isprintable() else "·" for letter in name)
+    assert letters in [text.strip() for text in root.itertext()]
+
+
+def test_the_title_names_the_largest_loss_that_is_shown():
+    wide, narrow = ["wide", None, {}, 0.2, -0.1, 0.5], ["narrow", None, {}, 0.1, 0.05, 0.15]
+    assert "narrow" in importance_sentence({"rows": [wide, narrow]})
+    assert "wide" not in importance_sentence({"rows": [wide]})

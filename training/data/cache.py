@@ -78,7 +78,7 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Ext
 
 def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
     try:
-        if not (entry / _FACTS).is_file():
+        if not entry.exists():
             return None
         facts = read_object(entry / _FACTS)
         schema = FeatureSchema.model_validate(facts["schema"])
@@ -89,6 +89,7 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
         return Dataset(**arrays, qids=tuple(qids), schema=schema), beside
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
+        shutil.rmtree(entry, ignore_errors=True)
         return None
 
 
@@ -108,8 +109,8 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Extr
                 "beside": beside,
             }
             (temporary / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-            shutil.rmtree(entry, ignore_errors=True)
-            temporary.rename(entry)
+            if not entry.exists():  # or another process was faster, and may be reading it
+                temporary.rename(entry)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:

@@ -7,12 +7,12 @@ docs/tafeng.md says where the file comes from and what it may be used for.
 from __future__ import annotations
 
 import io
-import tempfile
 import zipfile
 from datetime import date
 from pathlib import Path
 
 import polars as pl
+from filelock import FileLock
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.cache import FULL, folder
@@ -68,17 +68,15 @@ def table_of(source: str, progress: Progress) -> Path:
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the file of transactions itself with --data")
     out = folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
-    if not out.exists():
-        task = progress.begin(f"Making a table of {path.name}", 1)
-        table = ranking_table(_transactions(path))
-        with disk_full_as_data_error(folder(), FULL):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            # a folder of its own: another process may be making the same table
-            with tempfile.TemporaryDirectory(dir=out.parent, prefix=".", ignore_cleanup_errors=True) as own:
-                partial = Path(own) / out.name
-                table.write_parquet(partial)
+    with disk_full_as_data_error(folder(), FULL):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(out.with_name(".lock")):  # another process that makes the same table is waited for
+            if not out.exists():
+                task = progress.begin(f"Making a table of {path.name}", 1)
+                partial = out.with_suffix(".partial")
+                ranking_table(_transactions(path)).write_parquet(partial)
                 partial.replace(out)
-        task.end(1)
+                task.end(1)
     return out
 
 

@@ -1,6 +1,8 @@
 """The table of Ta Feng's transactions, against plain loops over made-up ones."""
 
 import io
+import threading
+import time
 import zipfile
 from collections import Counter
 from datetime import date, timedelta
@@ -175,18 +177,27 @@ def test_other_files_are_refused(content, says, tmp_path, monkeypatch):
         load(config.load("tafeng"), [str(zipped)])
 
 
-def test_two_processes_that_make_the_same_table_at_once_both_get_it(csv, monkeypatch):
-    write = pl.DataFrame.write_parquet
-    others = []
+def test_two_that_make_the_same_table_at_once_read_one_file(csv, monkeypatch):
+    """The first may be reading it: a table that is replaced then would be an error."""
+    make, begun, stamps = tafeng.ranking_table, threading.Event(), []
 
-    def write_and_let_the_other_finish(frame, path):
-        write(frame, path)
-        if not others:
-            others.append(None)
-            others.append(tafeng.table_of(str(csv), SILENT))
+    def make_slowly(raw):
+        begun.set()
+        time.sleep(0.2)  # the other one begins meanwhile
+        return make(raw)
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", write_and_let_the_other_finish)
-    out = tafeng.table_of(str(csv), SILENT)
-    assert out == others[1]
-    assert len(pl.read_parquet(out)) > 0
-    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    def ask():
+        stamps.append(tafeng.table_of(str(csv), SILENT).stat())
+
+    monkeypatch.setattr(tafeng, "ranking_table", make_slowly)
+    first, second = threading.Thread(target=ask), threading.Thread(target=ask)
+    first.start()
+    begun.wait()
+    second.start()
+    first.join()
+    second.join()
+    last = tafeng.table_of(str(csv), SILENT)
+    assert {(one.st_ino, one.st_mtime_ns) for one in [*stamps, last.stat()]} == {
+        (stamps[0].st_ino, stamps[0].st_mtime_ns)
+    }
+    assert [path.name for path in last.parent.iterdir() if path.suffix] == [last.name]

@@ -83,7 +83,7 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
     """
     rng = np.random.default_rng([seed, lists])
     share = lists / len(splits.train) if lists else 1.0
-    train, valid = (part.select(_sample(rng, len(part), share)) for part in (splits.train, splits.valid))
+    train, valid = (part.select(sample(rng, len(part), share)) for part in (splits.train, splits.valid))
     splits = replace(splits, train=train, valid=valid)
     spec = recipe.first_stage
     assert isinstance(spec, LambdaMart)
@@ -118,7 +118,8 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
     return figures
 
 
-def _sample(rng: np.random.Generator, count: int, share: float) -> Int[np.ndarray, " M"]:
+def sample(rng: np.random.Generator, count: int, share: float) -> Int[np.ndarray, " M"]:
+    """Draw a share of the lists."""
     return np.sort(rng.choice(count, round(count * share), replace=False))
 
 

@@ -84,7 +84,7 @@ def test_without_time_for_networks_the_first_stage_stands_alone(recipe, tmp_path
 def test_a_replay_gives_the_same_bundle(recipe, tmp_path, monkeypatch):
     """The clock ends settings after the first, and QILCM's last fit after its second epoch."""
     clock, goes_on = Clock(), Budget.goes_on
-    stops = {"settings of LambdaMART": 1, "settings of LambdaMART + relative": 1, "epochs of QILCM": 2}
+    stops = {"settings of LightGBM": 1, "settings of LightGBM + relative": 1, "epochs of QILCM": 2}
 
     def slow(budget, name, done, seconds):
         return goes_on(budget, name, done, 1e9 if stops.get(name) == done else seconds)

@@ -66,7 +66,7 @@ def test_the_bundle_is_that_of_the_data_without_them(table, tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     note = "'fee', 'shop', 'later' have one value, or none, in all "
     assert 0 < printed.index("1 numeric features (price), 1 categorical") < printed.index(note)
-    assert printed.index(note) < printed.index("Tuning LambdaMART")
+    assert printed.index(note) < printed.index("Tuning LightGBM")
     theirs = fitted(tmp_path / "shop" / "2", *start, "--ignore", "fee,shop,later")
     assert note not in " ".join(capsys.readouterr().out.split())
     assert ours.manifest.feature_schema == theirs.manifest.feature_schema

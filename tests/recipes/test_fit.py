@@ -84,7 +84,7 @@ def test_without_a_terminal_every_stage_is_told_in_plain_lines(recipe, tmp_path,
     printed = capsys.readouterr().out
     told = re.findall(r"^0:00:\d\d  ([a-z ]+) \(0:00:\d\d\)(.*)$", printed, re.MULTILINE)
     assert {"first stage", "second stage", "evaluation"} <= {stage for stage, _ in told}
-    assert any(re.fullmatch(r": Tuning LambdaMART.*, [01] of 2.*", task) for _, task in told)
+    assert any(re.fullmatch(r": Tuning LightGBM.*, [01] of 2.*", task) for _, task in told)
     assert not set("\x1b\r\b") & set(printed)
 
 
@@ -193,6 +193,7 @@ def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, cap
     ("arguments", "says"),
     [
         (["nonesuch"], "no recipe 'nonesuch': use one of airline, airline-paper, context, demo"),
+        (["rows.csv"], "rows.csv is no recipe: give a table as --data rows.csv --qid COLUMN --label COLUMN"),
         (["mq2008"], "recipe 'mq2008' needs --data PATH"),
         (["demo", "--data", "x"], "makes its own data"),
         (["demo", "--fold", "9"], "there is no fold 9"),
@@ -203,6 +204,7 @@ def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, cap
 )
 def test_mistakes_get_one_clear_line(arguments, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").touch()
     assert run(*arguments) == 1
     output = printed_text(capsys)
     assert says in output

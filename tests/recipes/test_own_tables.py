@@ -70,7 +70,7 @@ def test_a_split_by_time_and_a_leak_are_told_before_the_fit_and_kept(table, reci
     )
     leak = "'position' counts the candidates in row order in 36 of 36 training lists of two or more."
     printed = printed_text(capsys)
-    assert printed.index(how) < printed.index(leak) < printed.index("Tuning LambdaMART")
+    assert printed.index(how) < printed.index(leak) < printed.index("Tuning LightGBM")
     assert f"Data: {how}" in printed
     loaded = bundle.load(out)
     assert loaded.manifest.data.startswith(how)

@@ -136,7 +136,7 @@ def test_without_a_terminal_a_search_is_told_in_plain_lines(recipe, tmp_path, mo
     monkeypatch.setattr(bars, "CHECK_S", 0.002)
     assert run(recipe, "--trials", 1, "--study", tmp_path / "told") == 0
     printed = capsys.readouterr().out
-    for told in (r"Tuning LambdaMART.*, \d of 1", r"QILCM.*, \d of 1"):
+    for told in (r"Tuning LightGBM.*, \d of 1", r"QILCM.*, \d of 1"):
         assert re.search(rf"^0:00:\d\d  {told}", printed, re.MULTILINE), told
     assert "\x1b" not in printed
 

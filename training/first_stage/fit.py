@@ -64,7 +64,7 @@ class FittedFirstStage:
 NamedGoesOn = Callable[[str, int, float], bool]
 """Like :data:`listwright.training.search.GoesOn`, with the name of the work first."""
 
-TITLES = {"plain": "LambdaMART", "relative": "LambdaMART + relative"}
+TITLES = {"plain": "LightGBM", "relative": "LightGBM + relative"}
 """Titles of the two first stages that a run may fit."""
 
 

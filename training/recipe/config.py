@@ -266,6 +266,11 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     else:
         path = resources.files("listwright.training") / "recipes" / f"{name_or_path}.toml"
     if not path.is_file():
+        if Path(name_or_path).exists():
+            raise RecipeError(
+                f"{name_or_path} is no recipe: give a table as --data {name_or_path} --qid COLUMN --label COLUMN, and "
+                "other data as --data behind the name of their recipe"
+            )
         known = ", ".join(recipe_names())
         raise RecipeError(f"no recipe {name_or_path!r}: use one of {known}, or the path of a .toml file")
     try:

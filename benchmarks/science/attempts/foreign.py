@@ -97,10 +97,8 @@ def _scores(problem: Problem, grow: Grow) -> Scores:
     """Fit on all training queries, stopped by the validation queries; and score each training query out of fold."""
     splits, seed = problem.extended, problem.seed
     scorer, trees = grow(splits.train, splits.valid, TREES, seed)
-    train = None
-    if problem.name not in LARGE:
-        train = np.empty(splits.train.rows)
-        for rest, held_out in query_folds(splits.train, FOLDS, seed):
-            part, _ = grow(splits.train.select(rest), None, trees, seed)
-            train[splits.train.rows_of(held_out)] = part(splits.train.select(held_out))
+    train = np.empty(splits.train.rows)
+    for rest, held_out in query_folds(splits.train, 2 if problem.name in LARGE else FOLDS, seed):
+        part, _ = grow(splits.train.select(rest), None, trees, seed)
+        train[splits.train.rows_of(held_out)] = part(splits.train.select(held_out))
     return Scores(train, scorer(splits.valid), scorer(splits.test), {"trees": [float(trees)]})

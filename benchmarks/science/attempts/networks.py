@@ -7,17 +7,21 @@ fold 1, which other folds test.
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.science.attempts import objectives, trees
 from benchmarks.science.attempts.problem import Problem, Scores, by_query
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.networks import ranker
+from listwright.training.networks.qilcm import MASKED_LOGIT, Member, Output, Qilcm2Network
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.second_stage import loop
@@ -101,6 +105,103 @@ def _learned(seed: int, data: Path, work: Path) -> dict[str, Tensor]:
     assert first.train is not None
     fitted = fit_network(BLOCKS, splits.train, splits.valid, first.train, first.valid, seed=seed)
     return dict(fitted.module.state_dict())
+
+
+NOISE, DROPOUT = (0.1, 0.3), (0.4, 0.6)
+
+
+def regularised(problem: Problem, first: Scores) -> Scores:
+    """Fit networks with DASALC's noise on the inputs, and dropout; keep the one that ranks validation queries best.
+
+    Inputs lie in [0, 1] here, behind log1p; Qin et al., "Are Neural Rankers still Outperformed by Gradient Boosted
+    Decision Trees?", ICLR 2021, add a noise of 0.5 to 1.5 standard deviations, which is about as much.
+    """
+    tried = []
+    for noise, dropout in product(NOISE, DROPOUT):
+        one = single(problem, problem.wide, BLOCKS.model_copy(update={"input_noise": noise, "dropout": dropout}), first)
+        tried.append((float(by_query(problem.plain.valid, one.valid).mean()), noise, dropout, one))
+    _, noise, dropout, best = max(tried, key=lambda one: one[0])
+    return Scores(None, best.valid, best.test, {**best.facts, "noise": [noise], "dropout": [dropout]})
+
+
+MEMBERS = 4
+
+
+class BatchEnsemble(Qilcm2Network):
+    """Members that share all weights, and scale the inputs each its own way.
+
+    Wen, Tran, Ba, "BatchEnsemble", ICLR 2020, as "TabM-mini" of Gorishniy, Kotelnikov, Babenko, ICLR 2025, has it, but
+    for the last layer, which is shared, too. Scales begin as random signs, and each member has the loss of its own
+    scores.
+    """
+
+    def __init__(self, width: int, spec: Qilcm2Spec, scores: Float[np.ndarray, " R"] | None) -> None:
+        super().__init__(width, spec, scores)
+        signs = torch.randint(0, 2, (MEMBERS, width)) * 2.0 - 1.0
+        self.scales = nn.Parameter(signs)
+
+    def forward(self, x: Tensor, mask: Tensor | None, first: Tensor | None) -> Output:
+        """Return the mean logits, and those of the members."""
+        each = (x * self.scales[:, None, None, :]).flatten(0, 1)  # (members * B, L, X)
+        repeated = [None if part is None else part.repeat(MEMBERS, 1) for part in (mask, first)]
+        logits = self.members[0](each, *repeated).unflatten(0, (MEMBERS, -1))
+        return Output(logits.mean(dim=0), members=logits)
+
+
+def batch_ensemble(problem: Problem, first: Scores) -> Scores:
+    """Fit :class:`BatchEnsemble` on the rival's columns and piecewise-linear encodings of the numbers."""
+    with patch.object(ranker, "Qilcm2Network", BatchEnsemble):
+        return single(problem, problem.piecewise, BLOCKS, first)
+
+
+def contrasted(problem: Problem, first: Scores) -> Scores:
+    """Fit a network that begins with what it learned from the lists of training and validation without their labels."""
+    splits = problem.wide
+
+    class Warm(Ranker):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            learn_without_labels(self, Lists(splits.train, first_of_train, cutoff=COMMON["cutoff"], append_score=True))
+
+    assert first.train is not None
+    first_of_train = first.train
+    with patch.object(loop, "Ranker", Warm):
+        return single(problem, splits, BLOCKS, first)
+
+
+CONTRASTED_EPOCHS, CORRUPTED, TEMPERATURE, PROJECTED = 10, 0.3, 0.1, 32
+
+
+def learn_without_labels(model: Ranker, lists: Lists) -> None:
+    """Teach a network to find a candidate in another view of its list.
+
+    Both views have some values replaced by those of other rows of the batch: SCARF, Bahri et al., ICLR 2022. The loss
+    is InfoNCE among the candidates of a list. The layers that score stay as they are.
+    """
+    assert isinstance(model.network, Qilcm2Network)
+    member = model.network.members[0]
+    assert isinstance(member, Member)
+    head = nn.Linear(member.mix.shape[0], PROJECTED)
+    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=COMMON["learning_rate"])
+    rng = np.random.default_rng(0)
+
+    def project(raw: Tensor, mask: Tensor) -> Tensor:
+        rows = raw[mask]
+        others = rows[torch.randint(len(rows), raw.shape[:2] + raw.shape[2:]), torch.arange(raw.shape[2])]
+        corrupted = torch.where(torch.rand(raw.shape) < CORRUPTED, others, raw).masked_fill(~mask[..., None], 0.0)
+        h = member.encoder(model.preprocess(corrupted))
+        projected: Tensor = nn.functional.normalize(head(h * (1.0 + member.context(h, mask))), dim=-1)
+        return projected
+
+    for _ in range(CONTRASTED_EPOCHS):
+        for batch in lists.batches(COMMON["batch_size"], rng):
+            one, other = (project(batch.features, batch.mask) for _ in range(2))
+            logits = one @ other.transpose(1, 2) / TEMPERATURE
+            log_shares = torch.log_softmax(logits.masked_fill(~batch.mask[:, None, :], MASKED_LOGIT), dim=-1)
+            loss = -torch.diagonal(log_shares, dim1=1, dim2=2)[batch.mask].mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
 
 
 def crossed(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -> Scores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.science.attempts import foreign, linear, networks, stack, trees
+from benchmarks.science.attempts import foreign, joint, linear, networks, stack, trees
 from benchmarks.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from benchmarks.science.attempts.problem import Problem, Scores
 
@@ -45,6 +45,9 @@ ATTEMPTS: dict[str, Attempt] = {
         lambda p, *parts: stack.stacked(p, list(parts)),
         ("extended_by_query", "yetirank", "xgboost"),
     ),
+    "extended_sum": Attempt("sum of 8 with both changes", trees.extended_sum, ("extended_by_query",)),
+    "grouped": Attempt("rank, gap and count within each category", trees.grouped),
+    "demoted": Attempt("lower behind better ones of the same categories", trees.demoted, (RIVAL,)),
     "linear": Attempt("linear ranker, relative columns too", linear.linear, (RIVAL,)),
     "linear_stacked": Attempt(
         "baseline and linear ranker, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
@@ -62,6 +65,20 @@ ATTEMPTS: dict[str, Attempt] = {
     "blocks_safe": Attempt("the same, kept above one standard error", networks.safe, (RIVAL, "blocks")),
     "strong": Attempt("the same, stronger regularisation", lambda p, r: single(p, p.wide, STRONG, r), (RIVAL,)),
     "pretrained": Attempt("the same, begun with what planted context taught", networks.pretrained, (RIVAL,)),
+    "piecewise": Attempt("the same, piecewise-linear inputs", lambda p, r: single(p, p.piecewise, BLOCKS, r), (RIVAL,)),
+    "batch_ensemble": Attempt("4 of these with shared weights (BatchEnsemble)", networks.batch_ensemble, (RIVAL,)),
+    "regularised": Attempt("the same, noise and dropout of DASALC", networks.regularised, (RIVAL,)),
+    "contrasted": Attempt("the same, begun with what lists without labels taught", networks.contrasted, (RIVAL,)),
+    "blocks_crossed": Attempt(
+        "4 of the same, each fitted without a fourth of the queries",
+        lambda p, r: networks.crossed(p, p.wide, BLOCKS, r),
+        (RIVAL,),
+    ),
+    "softmax_trees": Attempt("LightGBM by the softmax loss", joint.softmax_trees),
+    "distilled": Attempt("the same, half of the target from these 4 networks", joint.distilled, ("blocks_crossed",)),
+    "alternated": Attempt(
+        "LightGBM on what these 4 networks leave, and a network on the sum", joint.alternated, ("blocks_crossed",)
+    ),
     "averaged": Attempt(
         "4 of the same in one graph", lambda p, r: single(p, p.wide, AVERAGED, r), (RIVAL,), screened=True
     ),

@@ -87,14 +87,14 @@ def test_a_line_says_stage_task_how_much_and_time_left(bars, clock, log):
     watch = Stopwatch(bars)
     pass_by(bars, clock, 5)
     with watch.step("first stage"):
-        task = bars.add_task("Tuning LambdaMART", total=20)
+        task = bars.add_task("Tuning LightGBM", total=20)
         for done in range(1, 4):
             pass_by(bars, clock, 60)
-            bars.update(task, completed=done, description=f"Tuning LambdaMART, held-out NDCG@10 0.{done}")
+            bars.update(task, completed=done, description=f"Tuning LightGBM, held-out NDCG@10 0.{done}")
         pass_by(bars, clock, 5)
-    assert told(log)[0] == "0:00:25  first stage (0:00:20): Tuning LambdaMART, 0 of 20"
+    assert told(log)[0] == "0:00:25  first stage (0:00:20): Tuning LightGBM, 0 of 20"
     assert told(log)[-1] == (
-        "0:02:55  first stage (0:02:50): Tuning LambdaMART, held-out NDCG@10 0.2, 2 of 20, about 0:18:00 left"
+        "0:02:55  first stage (0:02:50): Tuning LightGBM, held-out NDCG@10 0.2, 2 of 20, about 0:18:00 left"
     )
 
 

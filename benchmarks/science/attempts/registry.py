@@ -33,6 +33,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "plain": Attempt("LightGBM", trees.plain),
     RIVAL: Attempt("LightGBM + relative columns (the baseline)", trees.relative),
     "sum": Attempt("sum of 8 baselines with other seeds", trees.summed, (RIVAL,)),
+    "three": Attempt("sum of 3 baselines with other seeds", lambda p, one: trees.summed(p, one, 3), (RIVAL,)),
     "xendcg": Attempt("sum of 8, rank_xendcg", trees.summed_xendcg, screened=True),
     "both": Attempt("both sums, equal shares", stack.blended, ("sum", "xendcg"), screened=True),
     "extended": Attempt("place, gaps and list length too", trees.extended),
@@ -46,6 +47,9 @@ ATTEMPTS: dict[str, Attempt] = {
         ("extended_by_query", "yetirank", "xgboost"),
     ),
     "extended_sum": Attempt("sum of 8 with both changes", trees.extended_sum, ("extended_by_query",)),
+    "extended_three": Attempt(
+        "sum of 3 with both changes", lambda p, one: trees.extended_sum(p, one, 3), ("extended_by_query",)
+    ),
     "grouped": Attempt("rank, gap and count within each category", trees.grouped),
     "demoted": Attempt("lower behind better ones of the same categories", trees.demoted, (RIVAL,)),
     "linear": Attempt("linear ranker, relative columns too", linear.linear, (RIVAL,)),

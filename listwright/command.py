@@ -32,6 +32,7 @@ COMMANDS = {
     "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
     "join": Command("listwright.training.join", "join a served log with events, into rows for a fit", "training,loop"),
     "score": Command("listwright.training.score", "rank every list of a file"),
+    "evaluate": Command("listwright.training.evaluate", "judge a bundle on new labelled rows, or compare two"),
     "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
     "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.fit_page", "make report.html again from report.json"),

@@ -71,11 +71,17 @@ class Evaluation:
         rows = []
         for ranker, by_metric in self.values.items():
             for name, values in by_metric.items():
-                counted = self.protocol.apply(values)
-                low, high = bootstrap_interval(counted, self._weights_of(values, len(counted)))
-                mean = self.mean(values, self.protocol)
-                rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=len(counted)))
+                mean, low, high = self.mean_with_interval(name, ranker)
+                n = len(self.protocol.apply(values))
+                rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=n))
         return tuple(rows)
+
+    def mean_with_interval(self, metric: str, ranker: str, *, intervals: int = 1) -> tuple[float, float, float]:
+        """Return the mean of a ranker, with its 95 % interval; see :func:`bootstrap_interval`."""
+        values = self.values[ranker][metric]
+        counted = self.protocol.apply(values)
+        low, high = bootstrap_interval(counted, self._weights_of(values, len(counted)), intervals=intervals)
+        return self.mean(values, self.protocol), low, high
 
     def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
         """Return the weighted mean over the queries that a protocol counts; 0 if it counts none."""
@@ -91,12 +97,19 @@ class Evaluation:
             return self.weights
         return np.compress(~np.isnan(values), self.weights)
 
-    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
-        """Return the mean paired difference of two rankers, with its 95 % interval over queries."""
+    def gain(self, metric: str, ranker: str, over: str, *, intervals: int = 1) -> tuple[float, float, float]:
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries.
+
+        Args:
+            metric, ranker, over: of the difference.
+            intervals: see :func:`bootstrap_interval`.
+        """
         protocol, one, other = self.protocol, self.values[ranker][metric], self.values[over][metric]
         difference = protocol.apply(one) - protocol.apply(other)
         weights = self._weights_of(one, len(difference))
-        low, high = bootstrap_interval(difference, weights)
+        if len(difference) == 0 or (weights is not None and not weights.any()):
+            return 0.0, 0.0, 0.0
+        low, high = bootstrap_interval(difference, weights, intervals=intervals)
         return float(np.average(difference, weights=weights)), low, high
 
 

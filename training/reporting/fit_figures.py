@@ -18,7 +18,7 @@ SELDOM = 0.01
 """Ranks that hold a smaller share of the candidates are left out of the plot of movement: they would only jump."""
 
 LONGEST_NAME = 24
-"""Letters of a feature's name beside a figure."""
+"""Letters of a name beside a figure."""
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
 
@@ -59,13 +59,25 @@ def gains(rows: list[Facts]) -> str:
 @style()
 def importance(rows: list[list[Any]]) -> str:
     """Draw what shuffling each feature loses, with its interval."""
-    names = ["".join(letter if letter.isprintable() else "·" for letter in name) for name, *_ in rows]
     return _draw_intervals(
         [(loss, low, high) for *_, loss, low, high in rows],
-        [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names],
+        [_drawable(name) for name, *_ in rows],
         "NDCG@10 lost where the feature is shuffled",
         ("importance", "NDCG lost where a feature is shuffled, with its interval, by feature"),
     )
+
+
+@style()
+def by_segment(rows: list[tuple[float, float, float]], names: list[str], measured: str, *, gains: bool) -> str:
+    """Draw the mean of each segment with its interval; of gains, in the colour of its verdict."""
+    says = ("segments", f"{measured} with its interval, by segment")
+    return _draw_intervals(rows, [_drawable(name) for name in names], measured, says, around_zero=gains)
+
+
+def _drawable(name: str) -> str:
+    """Return a name of the data for display: short, and of letters that can be drawn."""
+    name = "".join(letter if letter.isprintable() else "·" for letter in name)
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 @style()
@@ -179,15 +191,21 @@ def metric_name(name: str) -> str:
 
 
 def _draw_intervals(
-    rows: list[tuple[float, float, float]], names: list[str], measured: str, figure_name: tuple[str, str]
+    rows: list[tuple[float, float, float]],
+    names: list[str],
+    measured: str,
+    figure_name: tuple[str, str],
+    *,
+    around_zero: bool = True,
 ) -> str:
-    """Draw one mean with its interval below the other, in the colour of its verdict."""
+    """Draw one mean with its interval below the other, around 0 in the colour of its verdict."""
     figure, axes = one(height=0.7 + 0.29 * len(rows))
     for place, (mean, low, high) in enumerate(rows):
-        colour = COLOUR_OF[verdict_of(low, high)]
+        colour = COLOUR_OF[verdict_of(low, high)] if around_zero else BLUE
         axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(mean, place, "o", color=colour, markersize=6)
-    axes.axvline(0.0, color=INK, linewidth=1)
+    if around_zero:
+        axes.axvline(0.0, color=INK, linewidth=1)
     axes.set_yticks(range(len(rows)), names, parse_math=False)
     axes.set(xlabel=measured, ylim=(len(rows) - 0.5, -0.5))
     axes.grid(visible=False, axis="y")

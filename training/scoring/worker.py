@@ -120,9 +120,9 @@ def ranked(
     """
     # arrays alone: kept rankings would be garbage to look at
     orders, scores, first_scores, strategies = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[str]()
-    lists = _lists(rows, loaded.manifest.feature_schema, qid)
+    lists = lists_of(rows, loaded.manifest.feature_schema, qid)
     _, offsets, order, qids = lists
-    for ranking in _rankings(lists, loaded.reranker, strategy):
+    for ranking in rankings_of(lists, loaded.reranker, strategy):
         if ranking.degraded:
             raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
         orders.append(ranking.order)
@@ -146,7 +146,7 @@ def ranked(
     return added, count_categories(lists.codes(loaded.manifest.feature_schema))
 
 
-class _Lists(NamedTuple):
+class PartLists(NamedTuple):
     """Lists of a part.
 
     Args:
@@ -193,7 +193,7 @@ class _Block(NamedTuple):
     bounds: list[int]
 
 
-def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
+def rankings_of(lists: PartLists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
     """Yield each list's ranking. The first stage scores a block at once where it scores each row alone."""
     for rows, bounds in lists.blocks():
         first_scores = reranker.first_stage_scores(rows)
@@ -202,18 +202,18 @@ def _rankings(lists: _Lists, reranker: Reranker, strategy: str) -> Iterator[Rank
             yield reranker.rerank(CandidateList(rows[begin:end]), strategy=strategy, first_stage_scores=scores)
 
 
-def _lists(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> _Lists:
+def lists_of(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> PartLists:
     """Return the lists as :func:`read_unjudged` reads them, faster where all columns exist."""
     ids = names_in(rows[qid]) if is_text(rows[qid]) else rows[qid]
     if ids.dtype.is_integer() or ids.dtype == pl.String:
         features = _plain(rows, schema)
         if features is not None:
             begins = np.flatnonzero(np.concatenate([[True], ids[1:].ne_missing(ids[:-1]).to_numpy()]))
-            return _Lists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
+            return PartLists(features, np.append(begins, rows.height), None, ids.gather(begins).to_list())
     columns = rows.select(by_name([name for name in schema.names if name in rows.columns]))
     data, order = read_unjudged(columns, ids, schema, schema.names)
     assert isinstance(data.features, np.ndarray)
-    return _Lists(data.features, data.offsets, order, data.qids)
+    return PartLists(data.features, data.offsets, order, data.qids)
 
 
 def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:

@@ -1,0 +1,162 @@
+"""``listwright evaluate``: bundles judged on new labelled rows, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from listwright.training.bars import progress_bars
+from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
+
+_EXAMPLES = """examples:
+  listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked
+  listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked
+  listwright evaluate models/shop/1 --data november/ --qid search_id --label clicked --by market,device
+  listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked \\
+      --by market --gate "ndcg@10 >= -0.002"    exit code 1 if shop/2 is worse by more
+  listwright evaluate models/shop/1 --data rows.csv --qid search_id --doc offer \\
+      --run search-engine.run --qrels labels.qrels    another system's TREC run and labels
+  listwright evaluate models/shop/1 --data test.txt --trec files     LETOR text; write a run and labels
+  listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked --out page.html
+
+Rows of a query must stand together. Nothing is fitted. The protocol is that of a fit's report.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run ``listwright evaluate``: 0 with an answer, 1 if it fails or a gate is broken, 130 after Ctrl-C."""
+    return run_command(_parser(), _evaluate, arguments, interrupted="nothing is written; the same command begins anew")
+
+
+def _evaluate(options: argparse.Namespace, console: Console) -> int:
+    check_folder("--out", options.out)
+    check_folder("--json", options.json)
+    check_folder("--trec", options.trec)
+    with console.status("loading"):  # a second, which --help need not wait for
+        from listwright.training.judgement import Judging, facts_of, judge, parse_gate  # noqa: PLC0415
+    from listwright.ranking.errors import RecipeError  # noqa: PLC0415
+
+    if options.jobs is not None and options.jobs < 1:
+        raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
+    if options.other is not None and options.run is not None:
+        raise RecipeError("--run and a second bundle: compare the first bundle with one of them")
+    try:
+        gates = [parse_gate(gate) for gate in options.gate]
+    except ValueError as error:
+        raise RecipeError(f"--gate {error}") from error
+    judging = Judging(
+        (options.bundle, *(() if options.other is None else (options.other,))),
+        options.data,
+        qid=options.qid,
+        label=options.label,
+        weight=options.weight,
+        doc=options.doc,
+        by=tuple(dict.fromkeys(options.by or ())),
+        strategy=options.strategy,
+        run=options.run,
+        qrels=options.qrels,
+        trec=options.trec,
+    )
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with progress_bars(console, *columns) as bars:
+        judgement = judge(judging, jobs=options.jobs, progress=bars)
+    breaches = {str(gate): judgement.breaches(gate) for gate in gates}
+    facts = {"command": repeatable("evaluate", options.words), **facts_of(judgement), "gates": breaches}
+    _show(facts, console)
+    if options.json is not None:
+        write_whole(options.json, json.dumps(facts, indent=1) + "\n")
+    if options.out is not None:
+        from listwright.training.reporting.judged_page import page  # noqa: PLC0415 - draws figures
+
+        write_whole(options.out, page(facts))
+    for path in (options.out, options.json, options.trec):
+        if path is not None:
+            console.print(f"written: {path}", markup=False, soft_wrap=True)
+    return int(any(breaches.values()))
+
+
+def _show(facts: dict[str, Any], console: Console) -> None:
+    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences, titles  # noqa: PLC0415
+
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{facts['lists']:,} lists of {facts['rows']:,} candidates"
+    )
+    table.add_column("ranker")
+    shown = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+    for title in titles(shown):
+        table.add_column(title, justify="right", no_wrap=True)
+    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
+    for ranker in facts["rankers"]:
+        row = [cells[ranker, name] for name in shown]
+        half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
+        table.add_row(escape(ranker), *half)
+    console.print(table)
+    if facts["segments"]:
+        _show_segments(facts, console)
+    for line in (gain_sentence(facts), *gate_sentences(facts["gates"]), *(f"Note: {note}" for note in facts["notes"])):
+        if line:
+            console.print(line, markup=False, soft_wrap=True)
+    console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
+
+
+def _show_segments(facts: dict[str, Any], console: Console) -> None:
+    from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="NDCG@10 by segment")
+    for n, name in enumerate(segment_head(facts)):
+        table.add_column(escape(name), justify="left" if n < 2 else "right")
+    for row in segment_rows(facts):
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright evaluate",
+        description="Judge a bundle on new labelled rows, or compare it with another bundle or system.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
+    parser.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="bundle to compare with it")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
+    )
+    parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text or joined rows")
+    parser.add_argument("--label", metavar="COL", help="column with the label, 0 = irrelevant; likewise")
+    parser.add_argument("--weight", metavar="COL", help="column with the weight of a row (default: all alike)")
+    parser.add_argument("--by", type=split_names, action="extend", metavar="COL,COL", help="columns with segments")
+    parser.add_argument(
+        "--gate",
+        action="append",
+        default=[],
+        metavar="GATE",
+        help='"METRIC >= NUMBER": exit code 1 unless the mean, or with OTHER or --run the gain, is at least that '
+        "on all lists, and no segment's interval lies below; repeatable",
+    )
+    parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle")
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label")
+    parser.add_argument(
+        "--doc",
+        metavar="COL",
+        help="column with the candidate's id in TREC files (default: its number in the list)",
+    )
+    parser.add_argument("--trec", type=Path, metavar="FOLDER", help="write labels and runs as TREC files")
+    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
+    parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

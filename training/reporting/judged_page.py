@@ -1,0 +1,131 @@
+"""The page of a judgement, and the sentences and tables that the terminal shares with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from listwright.training.evaluation.intervals import verdict_of
+from listwright.training.reporting import fit_figures as figures
+from listwright.training.reporting.fit_figures import Facts, metric_name
+from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+
+HEADLINE = "ndcg@10"
+
+MOST_DRAWN = 20
+"""Segments of the figure."""
+
+
+def page(facts: Facts) -> str:
+    """Return the page as HTML.
+
+    Args:
+        facts: of :func:`listwright.training.judgement.facts_of`, with the ``command``, and the ``gates`` and where each
+            is broken.
+    """
+    compared = facts["compared"]
+    title = f"{compared[1]} over {compared[0]}" if len(compared) > 1 else compared[0]
+    sections = [_metrics(facts)]
+    if facts["segments"]:
+        sections.append(_segments(facts))
+    settings = {name: facts[name] for name in ("metrics", "segments", "gates")}
+    return render(
+        f"{title}: {facts['lists']:,} lists",
+        [sentence for sentence in (gain_sentence(facts), *gate_sentences(facts["gates"]), *facts["notes"]) if sentence],
+        sections,
+        command=facts["command"],
+        facts=[
+            f"{facts['rows']:,} candidates; {facts['empty_queries']:,} lists without a relevant one.",
+            f"Protocol: {facts['protocol']}.",
+            f"Intervals: {facts['interval']}.",
+        ],
+        settings=json.dumps(settings, indent=1),
+        numbers=_numbers(facts),
+    )
+
+
+def titles(metrics: Sequence[str]) -> list[str]:
+    """Return the names of metrics for display."""
+    return [metric_name(name) for name in metrics]
+
+
+def gain_sentence(facts: Facts) -> str:
+    """Return what the second ranker gains over the first; empty where there is one."""
+    if "gains" not in facts:
+        return ""
+    mean, low, high = (facts["gains"][HEADLINE][name] for name in ("mean", "low", "high"))
+    first, second = facts["compared"]
+    interval = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{second} over {first}, {metric_name(HEADLINE)}: {interval}: {verdict_of(low, high)} (paired, 95 %)"
+
+
+def gate_sentences(gates: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return whether each gate holds, and where not."""
+    return [
+        f"Gate {gate}: broken by {'; '.join(breaches)}" if breaches else f"Gate {gate}: holds"
+        for gate, breaches in gates.items()
+    ]
+
+
+def segment_head(facts: Facts) -> list[str]:
+    """Return the head of the table of segments."""
+    return ["column", "value", "lists", *facts["compared"], "gain" if "gains" in facts else "interval"]
+
+
+def segment_rows(facts: Facts) -> list[list[str]]:
+    """Return the rows of the table of segments."""
+    return [
+        [
+            segment["column"],
+            segment["value"],
+            f"{segment['lists']:,}",
+            *(f"{mean:.4f}" for mean in segment["means"]),
+            _estimate_text(segment["estimate"], paired="gains" in facts),
+        ]
+        for segment in facts["segments"]
+    ]
+
+
+def _estimate_text(estimate: Facts, *, paired: bool) -> str:
+    mean, low, high = (estimate[name] for name in ("mean", "low", "high"))
+    return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]" if paired else f"[{low:.4f}, {high:.4f}]"
+
+
+def _numbers(facts: Facts) -> list[tuple[str, str]]:
+    by_ranker = {metric["ranker"]: metric for metric in facts["metrics"] if metric["name"] == HEADLINE}
+    numbers = [(f"{by_ranker[name]['mean']:.4f}", f"{metric_name(HEADLINE)}, {name}") for name in facts["compared"]]
+    if "gains" in facts:
+        numbers.append((f"{facts['gains'][HEADLINE]['mean']:+.4f}", "gain"))
+    return [*numbers, (f"{facts['lists']:,}", "lists")]
+
+
+def _metrics(facts: Facts) -> PageSection:
+    names = list(dict.fromkeys(metric["name"] for metric in facts["metrics"]))
+    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
+    rows = []
+    for name in names:
+        row = [cells[ranker, name] for ranker in facts["rankers"]]
+        means = [f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]" for cell in row]
+        gain = [_estimate_text(facts["gains"][name], paired=True)] if "gains" in facts else []
+        rows.append([metric_name(name), *means, *gain])
+    head = ["", *facts["rankers"], *(["gain"] if "gains" in facts else [])]
+    note = "The gain is paired: of the second compared ranker over the first, query by query." if len(head) > 3 else ""
+    return PageSection("All metrics", tables=[PageTable("", head, rows, note if "gains" in facts else "")])
+
+
+def _segments(facts: Facts) -> PageSection:
+    paired, drawn = "gains" in facts, facts["segments"][:MOST_DRAWN]
+    measured = f"gain in {metric_name(HEADLINE)}" if paired else metric_name(HEADLINE)
+    figure = figures.by_segment(
+        [tuple(segment["estimate"].values()) for segment in drawn],
+        [f"{segment['column']} {segment['value']}" for segment in drawn],
+        measured,
+        gains=paired,
+    )
+    caption = "Each segment with its interval; 95 % for all segments together."
+    shown = [segment for segment in facts["segments"] if segment["estimate"]["high"] < 0.0]
+    title = "No segment is shown to lose" if paired else "By segment"
+    if paired and shown:
+        title = f"{len(shown)} of {len(facts['segments'])} segments lose beyond doubt"
+    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists stand together.")
+    return PageSection(title, (), [PageFigure(figure, caption)], [table])

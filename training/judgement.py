@@ -38,7 +38,7 @@ from listwright.training.data.tables.judged import read_judged_metadata
 from listwright.training.evaluation.evaluate import METRICS, Evaluation, check_complete
 from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.progress import SILENT, Progress
-from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, files_of, is_table
+from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
 from listwright.training.scoring.run import parts
 from listwright.training.scoring.worker import lists_of, loaded, rankings_of
 
@@ -344,6 +344,9 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
     needed = [name for name in (options.label, options.weight, options.doc, *options.by) if name is not None]
     qid, rows, _ = batches(options.data, schema, options.qid, needed)
     work = replace(work, qid=qid)
+    first = files_of(options.data)[0]
+    if is_table(first):
+        _check_names(columns_of(first), work, schema, progress)
     task = progress.begin(f"Ranking {options.data.name} by {work.name}, rows")
     done, judged, running = 0, list[_Part](), deque[Future[_Part]]()
 
@@ -355,7 +358,7 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
 
     try:
         with side_by_side(None, jobs, local_jobs=cores()) as (workers, at_a_time):
-            for part in parts(_checked(rows, work, schema, progress), qid):
+            for part in parts(_checked(rows, work), qid):
                 path = folder / f"{part.number:07}.arrow"
                 part.rows.write_ipc(path, compression="uncompressed")
                 running.append(workers.submit(judge_part, str(path), part.number, work))
@@ -371,12 +374,10 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
     return judged
 
 
-def _checked(rows: Iterator[FileRows], work: _Work, schema: FeatureSchema, progress: Progress) -> Iterator[FileRows]:
-    """Yield the rows; raise where a column is missing, or a label or weight cannot be one, with the line."""
+def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
+    """Yield the rows; raise where a label or weight cannot be one, with the line."""
     options = work.options
-    for number, batch in enumerate(rows):
-        if number == 0:
-            _check_names(Table(batch.path, batch.rows), work, schema, progress)
+    for batch in rows:
 
         def fault(column: pl.Series, expected: str, row: int | None = None, at: FileRows = batch) -> DataError:
             return DataError(at.path, expected, line=None if row is None else at.lines[row], column=column.name)

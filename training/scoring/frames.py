@@ -159,16 +159,32 @@ def _opened(
         if qid is not None:
             raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
         return LETOR_QID, _letor(path, schema)
+    rows, names = _scanned(path)
+    column = names.find_column(qid, "--qid")
+    if not is_parquet(path):
+        return column, _csv(path, rows, schema, column)
+    rows = select_existing(rows, columns_to_read(schema, column, columns))
+    return column, _parquet(path, rows, column, ids_only=ids_only)
+
+
+def _scanned(path: Path) -> tuple[pl.LazyFrame, Table]:
+    """Return the rows of a table, unread, and its columns."""
     try:
         rows = pl.scan_parquet(path, glob=False) if is_parquet(path) else scan_csv(path)
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
-    column = Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String))).find_column(qid, "--qid")
-    if not is_parquet(path):
-        return column, _csv(path, rows, schema, column)
-    rows = select_existing(rows, columns_to_read(schema, column, columns))
-    return column, _parquet(path, rows, column, ids_only=ids_only)
+    return rows, Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String)))
+
+
+def columns_of(path: Path) -> Table:
+    """Return the columns of a table without its rows.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    check_table(path)
+    return _scanned(path)[1]
 
 
 def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Iterator[FileRows]:

@@ -1,0 +1,296 @@
+"""Bundles judged on new rows: the figures of a report, whatever the file, the parts and the number of processes."""
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import ir_measures
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ir_measures import AP, RR, P, nDCG
+
+from listwright.command import main
+from listwright.ranking import bundle
+from listwright.ranking.errors import DataError, ListwrightError
+from listwright.training import judgement
+from listwright.training.data.tables import table
+from listwright.training.evaluation.evaluate import METRICS, evaluate
+from listwright.training.judgement import Gate, Judging, judge, parse_gate, read_trec
+from listwright.training.recipe.data import TableData
+from listwright.training.scoring import run as scoring_run
+from support.service.bundles import make_bundle
+from support.training.scored import lists
+
+LENGTHS = [1, 7, 120, 3, 40, *([9] * 60)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A bundle of two stages, and another one."""
+    folder = tmp_path_factory.mktemp("models") / "shop"
+    return make_bundle(folder / "1", defaults={"price": 0.5}), make_bundle(
+        folder / "2", seed=8, defaults={"price": 0.5}
+    )
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Parts of a few lists, ranked by a thread: a process would take seconds to start."""
+
+    @contextmanager
+    def threads(_on, jobs, *, local_jobs):
+        with ThreadPoolExecutor(jobs or local_jobs) as executor:
+            yield executor, jobs or local_jobs
+
+    monkeypatch.setattr(judgement, "side_by_side", threads)
+    monkeypatch.setattr(judgement, "parts", lambda rows, qid: scoring_run.parts(rows, qid, 50))
+
+
+@pytest.fixture
+def frame():
+    rows, rng = lists(LENGTHS), np.random.default_rng(3)
+    market = np.repeat(np.where(np.arange(len(LENGTHS)) % 3 == 0, "DE", "FR"), LENGTHS)
+    offers = [f"o{n}" for n in range(rows.height)]
+    return rows.with_columns(
+        label=pl.Series(rng.integers(0, 4, rows.height) * (rng.random(rows.height) < 0.4)),
+        market=pl.Series(market),
+        weight=pl.Series(np.repeat(rng.integers(0, 3, len(LENGTHS)), LENGTHS)),
+        offer=pl.Series(offers),
+    )
+
+
+@pytest.fixture
+def data(frame, tmp_path):
+    path = tmp_path / "rows.parquet"
+    frame.write_parquet(path)
+    return path
+
+
+def judging(folders, data, **options):
+    return Judging(tuple(folders), data, **{"qid": "query", "label": "label"} | options)
+
+
+def means(judged, name="shop/1"):
+    return {metric: judged.evaluation.mean_with_interval(metric, name) for metric in METRICS}
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_the_figures_are_those_of_a_report(models, data, weight):
+    ignored = ("note", "market", "offer", *(() if weight else ("weight",)))
+    spec = TableData(qid="query", label="label", weight=weight, ignore=ignored)
+    served = bundle.load(models[0])
+    test = table.read(spec, str(data)).dataset.with_schema(served.manifest.feature_schema)
+    expected = evaluate(served.reranker, test)
+    judged = judge(judging(models[:1], data, weight=weight))
+    assert judged.evaluation.queries == len(LENGTHS)
+    for ours, theirs in (("shop/1", "qilcm"), ("shop/1, first stage", "first_stage")):
+        for metric in METRICS:
+            own = judged.evaluation.mean_with_interval(metric, ours)
+            assert own == pytest.approx(expected.mean_with_interval(metric, theirs), abs=1e-12)
+
+
+def test_neither_parts_nor_jobs_nor_the_kind_of_file_change_a_figure(models, frame, data, tmp_path, monkeypatch):
+    first = means(judge(judging(models[:1], data)))
+    frame.write_csv(tmp_path / "rows.csv")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    frame[:200].write_parquet(folder / "a.parquet")  # in the middle of a list
+    frame[200:].write_parquet(folder / "b.parquet")
+    for path in (tmp_path / "rows.csv", folder):
+        assert means(judge(judging(models[:1], path))) == first
+    monkeypatch.setattr(judgement, "parts", scoring_run.parts)
+    assert means(judge(judging(models[:1], data), jobs=1)) == first
+
+
+def test_two_bundles_are_compared_query_by_query(models, data):
+    judged = judge(judging(models, data, by=("market",)))
+    one, other = (judged.evaluation.values[name]["ndcg@10"] for name in ("shop/1", "shop/2"))
+    assert judged.estimate("ndcg@10")[0] == pytest.approx((np.nan_to_num(other) - np.nan_to_num(one)).mean())
+    alone = judge(judging(models[1:], data))
+    np.testing.assert_array_equal(other, alone.evaluation.values["shop/2"]["ndcg@10"])
+    markets = np.array(["DE" if n % 3 == 0 else "FR" for n in range(len(LENGTHS))])
+    for segment in judged.segments("ndcg@10"):
+        of = markets == segment.value
+        assert segment.lists == of.sum()
+        assert segment.means == pytest.approx([np.nan_to_num(values[of]).mean() for values in (one, other)])
+        assert segment.estimate[0] == pytest.approx(segment.means[1] - segment.means[0])
+
+
+def test_values_with_few_lists_stand_together_and_a_missing_one_is_a_value(models, frame, tmp_path):
+    kinds = [None if n < 30 else f"{n // 33}" for n in range(len(LENGTHS))]
+    few = frame.with_columns(
+        kind=pl.Series(np.repeat(np.array(kinds, dtype=object), LENGTHS).tolist(), dtype=pl.String)
+    )
+    few.write_parquet(tmp_path / "few.parquet")
+    judged = judge(judging(models[:1], tmp_path / "few.parquet", by=("kind",)))
+    assert {s.value: s.lists for s in judged.segments("mrr")} == {"1": 32, "missing": 30, "others": 3}
+
+
+def test_trec_tools_say_the_same_to_the_last_digit(models, data, tmp_path):
+    """With gains 2^y - 1; a written run has no equal scores, which TREC's tools order by candidate id."""
+    out = tmp_path / "trec"
+    judge(judging(models, data, doc="offer", trec=out))
+    qrels = list(ir_measures.read_trec_qrels(str(out / "labels.qrels")))
+    theirs = {nDCG(gains={1: 1, 2: 3, 3: 7}) @ 10: "ndcg@10", RR: "mrr", AP: "map", P @ 5: "precision@5"}
+    for name in ("shop-1", "shop-2"):
+        written = out / f"{name}.run"
+        judged = judge(judging(models[:1], data, doc="offer", run=written))
+        run = list(ir_measures.read_trec_run(str(written)))
+        qids = list(dict.fromkeys(line.query_id for line in run))
+        measured = {(m.query_id, theirs[m.measure]): m.value for m in ir_measures.iter_calc(list(theirs), qrels, run)}
+        for metric in theirs.values():
+            own = np.nan_to_num(judged.evaluation.values[str(written)][metric])
+            assert own == pytest.approx([measured[qid, metric] for qid in qids], abs=1e-9)
+
+
+def test_a_run_of_another_system_is_compared_and_its_labels_are_read(models, frame, data, tmp_path):
+    """The bundle's own run, written and read again, gains nothing; reversed it does not."""
+    out = tmp_path / "trec"
+    first = judge(judging(models[:1], data, doc="offer", trec=out))
+    frame.drop("label").write_parquet(tmp_path / "unlabelled.parquet")
+    options = {"label": None, "doc": "offer", "qrels": out / "labels.qrels"}
+    judged = judge(judging(models[:1], tmp_path / "unlabelled.parquet", run=out / "shop-1.run", **options))
+    assert means(judged) == means(first)
+    assert judged.estimate("ndcg@10")[0] == pytest.approx(0.0, abs=1e-12)
+    lines = [line.split() for line in (out / "shop-1.run").read_text().splitlines()]
+    reversed_run = tmp_path / "reversed.run"
+    reversed_run.write_text(
+        "\n".join(f"{q} Q0 {doc} 1 -{score} x" for q, _, doc, _, score, _ in lines) + "\nq0 Q0 unheard 1 9 x"
+    )
+    judged = judge(judging(models[:1], data, doc="offer", run=reversed_run))
+    assert judged.estimate("ndcg@10")[1] != 0.0
+    assert "ranks 1 candidates that the data lack" in judged.notes[0]
+
+
+def test_labels_above_four_change_the_scale_of_err_for_all_lists(models, frame, tmp_path):
+    high = frame.with_columns(label=pl.when(pl.col("query") == "q64").then(6).otherwise(pl.col("label")))
+    high.write_parquet(tmp_path / "high.parquet")
+    first = judge(judging(models[:1], tmp_path / "high.parquet")).evaluation.values["shop/1"]["err@10"]
+    usual = high.filter(pl.col("query") != "q64")
+    usual.write_parquet(tmp_path / "usual.parquet")
+    lower = judge(judging(models[:1], tmp_path / "usual.parquet")).evaluation.values["shop/1"]["err@10"]
+    assert (first[:-1] < lower).sum() > 30
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"), [("ndcg@10 >= -0.002", Gate("ndcg@10", -0.002)), (" mrr>=.5 ", Gate("mrr", 0.5))]
+)
+def test_gates_are_read(text, gate):
+    assert parse_gate(text) == gate
+
+
+@given(st.text(alphabet="ndcgmr@105.->=e+ \n٣", max_size=24))
+def test_any_text_is_a_gate_or_a_clear_error(text):
+    try:
+        gate = parse_gate(text)
+    except ValueError:
+        return
+    assert gate.metric in METRICS
+    assert math.isfinite(gate.least)
+
+
+def test_a_gate_breaks_by_the_mean_of_all_or_by_a_whole_interval_of_a_segment(models, frame, data, tmp_path):
+    """shop/2 is the better one where the label says so, and in one market the worse one."""
+    judge(judging(models, data, doc="offer", trec=tmp_path / "trec"))
+    best = {}
+    for name in ("shop-1", "shop-2"):
+        lines = [line.split() for line in (tmp_path / "trec" / f"{name}.run").read_text().splitlines()]
+        best |= {(name, query): offer for query, _, offer, rank, *_ in lines if rank == "1"}
+    wanted = {best["shop-1" if n % 3 == 0 else "shop-2", f"q{n}"] for n in range(len(LENGTHS))}
+    frame.with_columns(label=pl.col("offer").is_in(list(wanted)).cast(pl.Int8)).write_parquet(tmp_path / "won.parquet")
+    judged = judge(judging(models, tmp_path / "won.parquet", by=("market",)))
+    assert judged.estimate("hit@1")[0] > 0.1
+    (breach,) = judged.breaches(Gate("hit@1", -0.002))
+    assert breach.startswith("market = DE")
+    assert any(text.startswith("all lists") for text in judged.breaches(Gate("hit@1", 0.99)))
+    frame.filter(pl.col("query").is_in([f"q{n}" for n in range(9)])).write_parquet(tmp_path / "nine.parquet")
+    assert "too few" in judge(judging(models, tmp_path / "nine.parquet")).breaches(Gate("mrr", 0.0))[0]
+
+
+def changed(frame, **columns):
+    return frame.with_columns(**columns)
+
+
+BAD = {
+    "missing label": (
+        lambda f: f.with_columns(label=pl.when(pl.col("query") == "q3").then(None).otherwise("label")),
+        {},
+        "column label",
+    ),
+    "label of text": (lambda f: f.with_columns(label=pl.lit("good")), {}, "expected a relevance label"),
+    "no label column": (lambda f: f.drop("label"), {}, "--label: no column 'label'"),
+    "label not named": (lambda f: f, {"label": None}, "name the column of labels with --label"),
+    "qid not named": (lambda f: f, {"qid": None}, "the column of query ids is not named"),
+    "other features": (lambda f: f.rename({"stars": "stairs"}), {}, "lacks stars, which shop/1 was fitted with"),
+    "segment not there": (lambda f: f, {"by": ("markte",)}, "did you mean 'market'"),
+    "segment is a feature": (lambda f: f, {"by": ("carrier",)}, "--by carrier: is a feature of shop/1"),
+    "segment is the label": (lambda f: f, {"by": ("label",)}, "--by label: holds the labels"),
+    "segment varies": (lambda f: f, {"by": ("note",)}, "--by note: query q1 has row 1 and row 2"),
+    "weight not there": (lambda f: f, {"weight": "w"}, "--weight: no column 'w'"),
+    "negative weight": (lambda f: f.with_columns(weight=-1.0), {"weight": "weight"}, "expected a weight"),
+    "all weights 0": (lambda f: f.with_columns(weight=0.0), {"weight": "weight"}, "all weights are 0"),
+    "no such strategy": (lambda f: f, {"strategy": "dcm"}, "dcm"),
+    "rows apart": (lambda f: pl.concat([f, f[:1]]), {}, "has rows before"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_a_clear_error(models, frame, tmp_path, case):
+    change, options, says = BAD[case]
+    path = tmp_path / "bad.parquet"
+    change(frame).write_parquet(path)
+    with pytest.raises(ListwrightError) as error:
+        judge(judging(models[:1], path, **options))
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        ("run", "q1 Q0 a 1 0.5\n", "line 1: expected query, Q0, candidate, rank, score, name; found 5 fields"),
+        ("run", "q1 Q0 a 1 0.5 x\nq1 Q0 a 2 0.4 x\n", "line 2: query q1 has candidate a again"),
+        ("run", "q1 Q0 a 1 nan x\n", "expected a finite number; found 'nan'"),
+        ("qrels", "q1 0 a 1.5\n", "expected a whole number"),
+        ("qrels", "q1 0 a 99\n", "expected a whole number up to"),
+        ("qrels", "\n\n", "has no lines"),
+        ("run", b"\xff\xfe\x00", "is no text in UTF-8"),
+    ],
+)
+def test_trec_files_that_are_none_get_the_line(tmp_path, kind, text, says):
+    path = tmp_path / "file"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DataError) as error:
+        read_trec(path, kind)
+    assert says in str(error.value)
+
+
+@given(st.binary(max_size=60), st.sampled_from(["run", "qrels"]))
+def test_any_bytes_are_a_trec_file_or_a_clear_error(tmp_path_factory, content, kind):
+    path = tmp_path_factory.mktemp("trec") / "file"
+    path.write_bytes(content)
+    try:
+        values = read_trec(path, kind)
+    except DataError:
+        return
+    assert all(math.isfinite(value) for docs in values.values() for value in docs.values())
+
+
+def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models, data, tmp_path, capsys):
+    words = ["evaluate", str(models[0]), str(models[1]), "--data", str(data), "--qid", "query", "--label", "label"]
+    files = ["--by", "market", "--out", str(tmp_path / "p.html"), "--json", str(tmp_path / "j.json")]
+    assert main([*words, *files, "--gate", "mrr >= -1"]) == 0
+    facts = json.loads((tmp_path / "j.json").read_text())
+    assert facts["gates"] == {"mrr >= -1": []}
+    assert facts["compared"] == ["shop/1", "shop/2"]
+    assert {segment["value"] for segment in facts["segments"]} == {"DE", "FR"}
+    assert "shop/2 over shop/1" in (tmp_path / "p.html").read_text()
+    assert main([*words, "--gate", "mrr >= 0.9", "--gate", "map >= -1"]) == 1
+    output = capsys.readouterr().out
+    assert f"{facts['gains']['ndcg@10']['mean']:+.4f}" in output
+    for wrong, says in (("mrr > 1", "--gate 'mrr > 1'"), ("ndgc@10 >= 0", "there is no metric 'ndgc@10'")):
+        assert main([*words, "--gate", wrong]) == 1
+        assert says in capsys.readouterr().out.replace("\n", " ")

@@ -86,11 +86,15 @@ def in_list(name: str) -> str:
     return shlex.quote(name if plain else '"' + name.replace('"', '""') + '"')
 
 
-def repeatable(command: str, arguments: Sequence[str]) -> str:
+def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] = ()) -> str:
     """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
 
     Folders of absolute paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
     ``--on`` and ``--resume``, which do not change the result.
+
+    Args:
+        command, arguments: of the command line.
+        names: arguments that are no paths of files, and stay as they are.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     attempt.add_argument("--out")
@@ -100,7 +104,7 @@ def repeatable(command: str, arguments: Sequence[str]) -> str:
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))
     words = [
-        word if "--default" in (before, word.partition("=")[0]) else _without_folder(word)  # a category is no path
+        word if word in names or "--default" in (before, word.partition("=")[0]) else _without_folder(word)
         for before, word in pairwise(["", *rest])
     ]
     return f"listwright {command} {shlex.join(words)}".rstrip()

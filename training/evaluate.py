@@ -70,7 +70,10 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     breaches = {str(gate): judgement.breaches(gate) for gate in gates}
-    facts = {"command": repeatable("evaluate", options.words), **facts_of(judgement), "gates": breaches}
+    named = dict(zip((str(folder) for folder in judging.bundles), judgement.compared, strict=False))
+    words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
+    command = repeatable("evaluate", words, names=judgement.compared)
+    facts = {"command": command, **facts_of(judgement), "gates": breaches}
     _show(facts, console)
     if options.json is not None:
         write_whole(options.json, json.dumps(facts, indent=1) + "\n")
@@ -91,12 +94,12 @@ def _show(facts: dict[str, Any], console: Console) -> None:
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{facts['lists']:,} lists of {facts['rows']:,} candidates"
     )
     table.add_column("ranker")
-    shown = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
-    for title in titles(shown):
+    metrics = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+    for title in titles(metrics):
         table.add_column(title, justify="right", no_wrap=True)
     cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
     for ranker in facts["rankers"]:
-        row = [cells[ranker, name] for name in shown]
+        row = [cells[ranker, name] for name in metrics]
         half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
         table.add_row(escape(ranker), *half)
     console.print(table)

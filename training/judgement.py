@@ -474,12 +474,14 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         if run is not None:
             own = run.get(qids[n], {})
             scores[str(options.run)] = np.array([own.get(docs[row], -np.inf) for row in here])
-        kept = np.isfinite(ranking.scores) if protocol.ideal == "truncated" else None
+        scored = np.isfinite(ranking.scores) if protocol.ideal == "truncated" else None
         for ranker, keys in scores.items():
             by_metric = values.setdefault(ranker, {metric: [] for metric in METRICS})
             for metric, own_values in by_metric.items():
                 highest = max(work.highest, top)
-                own_values.append(measure(metric, keys, labels[here], kept=kept, gains=protocol.gains, highest=highest))
+                own_values.append(
+                    measure(metric, keys, labels[here], kept=scored, gains=protocol.gains, highest=highest)
+                )
         if options.trec is not None:
             text += _run_lines(qids[n], [docs[here[place]] for place in ranking.order], work.name)
     if options.trec is not None:

@@ -232,6 +232,6 @@ def _refusals() -> Iterator[None]:
         with clear_refusal():
             yield
     except RecipeError as error:
-        if any(word in str(error).lower() for word in ("socket", "connect", "linkers", "recv", "send")):
+        if any(word in str(error).lower() for word in ("socket", "binding port", "connect", "linkers", "recv", "send")):
             raise ConnectionError(str(error)) from error
         raise

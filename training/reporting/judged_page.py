@@ -100,17 +100,23 @@ def _numbers(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _metrics(facts: Facts) -> PageSection:
+    """Return the table of all metrics, the compared rankers first."""
     names = list(dict.fromkeys(metric["name"] for metric in facts["metrics"]))
     cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
+    compared, paired = facts["compared"], "gains" in facts
+    others = [ranker for ranker in facts["rankers"] if ranker not in compared]
     rows = []
     for name in names:
-        row = [cells[ranker, name] for ranker in facts["rankers"]]
-        means = [f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]" for cell in row]
-        gain = [_estimate_text(facts["gains"][name], paired=True)] if "gains" in facts else []
-        rows.append([metric_name(name), *means, *gain])
-    head = ["", *facts["rankers"], *(["gain"] if "gains" in facts else [])]
-    note = "The gain is paired: of the second compared ranker over the first, query by query." if len(head) > 3 else ""
-    return PageSection("All metrics", tables=[PageTable("", head, rows, note if "gains" in facts else "")])
+        means = {ranker: _mean_text(cells[ranker, name]) for ranker in facts["rankers"]}
+        gain = [_estimate_text(facts["gains"][name], paired=True)] if paired else []
+        rows.append([metric_name(name), *(means[ranker] for ranker in compared), *gain, *(means[r] for r in others)])
+    head = ["", *compared, *(["gain"] if paired else []), *others]
+    note = f"The gain is that of {compared[1]} over {compared[0]}, query by query." if paired else ""
+    return PageSection(tables=[PageTable("All metrics", head, rows, note)])
+
+
+def _mean_text(cell: Facts) -> str:
+    return f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]"
 
 
 def _segments(facts: Facts) -> PageSection:
@@ -123,9 +129,9 @@ def _segments(facts: Facts) -> PageSection:
         gains=paired,
     )
     caption = "Each segment with its interval; 95 % for all segments together."
-    shown = [segment for segment in facts["segments"] if segment["estimate"]["high"] < 0.0]
+    losing = [segment for segment in facts["segments"] if segment["estimate"]["high"] < 0.0]
     title = "No segment is shown to lose" if paired else "By segment"
-    if paired and shown:
-        title = f"{len(shown)} of {len(facts['segments'])} segments lose beyond doubt"
+    if paired and losing:
+        title = f"{len(losing)} of {len(facts['segments'])} segments lose beyond doubt"
     table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists stand together.")
     return PageSection(title, (), [PageFigure(figure, caption)], [table])

@@ -97,3 +97,20 @@ def test_a_trial_elsewhere_is_the_trial_here(planted_data):
     values = SPEC.settings.model_dump()
     here = lambdamart.trial_of(*planted_data, SPEC, seed=3)(0, values, unheard)
     assert SettingsTrial(Read(), SPEC, 3)(0, values, unheard) == here
+
+
+@pytest.mark.parametrize(
+    ("message", "raised"),
+    [
+        ("Binding port 51765 failed", ConnectionError),  # another process was faster
+        ("Socket recv error, code: 104", ConnectionError),
+        ("Label 3 is not supported", RecipeError),
+    ],
+)
+def test_a_fault_of_the_network_repeats_the_step_and_one_of_the_data_does_not(message, raised):
+    def fail():
+        with data_parallel._refusals():
+            raise lightgbm.basic.LightGBMError(message)
+
+    with pytest.raises(raised):
+        fail()

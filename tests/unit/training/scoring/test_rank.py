@@ -14,7 +14,7 @@ from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringErr
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import read_unjudged
 from listwright.training.scoring import worker
-from listwright.training.scoring.worker import _lists, _plain, ranked
+from listwright.training.scoring.worker import _plain, lists_of, ranked
 from support.training.scored import lists
 
 SCHEMA = FeatureSchema(
@@ -52,7 +52,7 @@ def in_blocks(found, rows):
 @given(ROWS, st.sampled_from([pl.Float64, pl.Float32]), st.integers(1, 25))
 def test_plain_columns_are_read_as_the_thorough_way_reads_them(rows, kind, turned):
     table = frame(rows, price=kind)
-    found = _lists(table, SCHEMA, "qid")
+    found = lists_of(table, SCHEMA, "qid")
     data, order = read_unjudged(table.select(SCHEMA.names), table["qid"], SCHEMA, SCHEMA.names)
     assert found.order is None
     assert (order == np.arange(len(rows))).all()
@@ -81,15 +81,15 @@ def test_a_column_that_is_absent_is_left_to_it_too():
 def test_faults_are_named_as_before():
     rows = [(1.0, "bern", 1), (2.0, "oslo", 2)]
     with pytest.raises(DataError, match="price"):
-        _lists(frame(rows).with_columns(price=pl.Series([1.0, 1e300])), SCHEMA, "qid")
+        lists_of(frame(rows).with_columns(price=pl.Series([1.0, 1e300])), SCHEMA, "qid")
     with pytest.raises(SchemaMismatchError, match="stars"):
-        _lists(frame(rows).with_columns(stars=pl.Series(["many", "few"])), SCHEMA, "qid")
+        lists_of(frame(rows).with_columns(stars=pl.Series(["many", "few"])), SCHEMA, "qid")
     with pytest.raises(DataError, match="missing"):
-        _lists(frame(rows, ids=[1.0, float("nan")]), SCHEMA, "qid")
+        lists_of(frame(rows, ids=[1.0, float("nan")]), SCHEMA, "qid")
 
 
 def test_ids_that_read_alike_are_one_list_for_the_thorough_way_only():
-    found = _lists(frame([(1.0, "bern", 1)] * 3, ids=[1.5, 1.5, 2.0]), SCHEMA, "qid")
+    found = lists_of(frame([(1.0, "bern", 1)] * 3, ids=[1.5, 1.5, 2.0]), SCHEMA, "qid")
     assert found.order is not None
     assert list(found.offsets) == [0, 2, 3]
     assert [features.shape for features in in_blocks(found, 1)] == [(2, 3), (1, 3)]

@@ -151,6 +151,7 @@ def search_settings(
         space,
         objective,
         first=own,
+        second=own | {"bagging_by_query": not own["bagging_by_query"]},
         trials=spec.trials,
         seed=seed,
         journal=journal,

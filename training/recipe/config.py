@@ -28,6 +28,9 @@ class LambdaMartSettings(RecipePart):
     ``cat_smooth`` is the prior weight of a category, and the fewest rows of one that a split looks at. Its default is
     LightGBM's 10, but 1000 where a feature has more than 500 categories: trees learn by heart what a few rows say of
     each of them.
+
+    ``bagging_by_query`` draws whole queries into a tree's bag, not rows. The second setting that is tried is the first
+    one with the other value.
     """
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
@@ -38,6 +41,7 @@ class LambdaMartSettings(RecipePart):
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
     cat_smooth: Annotated[float, Field(gt=0.0)] | None = None
+    bagging_by_query: bool = False
 
 
 class LambdaMart(RecipePart):

@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks import machine
-from benchmarks.science.curve import in_time
-from listwright.ranking.relative import KINDS
+from benchmarks.science.curve import RIVAL, in_time
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.boosting import HeldOutNdcg, lightgbm_dataset, settings_of
 from listwright.training.first_stage.lambdamart import MANY_CATEGORIES, MUCH_SMOOTHING
@@ -28,8 +27,8 @@ from listwright.training.recipe.config import LambdaMartSettings
 from listwright.training.steps import load
 
 CUTOFF = 10
-PATIENCE = (25, 50, 100, 200)
-"""The waits that are compared; a fit goes on until the longest ends it."""
+WAITS = {"25": (25, 0), "50": (50, 0), "50, 100 at least": (50, 100), "100": (100, 0), "200": (200, 0)}
+"""Patience and fewest trees that are compared; a fit goes on until the longest ends it."""
 
 SIZES = (2_000, 8_000, 0)
 """Training lists; 0 stands for all."""
@@ -40,7 +39,7 @@ Curve = Float[np.ndarray, "2 trees"]
 
 def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
     """Boost until the longest wait is over, and return both halves' NDCG."""
-    wide = widened(splits, candidates(splits.train.schema, KINDS)) if relative else splits
+    wide = widened(splits, candidates(splits.train.schema, RIVAL)) if relative else splits
     order = np.random.default_rng(seed).permutation(len(wide.valid))
     train = lightgbm_dataset(wide.train)
     halves = [lightgbm_dataset(wide.valid.select(np.sort(half)), reference=train) for half in np.array_split(order, 2)]
@@ -48,7 +47,7 @@ def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
     settings = LambdaMartSettings(cat_smooth=MUCH_SMOOTHING if many else None)
     params = {name: value for name, value in settings.model_dump().items() if value is not None}
     curves: dict[str, dict[str, list[float]]] = {}
-    longest = _Patience(max(PATIENCE))
+    longest = _Patience(max(patience for patience, _ in WAITS.values()))
     lightgbm.train(
         settings_of(params, seed) | {"metric": "None"},
         train,
@@ -76,13 +75,13 @@ class _Patience:
             raise lightgbm.callback.EarlyStopException(self._at, env.evaluation_result_list)
 
 
-def stop(curve: Curve, patience: int) -> tuple[int, int, float]:
+def stop(curve: Curve, patience: int, fewest: int) -> tuple[int, int, float]:
     """Return the trees that a wait keeps, the trees that it grows, and the measured NDCG of those that it keeps."""
     best = 0
     for tree, value in enumerate(curve[0]):
         if value > curve[0, best]:
             best = tree
-        if tree - best >= patience:
+        if tree - best >= patience and tree + 1 >= fewest:
             break
     return best + 1, tree + 1, float(curve[1, best])
 
@@ -95,9 +94,9 @@ def summarise(folder: Path) -> list[dict[str, Any]]:
             curves = [np.load(file) for file in sorted(folder.glob(f"{size}-{kind}-*.npy"))]
             if curves:
                 row: dict[str, Any] = {"lists": size or "all", "columns": kind, "seeds": len(curves)}
-                for patience in PATIENCE:
-                    trees, grown, ndcg = zip(*(stop(curve, patience) for curve in curves), strict=True)
-                    row[str(patience)] = {
+                for name, wait in WAITS.items():
+                    trees, grown, ndcg = zip(*(stop(curve, *wait) for curve in curves), strict=True)
+                    row[name] = {
                         "trees": list(trees),
                         "grown": round(float(np.mean(grown)), 1),
                         f"ndcg@{CUTOFF}": [round(value, 4) for value in ndcg],
@@ -130,7 +129,10 @@ def main() -> None:
                 if not file.exists():
                     np.save(file, boost(replace(splits, train=train), seed, relative=kind == "relative"))
                 curve = np.load(file)
-                print(f"{len(train)} lists, {kind}, seed {seed}: {[stop(curve, p) for p in PATIENCE]}", flush=True)
+                print(
+                    f"{len(train)} lists, {kind}, seed {seed}: {[stop(curve, *wait) for wait in WAITS.values()]}",
+                    flush=True,
+                )
     sizes = " ".join(map(str, options.sizes))
     command = f"python -m benchmarks.science.patience TAFENG --out FOLDER --sizes {sizes}"
     print(

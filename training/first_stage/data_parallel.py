@@ -27,6 +27,7 @@ from listwright.training.first_stage.boosting import (
     Parts,
     bounds_of,
     clear_refusal,
+    has_ended,
     settings_of,
     silence_lightgbm,
 )
@@ -99,7 +100,9 @@ class ParallelGrower:
         """Return the held-out NDCG tree by tree, until the patience is used up."""
         curve: list[float] = []
         model = None
-        while len(curve) < spec.max_trees and (not curve or len(curve) - 1 - int(np.argmax(curve)) < spec.patience):
+        while len(curve) < spec.max_trees and not (
+            curve and has_ended(len(curve), int(np.argmax(curve)) + 1, spec.patience)
+        ):
             trees = min(SEGMENT, spec.max_trees - len(curve))
             grown = self._grow(group, settings, seed, len(curve), trees, model)
             for value in grown.curve[:trees]:

@@ -55,7 +55,8 @@ class LambdaMart(RecipePart):
             held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
             sets whose validation split has a few dozen queries.
         members: LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the trees.
-        max_trees, patience: boosting stops after ``patience`` trees without a better NDCG.
+        max_trees, patience: boosting stops after ``patience`` trees without a better NDCG, but not before twice as
+            many are grown.
         folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
         ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
         engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.

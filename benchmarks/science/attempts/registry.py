@@ -39,6 +39,8 @@ ATTEMPTS: dict[str, Attempt] = {
     "extended": Attempt("place, gaps and list length too", trees.extended),
     "by_query": Attempt("bags of whole queries", trees.by_query),
     "extended_by_query": Attempt("both of these", trees.extended_by_query),
+    "gaps": Attempt("place and gaps too", trees.gaps),
+    "gaps_by_query": Attempt("the same, bags of whole queries", trees.gaps_by_query),
     "yetirank": Attempt("CatBoost, YetiRank, on the same columns", foreign.catboost),
     "xgboost": Attempt("XGBoost, 8 pairs of each candidate, on the same columns", foreign.xgboost),
     "learners_stacked": Attempt(

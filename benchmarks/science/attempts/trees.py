@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from benchmarks.science.attempts.problem import Problem, Scores, group_of, groupings
+from benchmarks.science.attempts.problem import LARGE, Problem, Scores, group_of, groupings
 from benchmarks.science.attempts.problem import by_query as ndcg_of
 from listwright.ranking.candidates import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
@@ -34,19 +34,30 @@ def relative(problem: Problem) -> Scores:
 
 def extended(problem: Problem) -> Scores:
     """Fit LightGBM on the rival's columns, the place between the list's ends, the gaps to them, and its length."""
-    return _single(problem, problem.extended, out_of_fold=True)
+    return _single(problem, problem.extended, out_of_fold=problem.name not in LARGE)
+
+
+def gaps(problem: Problem) -> Scores:
+    """Fit LightGBM on the rival's columns, the place between the list's ends, and the gaps to them."""
+    return _single(problem, problem.gaps, out_of_fold=problem.name not in LARGE)
+
+
+def gaps_by_query(problem: Problem) -> Scores:
+    """Fit the same with whole queries in each bag."""
+    with _bags_of_queries():
+        return _single(problem, problem.gaps, out_of_fold=problem.name not in LARGE)
 
 
 def by_query(problem: Problem) -> Scores:
     """Fit the rival with whole queries in each bag, not rows."""
     with _bags_of_queries():
-        return _single(problem, problem.wide, out_of_fold=True)
+        return _single(problem, problem.wide, out_of_fold=problem.name not in LARGE)
 
 
 def extended_by_query(problem: Problem) -> Scores:
     """Fit both changes together."""
     with _bags_of_queries():
-        return _single(problem, problem.extended, out_of_fold=True)
+        return _single(problem, problem.extended, out_of_fold=problem.name not in LARGE)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from benchmarks.science import patience
 from benchmarks.science.attempts import figures, networks, objectives, registry
 from benchmarks.science.attempts.problem import Problem, Scores, by_query, extend, widened
 from benchmarks.science.attempts.stack import choice_weights
+from benchmarks.science.curve import RIVAL
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.data.synthetic.planted import generate
@@ -38,7 +39,7 @@ def problem(tmp_path, splits):
 
 
 def test_widened_by_what_compares_a_candidate_with_its_list(splits):
-    found, width = widened(splits), len(splits.train.schema)
+    found, width = widened(splits, RIVAL), len(splits.train.schema)
     names = found.test.schema.names
     assert names[:width] == splits.train.schema.names
     assert names[width : width + 4] == ("n1 (z in list)", "n2 (z in list)", "n3 (z in list)", "n1 (rank in list)")
@@ -51,7 +52,7 @@ def test_widened_by_what_compares_a_candidate_with_its_list(splits):
 
 def test_extended_by_the_place_between_the_ends_and_the_gaps_to_them(splits):
     splits.test.features[splits.test.slice(3)][:, 0] = 7.0
-    wide = widened(splits)
+    wide = widened(splits, RIVAL)
     found = extend(splits, wide)
     names, rows = found.test.schema.names, found.test.slice(3)
     assert names[: len(wide.test.schema)] == wide.test.schema.names
@@ -67,10 +68,13 @@ def test_extended_by_the_place_between_the_ends_and_the_gaps_to_them(splits):
     assert set(column("candidates in list")) == {len(x)}
 
 
-@pytest.mark.parametrize(("wait", "kept", "grown"), [(2, 1, 3), (3, 1, 4), (4, 5, 9), (9, 5, 9)])
-def test_a_short_wait_ends_at_a_small_peak(wait, kept, grown):
+@pytest.mark.parametrize(
+    ("wait", "fewest", "kept", "grown"),
+    [(2, 0, 1, 3), (3, 0, 1, 4), (4, 0, 5, 9), (9, 0, 5, 9), (2, 4, 1, 4), (2, 5, 5, 7)],
+)
+def test_a_short_wait_ends_at_a_small_peak(wait, fewest, kept, grown):
     stops = np.array([0.5, 0.4, 0.3, 0.45, 0.6, 0.5, 0.5, 0.5, 0.5])
-    trees, all_trees, ndcg_of_others = patience.stop(np.stack([stops, np.arange(9.0)]), wait)
+    trees, all_trees, ndcg_of_others = patience.stop(np.stack([stops, np.arange(9.0)]), wait, fewest)
     assert (trees, all_trees, ndcg_of_others) == (kept, grown, kept - 1.0)
 
 

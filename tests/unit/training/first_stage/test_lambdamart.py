@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import lightgbm
 import numpy as np
@@ -204,6 +205,33 @@ def with_many_categories(data, rng):
     schema = FeatureSchema(features=(*features, kind, Feature(name="maker", kind="categorical", categories=values)))
     codes = rng.integers(1, 601, data.rows).astype(np.float32)
     return dataclasses.replace(data, features=np.column_stack([data.features, codes]), schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("values", "stops", "best"),
+    [
+        ([0.3, 0.5, *([0.4] * 7), 0.6, *([0.5] * 20)], 15, 10),  # a hump of the first trees ends nothing
+        ([0.3, 0.5, *([0.4] * 30)], 10, 2),
+        ([*np.linspace(0.1, 0.9, 20), *([0.8] * 9)], 25, 20),
+        ([0.1, 0.2, 0.3], 3, 3),
+        ([0.3, 0.2, 0.1], 3, 1),
+    ],
+)
+def test_boosting_waits_for_a_better_tree_and_never_stops_at_once(values, stops, best):
+    assert boost(values, patience=5) == (stops, best, max(values[:stops]))
+
+
+def boost(values, patience):
+    """After how many trees held-out values end boosting, and LightGBM's best number of trees and its value."""
+    stop = boosting.stopping(patience)
+    for number, value in enumerate(values):
+        results = [("valid_0", "ndcg@10", value, True)]
+        env = SimpleNamespace(iteration=number, end_iteration=len(values), evaluation_result_list=results)
+        try:
+            stop(env)
+        except lightgbm.callback.EarlyStopException as ended:
+            return number + 1, ended.best_iteration + 1, ended.best_score[0][2]
+    return None
 
 
 def test_many_categories_are_smoothed_and_searched(planted_data, monkeypatch):

@@ -26,7 +26,7 @@ from listwright.training.data.dataset import fit_schema
 from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData
 from listwright.training.scoring.frames import batches
-from listwright.training.scoring.worker import _lists
+from listwright.training.scoring.worker import lists_of
 from support.strategies import scale_examples
 
 NAMED = ("zip", "floor")
@@ -226,7 +226,7 @@ def test_a_file_means_the_same_in_every_format(tmp_path_factory, write, columns)
     for on_disk in (False, True):
         same(table.read(SPEC, str(path), on_disk=on_disk).dataset, expected)
     rows = pl.concat([batch.rows for batch in batches(path, FITTED, "q").rows])
-    lists = _lists(rows, FITTED, "q")
+    lists = lists_of(rows, FITTED, "q")
     assert list(lists.qids) == list(expected.qids)
     found = np.concatenate([block.rows.copy() for block in lists.blocks()])
     same_features(found, expected.with_schema(FITTED).features)

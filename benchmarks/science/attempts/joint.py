@@ -12,8 +12,8 @@ from jaxtyping import Float
 from benchmarks.science.attempts.networks import BLOCKS, FOLDS, single
 from benchmarks.science.attempts.problem import Problem, Scores, by_query
 from benchmarks.science.attempts.trees import binned, matrix_of, settings_of
-from listwright.training.data.dataset import Dataset
-from listwright.training.first_stage.boosting import HeldOutNdcg
+from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.first_stage.boosting import HeldOutNdcg, stopping
 
 SHARE = 0.5
 """Of the network's own choice probabilities in the target of the trees."""
@@ -23,17 +23,28 @@ Rows = Float[np.ndarray, " R"]
 
 def softmax_trees(problem: Problem) -> Scores:
     """Fit the rival's columns by the softmax loss of the labels: what distillation is compared with."""
-    return _softmax_trees(problem, None)
+    return _softmax_trees(problem, problem.wide, None)
+
+
+def xendcg_trees(problem: Problem) -> Scores:
+    """Fit the rival's columns by LightGBM's own listwise cross entropy, ``rank_xendcg``."""
+    scorer, trees = _grow(problem, problem.wide, {"objective": "rank_xendcg"}, None)
+    return Scores(None, scorer(problem.wide.valid), scorer(problem.wide.test), {"trees": [float(trees)]})
+
+
+def softmax_gaps(problem: Problem) -> Scores:
+    """Fit all columns of the product by the softmax loss, with whole queries in each bag."""
+    return _softmax_trees(problem, problem.gaps, None, bagging_by_query=True)
 
 
 def distilled(problem: Problem, teacher: Scores) -> Scores:
     """Fit the rival's columns by the softmax loss; half of the target is the softmax of out-of-fold network scores."""
     assert teacher.train is not None
-    return _softmax_trees(problem, teacher.train)
+    return _softmax_trees(problem, problem.wide, teacher.train)
 
 
-def _softmax_trees(problem: Problem, taught: Rows | None) -> Scores:
-    train = problem.wide.train
+def _softmax_trees(problem: Problem, splits: Splits, taught: Rows | None, **more: object) -> Scores:
+    train = splits.train
     starts, query = train.offsets[:-1], np.repeat(np.arange(len(train)), train.lengths)
     target = np.exp2(train.labels.astype(np.float64)) - 1.0
     totals = np.add.reduceat(target, starts)[query]
@@ -46,8 +57,8 @@ def _softmax_trees(problem: Problem, taught: Rows | None) -> Scores:
         share = np.where(counts, _softmax(scores, starts, query), 0.0)
         return share - target, np.maximum(share * (1.0 - share), 1e-16)
 
-    scorer, trees = _grow(problem, {"objective": objective}, None)
-    valid, test = scorer(problem.wide.valid), scorer(problem.wide.test)
+    scorer, trees = _grow(problem, splits, {"objective": objective, **more}, None)
+    valid, test = scorer(splits.valid), scorer(splits.test)
     return Scores(None, valid, test, {"trees": [float(trees)]})
 
 
@@ -58,12 +69,17 @@ def _softmax(scores: Rows, starts: np.ndarray, query: np.ndarray) -> Rows:
 
 
 def _grow(
-    problem: Problem, more: dict[str, Any], network: Scores | None, queries: np.ndarray | None = None
+    problem: Problem,
+    splits: Splits,
+    more: dict[str, Any],
+    network: Scores | None,
+    queries: np.ndarray | None = None,
 ) -> tuple[Callable[[Dataset], Rows], int]:
-    """Fit trees on the rival's columns, stopped by the validation queries.
+    """Fit trees, stopped by the validation queries.
 
     Args:
         problem: whose settings count.
+        splits: of it, with some columns.
         more: settings of LightGBM.
         network: whose scores the trees add to; None for none.
         queries: of the training split; None for all.
@@ -71,7 +87,7 @@ def _grow(
     Returns:
         What the trees alone give a part, and how many there are.
     """
-    splits, spec = problem.wide, problem.first_stage
+    spec = problem.first_stage
     data = splits.train if queries is None else splits.train.select(queries)
     train, valid = binned(data), binned(splits.valid)
     if network is not None:
@@ -80,8 +96,9 @@ def _grow(
         valid.set_init_score(network.valid)
     settings = settings_of(problem, {"objective": "lambdarank", **more, "metric": "None"})
     measure = HeldOutNdcg(spec.ndcg_at, None)
-    stop = lightgbm.early_stopping(spec.patience, verbose=False)
-    booster = lightgbm.train(settings, train, spec.max_trees, valid_sets=[valid], feval=measure, callbacks=[stop])
+    booster = lightgbm.train(
+        settings, train, spec.max_trees, valid_sets=[valid], feval=measure, callbacks=[stopping(spec.patience)]
+    )
     trees = booster.best_iteration or booster.current_iteration()
     return (lambda part: np.asarray(booster.predict(matrix_of(part), raw_score=True, num_iteration=trees))), trees
 
@@ -97,7 +114,7 @@ def alternated(problem: Problem, network: Scores) -> Scores:
     best: tuple[float, float, Scores] | None = None
     for factor in factors:
         scaled = Scores(network.train * factor, network.valid * factor, network.test * factor, {})
-        scorer, trees = _grow(problem, {}, scaled)
+        scorer, trees = _grow(problem, splits, {}, scaled)
         value = float(by_query(splits.valid, scaled.valid + scorer(splits.valid)).mean())
         if best is None or value > best[0]:
             best = value, factor, scaled
@@ -112,7 +129,7 @@ def alternated(problem: Problem, network: Scores) -> Scores:
     part_of = np.random.default_rng([problem.seed, FOLDS]).permutation(len(splits.train)) % FOLDS
     for part in range(FOLDS):
         rest, held_out = np.flatnonzero(part_of != part), np.flatnonzero(part_of == part)
-        scorer, _ = _grow(problem, {}, scaled, rest)
+        scorer, _ = _grow(problem, splits, {}, scaled, rest)
         train[splits.train.rows_of(held_out)] += scorer(splits.train.select(held_out))
     first = Scores(train, valid, test, {})
     second = single(problem, splits, BLOCKS, first)

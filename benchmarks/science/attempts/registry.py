@@ -81,6 +81,8 @@ ATTEMPTS: dict[str, Attempt] = {
         (RIVAL,),
     ),
     "softmax_trees": Attempt("LightGBM by the softmax loss", joint.softmax_trees),
+    "xendcg_trees": Attempt("LightGBM by rank_xendcg", joint.xendcg_trees),
+    "softmax_gaps": Attempt("LightGBM by the softmax loss, place, gaps, bags of whole queries", joint.softmax_gaps),
     "distilled": Attempt("the same, half of the target from these 4 networks", joint.distilled, ("blocks_crossed",)),
     "alternated": Attempt(
         "LightGBM on what these 4 networks leave, and a network on the sum", joint.alternated, ("blocks_crossed",)

@@ -27,7 +27,7 @@ from listwright.ranking.stages import (
     SrmStage,
 )
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 6
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -24,15 +24,15 @@ try:
 except ImportError:  # there was no C compiler
     relative_columns = None
 
-RelativeKind = Literal["z", "rank", "min-max", "gap to lowest", "gap to highest"]
+RelativeKind = Literal["z", "rank"]
 
-KINDS: tuple[RelativeKind, ...] = get_args(RelativeKind)
+KINDS: tuple[RelativeKind, ...] = ("z", "rank")
 
 EPSILON = 1e-6
 """Share of a feature's scale in training that counts as no spread at all."""
 
-SOURCE = np.dtype([("feature", "i4"), *((kind, "i4") for kind in KINDS), ("floor", "f8")])
-"""A feature, and which column of the output holds each kind; -1 for none."""
+SOURCE = np.dtype([("feature", "i4"), ("z", "i4"), ("rank", "i4"), ("unused", "i4"), ("floor", "f8")])
+"""A feature, and which columns of the output hold its z-score and its rank; -1 for none."""
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,7 @@ class RelativeColumn(BaseModel):
 
     Args:
         feature: the numeric feature that is compared.
-        kind: ``z``, the z-score within the list; ``rank``, the mid-rank within the list as a fraction in [0, 1];
-            ``min-max``, the position between the list's lowest (0) and highest (1) value; or the gap to one of these.
+        kind: ``z``, the z-score within the list; or ``rank``, the mid-rank within the list as a fraction in [0, 1].
         scale: spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
         quantiles: of the column over the training rows, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
@@ -67,13 +66,10 @@ class RelativeColumns:
     Definition, over the n values of a feature that a list has (missing ones are left out, and stay missing):
         z_i = (x_i - mean) / sqrt(variance + (EPSILON * scale)^2), or 0 where all values are equal
         rank_i = (values below x_i + (values equal to x_i - 1) / 2) / (n - 1), or 0.5 where n is 1
-        min-max_i = (x_i - lowest) / (highest - lowest), or 0.5 where all values are equal
-        gap to lowest_i = x_i - lowest, from 0; gap to highest_i = x_i - highest, up to 0; in the feature's unit
 
-    All rise with the feature. They follow a permutation of the list to the bit, because sums run over sorted values.
-    ``rank`` does not change under an increasing map of the feature within the list, ``z`` and ``min-max`` not under a
-    positive affine one, and a gap not when the same is added to all values, up to rounding and, for ``z``, as long as
-    the spread is far above ``EPSILON * scale``. A gap beyond float32 is its largest number.
+    Both follow a permutation of the list to the bit, because sums run over sorted values. ``rank`` does not change
+    under an increasing map of the feature within the list, and ``z`` not under a positive affine one, up to rounding
+    and as long as the spread is far above ``EPSILON * scale``.
 
     Args:
         columns: in the order of the output.
@@ -95,12 +91,12 @@ class RelativeColumns:
                 raise ValueError(f"relative column {column.name!r}: the schema has no feature {column.feature!r}")
             if d in schema.categorical:
                 raise ValueError(f"relative column {column.name!r}: {column.feature!r} is categorical, not numeric")
-            source = sources.setdefault(column.feature, [d, *(-1 for _ in KINDS), 0.0])
+            source = sources.setdefault(column.feature, [d, -1, -1, 0, 0.0])
             if source[1 + KINDS.index(column.kind)] >= 0:
                 raise ValueError(f"relative column {column.name!r} is named twice")
             source[1 + KINDS.index(column.kind)] = place
             if column.kind == "z":
-                source[-1] = (EPSILON * column.scale) ** 2
+                source[4] = (EPSILON * column.scale) ** 2
         self._sources = np.array([tuple(source) for source in sources.values()], dtype=SOURCE)
         missing = {feature.name: feature.missing_in_training for feature in schema.features}
         more = (Feature(name=c.name, missing_in_training=missing[c.feature], quantiles=c.quantiles) for c in columns)
@@ -127,20 +123,21 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
         sources: of :data:`SOURCE`.
         out: ``(L, W)``; only the columns that the sources name are written.
     """
-    for feature, *places, floor in sources.tolist():
+    for feature, z, rank, _, floor in sources.tolist():
         column = features[:, feature]
         present = ~np.isnan(column)
         values = column[present].astype(np.float64) + 0.0  # both zeros are one
-        for kind, place in zip(KINDS, places, strict=True):
-            if place >= 0:
-                out[:, place] = np.nan
-                if len(values):
-                    out[present, place] = _z(values, floor) if kind == "z" else _PLAIN[kind](values)
+        if z >= 0:
+            out[:, z] = np.nan
+            out[present, z] = _z(values, floor)
+        if rank >= 0:
+            out[:, rank] = np.nan
+            out[present, rank] = _rank(values)
 
 
 def _z(values: Float[np.ndarray, " present"], floor: float) -> Float[np.ndarray, " present"]:
     ranked = np.sort(values)
-    if ranked[0] == ranked[-1]:
+    if len(values) == 0 or ranked[0] == ranked[-1]:
         return np.zeros(len(values))
     mean = np.cumsum(ranked)[-1] / len(ranked)  # one after the other, unlike sum()
     apart = ranked - mean
@@ -159,40 +156,16 @@ def _rank(values: Float[np.ndarray, " present"]) -> Float[np.ndarray, " present"
     return ranks
 
 
-def _min_max(values: Float[np.ndarray, " present"]) -> Float[np.ndarray, " present"]:
-    low, high = values.min(), values.max()
-    shares: Float[np.ndarray, " present"] = (values - low) / (high - low) if low < high else np.full(len(values), 0.5)
-    return shares
-
-
-_PLAIN: dict[str, Callable[[Float[np.ndarray, " present"]], Float[np.ndarray, " present"]]] = {
-    "rank": _rank,
-    "min-max": _min_max,
-    "gap to lowest": lambda values: np.minimum(values - values.min(), FLOAT32_MAX),
-    "gap to highest": lambda values: np.maximum(values - values.max(), -FLOAT32_MAX),
-}
-
-
 def _agrees() -> bool:
     """Return whether the compiled twin equals the reference to the bit, on many lengths, ties and missing values."""
     rng = np.random.default_rng(0)
-    none = (-1, -1, -1)
-    sources = np.array(
-        [
-            (0, 4, 5, 6, 7, 8, 0.0),
-            (1, 9, -1, *none, 1e-3),
-            (2, -1, 10, -1, 11, -1, 0.0),
-            (3, 12, 13, 14, -1, 15, 1e-12),
-            (1, -1, -1, *none, 0.0),
-        ],
-        dtype=SOURCE,
-    )
+    sources = np.array([(0, 4, 5, 0, 0.0), (1, 6, -1, 0, 1e-3), (2, -1, 7, 0, 0.0), (3, 8, 9, 0, 1e-12)], dtype=SOURCE)
     for length in (1, 2, 3, 31, 32, 33, 200):
-        scale = np.array([1.0, 1e38, 1e-30, 1.0])
+        scale = np.array([1.0, 1e30, 1e-30, 1.0])
         features = (rng.normal(size=(length, 4)) * scale).astype(np.float32)
         features[:, 3] = rng.integers(-2, 3, length) * -1.0
         features[rng.random(features.shape) < 0.1] = np.nan
-        compiled, expected = (np.zeros((length, 16), dtype=np.float32) for _ in range(2))
+        compiled, expected = (np.zeros((length, 10), dtype=np.float32) for _ in range(2))
         relative_columns.write(features, sources, compiled)
         write(features, sources, expected)
         if not np.array_equal(compiled, expected, equal_nan=True):

@@ -87,6 +87,7 @@ LAMBDAMART: Space = {
     "lambda_l2": Range(1e-3, 100.0, log=True),
     "cat_smooth": Range(10.0, 10_000.0, log=True),
     "bagging_by_query": OneOf((False, True)),
+    "objective": OneOf(("lambdarank", "softmax")),
 }
 """LightGBM's own names. The number of trees is found by early stopping in every trial."""
 
@@ -216,7 +217,7 @@ def search(
     objective: Objective,
     *,
     first: Mapping[str, Value],
-    second: Mapping[str, Value] | None = None,
+    others: Sequence[Mapping[str, Value]] = (),
     trials: int,
     seed: int,
     journal: Path | None = None,
@@ -232,7 +233,7 @@ def search(
         space: of the hyperparameters; widened to ``first``.
         objective: what a setting is worth.
         first: the first trial, so that the search never ends below it.
-        second: the second one; None leaves it to the sampler.
+        others: the second one and so on; the sampler proposes those behind.
         trials: in all, those of the journal included.
         seed: of the proposals.
         journal: file of the finished trials; no other process may use it meanwhile.
@@ -247,7 +248,7 @@ def search(
     """
     space = widened(space, first)
     study = _study(journal, name, prune_after)
-    fixed = [first] if second is None else [first, second]
+    fixed = [first, *others]
     began, before = time.monotonic(), len(_finished(study))
     while (done := len(_finished(study))) < trials:
         pace = (time.monotonic() - began) / max(1, done - before) * (rounds.size if rounds else 1)

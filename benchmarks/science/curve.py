@@ -37,7 +37,7 @@ from jaxtyping import Float, Int
 
 from benchmarks import machine
 from benchmarks.science.drawing import GREY, page, plain
-from listwright.ranking.relative import RelativeKind
+from listwright.ranking.relative import KINDS
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.intervals import crossed_means, interval
 from listwright.training.first_stage import fit as first_stage
@@ -65,9 +65,6 @@ TITLES = {
 }
 FOLDS = {"plain": 5, "relative": 2}
 """Of the out-of-fold scores, which networks train on; none stands on the second."""
-RIVAL: tuple[RelativeKind, ...] = ("z", "rank")
-"""Kinds of list-relative columns of the rival."""
-
 COLOURS = {"relative": "#d29922", "mlp": "#a371f7", "qilcm": "#388bfd", "qilcm2": "#3fb950"}
 COLUMNS = ("share_of_visits", "buyers_7")
 """Features that rank by themselves, for comparison."""
@@ -94,7 +91,7 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
     for name in TITLES:
         began = time.perf_counter()
         if name in FOLDS:
-            kinds = RIVAL if name == "relative" else "none"
+            kinds = KINDS if name == "relative" else "none"
             settings = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds})
             with tempfile.TemporaryDirectory() as state:
                 first = first_stage.fit(settings, splits, seed=seed, state=Path(state))

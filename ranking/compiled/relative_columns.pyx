@@ -5,7 +5,6 @@ Its arrays come from there, which has checked them: nothing is checked here. Eve
 the order of the candidates never matters.
 """
 
-from libc.float cimport FLT_MAX
 from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -37,10 +36,8 @@ cdef extern from *:
 cdef packed struct Source:
     int feature  # column of the features that is looked at
     int z  # column of the output; -1 for none
-    int rank  # as z, and so are the three below
-    int min_max
-    int lowest
-    int highest
+    int rank  # as z
+    int unused
     double floor  # what is added to the variance
 
 cdef enum:
@@ -104,11 +101,12 @@ cdef Item* _sorted(Item* items, Item* room, Py_ssize_t count) noexcept nogil:
 cdef void _one(
     const float[:, ::1] features, const Source* source, float[:, ::1] out, Item* items, Item* room
 ) noexcept nogil:
-    """All columns of one feature."""
+    """Both columns of one feature."""
     cdef Py_ssize_t count = 0, n, last, first, row
-    cdef float value, standing
-    cdef double mean = 0.0, square = 0.0, apart, spread, low, high
+    cdef float value
+    cdef double mean = 0.0, square = 0.0, apart, spread, place
     cdef Item* ranked
+    cdef float standing
     for n in range(features.shape[0]):
         value = features[n, source.feature]
         if value == value:
@@ -119,19 +117,11 @@ cdef void _one(
                 out[n, source.z] = NAN
             if source.rank >= 0:
                 out[n, source.rank] = NAN
-            if source.min_max >= 0:
-                out[n, source.min_max] = NAN
-            if source.lowest >= 0:
-                out[n, source.lowest] = NAN
-            if source.highest >= 0:
-                out[n, source.highest] = NAN
     if count == 0:
         return
     ranked = _sorted(items, room, count)
-    low = _value(ranked[0])
-    high = _value(ranked[count - 1])
     if source.z >= 0:
-        if low == high:
+        if ranked[0] >> 32 == ranked[count - 1] >> 32:
             for n in range(count):
                 out[_row(ranked[n]), source.z] = 0.0
         else:
@@ -151,19 +141,11 @@ cdef void _one(
             last = first
             while last + 1 < count and ranked[last + 1] >> 32 == ranked[first] >> 32:
                 last += 1
-            standing = <float>(0.5 if count == 1 else (first + last) / (2.0 * (count - 1)))
+            place = 0.5 if count == 1 else (first + last) / (2.0 * (count - 1))
+            standing = <float>place
             for n in range(first, last + 1):
                 out[_row(ranked[n]), source.rank] = standing
             first = last + 1
-    if source.min_max >= 0:
-        for n in range(count):
-            out[_row(ranked[n]), source.min_max] = <float>((_value(ranked[n]) - low) / (high - low) if low < high else 0.5)
-    if source.lowest >= 0:
-        for n in range(count):
-            out[_row(ranked[n]), source.lowest] = <float>min(_value(ranked[n]) - low, <double>FLT_MAX)
-    if source.highest >= 0:
-        for n in range(count):
-            out[_row(ranked[n]), source.highest] = <float>max(_value(ranked[n]) - high, -<double>FLT_MAX)
 
 
 def write(const float[:, ::1] features, const Source[::1] sources, float[:, ::1] out):
@@ -175,7 +157,7 @@ def write(const float[:, ::1] features, const Source[::1] sources, float[:, ::1]
         out: ``(L, W)``; only the columns that the sources name are written.
 
     Raises:
-        MemoryError: if there is none for the sorted values.
+        MemoryError: if there is none for two columns.
     """
     cdef Py_ssize_t length = features.shape[0], s
     cdef Item* items = <Item*>malloc(2 * sizeof(Item) * max(length, 1))

@@ -7,7 +7,6 @@ import pytest
 
 from listwright.ranking import bundle, manifest
 from listwright.ranking.manifest import FORMAT_VERSION
-from listwright.ranking.relative import KINDS
 
 HERE = Path(__file__).parent
 
@@ -16,7 +15,7 @@ HERE = Path(__file__).parent
 def test_a_bundle_of_each_version_is_kept_and_loads(version):
     """Loading checks the hashes and ranks the golden lists again."""
     loaded = bundle.load(HERE / f"format_{version}" / "shop" / "1")
-    strategies = {1: "qilcm", 2: "qilcm", 3: "dlcm", 4: "first_stage", 5: "qilcm2", 6: "qilcm", 7: "qilcm"}
+    strategies = {1: "qilcm", 2: "qilcm", 3: "dlcm", 4: "first_stage", 5: "qilcm2", 6: "qilcm"}
     assert loaded.manifest.strategy == strategies[version]
     assert loaded.manifest.protocol.ties == ("input_order" if version < 6 else "shared")
     assert loaded.manifest.feature_schema.names == ("price", "stars", "bm25", "carrier")
@@ -26,18 +25,9 @@ def test_a_bundle_of_each_version_is_kept_and_loads(version):
     )
 
 
-def test_list_relative_columns_and_a_second_network_came_with_format_5_and_more_kinds_with_7():
+def test_list_relative_columns_and_a_second_network_came_with_format_5():
     manifests = {v: bundle.load(HERE / f"format_{v}" / "shop" / "1").manifest for v in range(1, FORMAT_VERSION + 1)}
-    assert {v: len(manifest.relative) for v, manifest in manifests.items()} == {
-        1: 0,
-        2: 0,
-        3: 0,
-        4: 0,
-        5: 3,
-        6: 0,
-        7: 6,
-    }
-    assert {column.kind for column in manifests[7].relative} == set(KINDS)
+    assert {v: len(manifest.relative) for v, manifest in manifests.items()} == {1: 0, 2: 0, 3: 0, 4: 0, 5: 3, 6: 0}
     assert [stage.kind for stage in manifests[5].second_stages] == ["qilcm2", "qilcm"]
     assert [stage.kind for stage in manifests[4].second_stages] == ["qilcm"]
 

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.metrics import QueryNdcg
+from listwright.ranking.metrics import QueryNdcg, gains_of
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.config import LambdaMart
@@ -140,6 +141,53 @@ def _cut(booster: lightgbm.Booster, trees: int) -> str:
     return text.replace("\n[metric: custom]\n", "\n[metric: ndcg]\n")
 
 
+@dataclass(frozen=True)
+class SoftmaxLoss:
+    """LightGBM's objective function: the cross entropy between the softmax of a list's scores and its gains.
+
+    Definition: :func:`listwright.training.losses.softmax_cross_entropy`, in sum over the queries. Over a list, with
+    ``p = softmax(scores)``, ``t_i = w_i g_i / sum_j w_j g_j`` and c the mean of its weights w, the gradient is
+    ``c (p - t)``, and the diagonal of the Hessian ``c p (1 - p)``.
+
+    Args:
+        gains: of the labels; None for 2^y - 1.
+
+    Convention: a list without a relevant candidate has no gradient.
+    """
+
+    gains: tuple[float, ...] | None = None
+
+    def __call__(
+        self, scores: Float[np.ndarray, " R"], data: lightgbm.Dataset
+    ) -> tuple[Float[np.ndarray, " R"], Float[np.ndarray, " R"]]:
+        """Return gradient and Hessian of every row."""
+        starts, query, target, weight = _softmax_target(data, self.gains)
+        share = np.exp(scores - np.maximum.reduceat(scores, starts)[query])
+        share /= np.add.reduceat(share, starts)[query]
+        return weight * (share - target), weight * np.maximum(share * (1.0 - share), _LEAST_HESSIAN)
+
+
+_LEAST_HESSIAN = 1e-16
+
+_TARGETS: WeakKeyDictionary[lightgbm.Dataset, tuple[Any, ...]] = WeakKeyDictionary()
+
+
+def _softmax_target(
+    data: lightgbm.Dataset, gains: Sequence[float] | None
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " R"], Float[np.ndarray, " R"], Float[np.ndarray, " R"]]:
+    """Return where lists begin, and each row's list, target and weight; computed once for a dataset."""
+    if data not in _TARGETS:
+        lengths, of_rows = np.asarray(data.get_group()), data.get_weight()
+        starts, query = np.cumsum(lengths) - lengths, np.repeat(np.arange(len(lengths)), lengths)
+        rows = np.ones(len(query)) if of_rows is None else np.asarray(of_rows, np.float64)
+        gain = rows * gains_of(np.asarray(data.get_label()).astype(np.int64), gains)
+        total = np.add.reduceat(gain, starts)
+        weight = np.where(total > 0.0, np.add.reduceat(rows, starts) / lengths, 0.0)
+        _TARGETS[data] = starts, query, gain / np.where(total > 0.0, total, 1.0)[query], weight[query]
+    target: tuple[Any, Any, Any, Any] = _TARGETS[data]
+    return target
+
+
 class HeldOutNdcg:
     """LightGBM's evaluation function: mean NDCG over queries, equal scores sharing their ranks.
 
@@ -220,9 +268,11 @@ def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
 
 def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return all of LightGBM's parameters, from hyperparameters and seed."""
+    objective = params.get("objective", "lambdarank")
+    gains = params.get("label_gain")
     return {
         **params,
-        "objective": "lambdarank",
+        "objective": SoftmaxLoss(None if gains is None else tuple(gains)) if objective == "softmax" else objective,
         "bagging_freq": 1,
         "seed": seed,
         "deterministic": True,

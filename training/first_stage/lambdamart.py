@@ -151,7 +151,7 @@ def search_settings(
         space,
         objective,
         first=own,
-        second=own | {"bagging_by_query": not own["bagging_by_query"]},
+        others=_variants(own),
         trials=spec.trials,
         seed=seed,
         journal=journal,
@@ -161,6 +161,15 @@ def search_settings(
         rounds=rounds,
         goes_on=goes_on,
     )
+
+
+def _variants(own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings with the other objective, and those with the other kind of bag, too."""
+    objective = "softmax" if own["objective"] == "lambdarank" else "lambdarank"
+    return [
+        own | {"objective": objective},
+        own | {"objective": objective, "bagging_by_query": not own["bagging_by_query"]},
+    ]
 
 
 def _report_to(watch: StepReport, objective: Objective) -> Objective:

@@ -29,9 +29,13 @@ class LambdaMartSettings(RecipePart):
     LightGBM's 10, but 1000 where a feature has more than 500 categories: trees learn by heart what a few rows say of
     each of them.
 
-    ``bagging_by_query`` draws whole queries into a tree's bag, not rows. The second setting that is tried is the first
-    one with the other value.
+    ``objective`` is what trees are fitted by: ``lambdarank``, or ``softmax``, the cross entropy between the gains of a
+    list and the softmax of its scores, in a fraction of the time. ``bagging_by_query`` draws whole queries into a
+    tree's bag, not rows. The second setting tried is the first one with the other objective, and the third is that with
+    the other kind of bag.
     """
+
+    objective: Literal["lambdarank", "softmax"] = "lambdarank"
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
     num_leaves: Annotated[int, Field(ge=2)] = 31

@@ -32,9 +32,14 @@ def xendcg_trees(problem: Problem) -> Scores:
     return Scores(None, scorer(problem.wide.valid), scorer(problem.wide.test), {"trees": [float(trees)]})
 
 
-def softmax_gaps(problem: Problem) -> Scores:
-    """Fit all columns of the product by the softmax loss, with whole queries in each bag."""
-    return _softmax_trees(problem, problem.gaps, None, bagging_by_query=True)
+def softmax_by_query(problem: Problem) -> Scores:
+    """Fit the rival's columns by the softmax loss, with whole queries in each bag."""
+    return _softmax_trees(problem, problem.wide, None, bagging_by_query=True)
+
+
+def softmax_extended(problem: Problem) -> Scores:
+    """Fit place, gaps and length, too, by the softmax loss, with whole queries in each bag."""
+    return _softmax_trees(problem, problem.extended, None, bagging_by_query=True)
 
 
 def distilled(problem: Problem, teacher: Scores) -> Scores:

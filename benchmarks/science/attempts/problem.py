@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from benchmarks.science import curve
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
-from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns, RelativeKind
+from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
@@ -106,12 +106,7 @@ class Problem:
     @cached_property
     def wide(self) -> Splits:
         """Splits with ``z`` and ``rank`` of every numeric feature behind the columns of the set."""
-        return widened(self.plain, ("z", "rank"))
-
-    @cached_property
-    def gaps(self) -> Splits:
-        """Splits with all kinds of list-relative columns that the product has."""
-        return widened(self.plain, KINDS)
+        return widened(self.plain)
 
     @cached_property
     def extended(self) -> Splits:
@@ -162,14 +157,14 @@ def by_query(data: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray
     return np.nan_to_num([ndcg(scores[r], data.labels[r], cutoff=CUTOFF) for r in rows])
 
 
-def widened(splits: Splits, kinds: Sequence[RelativeKind]) -> Splits:
-    """Add the list-relative columns of some kinds that vary over the training rows, under the schema that these fix."""
+def widened(splits: Splits) -> Splits:
+    """Add the list-relative columns that vary over the training rows, under the schema that these fix."""
     schema = splits.train.schema
     numeric = [d for d in range(len(schema)) if d not in schema.categorical]
     spread = np.nanstd(splits.train.features[:, numeric], axis=0, dtype=np.float64)
     columns = [
         RelativeColumn(feature=schema.names[d], kind=kind, scale=float(np.nan_to_num(scale)))
-        for kind in kinds
+        for kind in KINDS
         for d, scale in zip(numeric, spread, strict=True)
     ]
     relative = RelativeColumns(columns, schema)

@@ -37,17 +37,6 @@ def extended(problem: Problem) -> Scores:
     return _single(problem, problem.extended, out_of_fold=problem.name not in LARGE)
 
 
-def gaps(problem: Problem) -> Scores:
-    """Fit LightGBM on the rival's columns, the place between the list's ends, and the gaps to them."""
-    return _single(problem, problem.gaps, out_of_fold=problem.name not in LARGE)
-
-
-def gaps_by_query(problem: Problem) -> Scores:
-    """Fit the same with whole queries in each bag."""
-    with _bags_of_queries():
-        return _single(problem, problem.gaps, out_of_fold=problem.name not in LARGE)
-
-
 def by_query(problem: Problem) -> Scores:
     """Fit the rival with whole queries in each bag, not rows."""
     with _bags_of_queries():

@@ -11,7 +11,7 @@ from support.service.bundles import make_bundle
 def explained_folder(tmp_path_factory):
     """All that can be explained: two stages, list-relative columns, specialists, a router, an anomaly score."""
     root = tmp_path_factory.mktemp("explained")
-    return make_bundle(root / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.0, relative=True, seed=12)
+    return make_bundle(root / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.0, relative=True)
 
 
 @pytest.fixture(scope="session")

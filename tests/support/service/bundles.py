@@ -42,9 +42,6 @@ RELATIVE = (
     RelativeColumn(feature="price", kind="z", scale=2.0),
     RelativeColumn(feature="bm25", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
     RelativeColumn(feature="price", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
-    RelativeColumn(feature="price", kind="gap to lowest", quantiles=(0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0)),
-    RelativeColumn(feature="price", kind="gap to highest", quantiles=(-4.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.0)),
-    RelativeColumn(feature="stars", kind="min-max", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
 )
 """List-relative columns of a bundle that has some."""
 

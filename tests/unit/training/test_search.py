@@ -57,10 +57,10 @@ def test_the_second_trial_may_be_given_and_an_interruption_in_it_changes_nothing
         return bowl(_number, values, report)
 
     with pytest.raises(KeyboardInterrupt):
-        run(noted, second=second, journal=tmp_path / "journal")
-    ended = run(noted, second=second, journal=tmp_path / "journal")
+        run(noted, others=[second], journal=tmp_path / "journal")
+    ended = run(noted, others=[second], journal=tmp_path / "journal")
     assert tried[:3] == [FIRST, second, second]
-    assert ended == run(second=second)
+    assert ended == run(others=[second])
 
 
 def test_one_seed_repeats_the_search():

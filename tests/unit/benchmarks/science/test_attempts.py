@@ -11,7 +11,6 @@ from benchmarks.science import patience
 from benchmarks.science.attempts import figures, networks, objectives, registry
 from benchmarks.science.attempts.problem import Problem, Scores, by_query, extend, widened
 from benchmarks.science.attempts.stack import choice_weights
-from benchmarks.science.curve import RIVAL
 from listwright.ranking.metrics import ndcg
 from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.data.synthetic.planted import generate
@@ -39,7 +38,7 @@ def problem(tmp_path, splits):
 
 
 def test_widened_by_what_compares_a_candidate_with_its_list(splits):
-    found, width = widened(splits, RIVAL), len(splits.train.schema)
+    found, width = widened(splits), len(splits.train.schema)
     names = found.test.schema.names
     assert names[:width] == splits.train.schema.names
     assert names[width : width + 4] == ("n1 (z in list)", "n2 (z in list)", "n3 (z in list)", "n1 (rank in list)")
@@ -52,7 +51,7 @@ def test_widened_by_what_compares_a_candidate_with_its_list(splits):
 
 def test_extended_by_the_place_between_the_ends_and_the_gaps_to_them(splits):
     splits.test.features[splits.test.slice(3)][:, 0] = 7.0
-    wide = widened(splits, RIVAL)
+    wide = widened(splits)
     found = extend(splits, wide)
     names, rows = found.test.schema.names, found.test.slice(3)
     assert names[: len(wide.test.schema)] == wide.test.schema.names

@@ -268,11 +268,13 @@ def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
 
 def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return all of LightGBM's parameters, from hyperparameters and seed."""
-    objective = params.get("objective", "lambdarank")
-    gains = params.get("label_gain")
+    own: dict[str, Any] = {"objective": "lambdarank"}
+    if params.get("objective") == "softmax":
+        gains = params.get("label_gain")
+        own = {"objective": SoftmaxLoss(None if gains is None else tuple(gains)), "metric": "ndcg"}
     return {
         **params,
-        "objective": SoftmaxLoss(None if gains is None else tuple(gains)) if objective == "softmax" else objective,
+        **own,
         "bagging_freq": 1,
         "seed": seed,
         "deterministic": True,

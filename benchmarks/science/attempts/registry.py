@@ -39,6 +39,9 @@ ATTEMPTS: dict[str, Attempt] = {
     "extended": Attempt("place, gaps and list length too", trees.extended),
     "by_query": Attempt("bags of whole queries", trees.by_query),
     "extended_by_query": Attempt("both of these", trees.extended_by_query),
+    "objectives_blended": Attempt(
+        "LightGBM by both losses, bags of whole queries, equal shares", stack.blended, ("by_query", "softmax_by_query")
+    ),
     "yetirank": Attempt("CatBoost, YetiRank, on the same columns", foreign.catboost),
     "xgboost": Attempt("XGBoost, 8 pairs of each candidate, on the same columns", foreign.xgboost),
     "learners_stacked": Attempt(

@@ -39,9 +39,6 @@ ATTEMPTS: dict[str, Attempt] = {
     "extended": Attempt("place, gaps and list length too", trees.extended),
     "by_query": Attempt("bags of whole queries", trees.by_query),
     "extended_by_query": Attempt("both of these", trees.extended_by_query),
-    "objectives_blended": Attempt(
-        "LightGBM by both losses, bags of whole queries, equal shares", stack.blended, ("by_query", "softmax_by_query")
-    ),
     "yetirank": Attempt("CatBoost, YetiRank, on the same columns", foreign.catboost),
     "xgboost": Attempt("XGBoost, 8 pairs of each candidate, on the same columns", foreign.xgboost),
     "learners_stacked": Attempt(
@@ -84,6 +81,9 @@ ATTEMPTS: dict[str, Attempt] = {
     "softmax_trees": Attempt("LightGBM by the softmax loss", joint.softmax_trees),
     "xendcg_trees": Attempt("LightGBM by rank_xendcg", joint.xendcg_trees),
     "softmax_by_query": Attempt("LightGBM by the softmax loss, bags of whole queries", joint.softmax_by_query),
+    "objectives_blended": Attempt(
+        "LightGBM by both losses, bags of whole queries, equal shares", stack.blended, ("by_query", "softmax_by_query")
+    ),
     "softmax_extended": Attempt("the same, place, gaps and list length too", joint.softmax_extended),
     "distilled": Attempt("the same, half of the target from these 4 networks", joint.distilled, ("blocks_crossed",)),
     "alternated": Attempt(

@@ -45,10 +45,11 @@ def _table(sets: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:
+    """Return the gain and half the width of its interval; a dot for an attempt that was not measured."""
     if row is None:
-        return "not measured"
+        return "."
     gained, low, high = row["gain"]
-    text = f"{gained:+.4f} [{low:+.4f}, {high:+.4f}]"
+    text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
     return f"**{text}**" if row["p_holm"] < BELIEVED else text
 
 

@@ -84,6 +84,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "objectives_blended": Attempt(
         "LightGBM by both losses, bags of whole queries, equal shares", stack.blended, ("by_query", "softmax_by_query")
     ),
+    "chosen": Attempt("loss and bags as the search chooses", trees.chosen),
     "softmax_extended": Attempt("the same, place, gaps and list length too", joint.softmax_extended),
     "distilled": Attempt("the same, half of the target from these 4 networks", joint.distilled, ("blocks_crossed",)),
     "alternated": Attempt(

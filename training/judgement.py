@@ -436,8 +436,6 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     served, rows = loaded(str(work.bundle)), pl.read_ipc(path)
     Path(path).unlink()
     lists = lists_of(rows, served.manifest.feature_schema, work.qid)
-    if lists.order is not None:
-        rows = rows[lists.order]
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     docs = [str(n + 1) for n in np.arange(rows.height) - offsets[of_rows]]

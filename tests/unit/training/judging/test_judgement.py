@@ -18,7 +18,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, ListwrightError
 from listwright.training import judgement
 from listwright.training.data.tables import table
-from listwright.training.evaluation.evaluate import METRICS, evaluate
+from listwright.training.evaluation.evaluate import METRICS, bootstrap_interval, evaluate
 from listwright.training.judgement import Gate, Judging, judge, parse_gate, read_trec
 from listwright.training.recipe.data import TableData
 from listwright.training.scoring import run as scoring_run
@@ -86,6 +86,7 @@ def test_the_figures_are_those_of_a_report(models, data, weight):
     test = table.read(spec, str(data)).dataset.with_schema(served.manifest.feature_schema)
     expected = evaluate(served.reranker, test)
     judged = judge(judging(models[:1], data, weight=weight))
+    assert judged.evaluation.protocol.weighted is (weight is not None)
     assert judged.evaluation.queries == len(LENGTHS)
     for ours, theirs in (("shop/1", "qilcm"), ("shop/1, first stage", "first_stage")):
         for metric in METRICS:
@@ -115,6 +116,8 @@ def test_two_bundles_are_compared_query_by_query(models, data):
     markets = np.array(["DE" if n % 3 == 0 else "FR" for n in range(len(LENGTHS))])
     for segment in judged.segments("ndcg@10"):
         of = markets == segment.value
+        differences = np.nan_to_num(other[of]) - np.nan_to_num(one[of])
+        assert segment.estimate[1:] == bootstrap_interval(differences, intervals=2)
         assert segment.lists == of.sum()
         assert segment.means == pytest.approx([np.nan_to_num(values[of]).mean() for values in (one, other)])
         assert segment.estimate[0] == pytest.approx(segment.means[1] - segment.means[0])
@@ -166,6 +169,18 @@ def test_a_run_of_another_system_is_compared_and_its_labels_are_read(models, fra
     assert "ranks 1 candidates that the data lack" in judged.notes[0]
 
 
+def test_a_candidate_that_a_run_lacks_ranks_last(models, frame, tmp_path):
+    """Of each list it has the relevant candidate alone, or all others."""
+    last = frame.with_columns(label=(pl.int_range(pl.len()) == pl.len() - 1).over("query").cast(pl.Int8))
+    last.write_parquet(tmp_path / "last.parquet")
+    for own, expected in ((1, 1.0), (0, 0.0)):
+        rows = last.filter((pl.col("label") == own) & (pl.col("query") != "q0"))
+        run = tmp_path / f"{own}.run"
+        run.write_text("".join(f"{query} Q0 {offer} 1 -5 x\n" for query, offer in rows.select("query", "offer").rows()))
+        judged = judge(judging(models[:1], tmp_path / "last.parquet", doc="offer", run=run))
+        assert set(judged.evaluation.values[str(run)]["hit@1"][1:]) == {expected}
+
+
 def test_labels_above_four_change_the_scale_of_err_for_all_lists(models, frame, tmp_path):
     high = frame.with_columns(label=pl.when(pl.col("query") == "q64").then(6).otherwise(pl.col("label")))
     high.write_parquet(tmp_path / "high.parquet")
@@ -206,6 +221,9 @@ def test_a_gate_breaks_by_the_mean_of_all_or_by_a_whole_interval_of_a_segment(mo
     assert judged.estimate("hit@1")[0] > 0.1
     (breach,) = judged.breaches(Gate("hit@1", -0.002))
     assert breach.startswith("market = DE")
+    (french,) = (one for one in judged.segments("hit@1") if one.value == "FR")
+    mean, _, high = french.estimate
+    assert not any("FR" in text for text in judged.breaches(Gate("hit@1", (mean + high) / 2)))
     assert any(text.startswith("all lists") for text in judged.breaches(Gate("hit@1", 0.99)))
     frame.filter(pl.col("query").is_in([f"q{n}" for n in range(9)])).write_parquet(tmp_path / "nine.parquet")
     assert "too few" in judge(judging(models, tmp_path / "nine.parquet")).breaches(Gate("mrr", 0.0))[0]

@@ -106,19 +106,19 @@ def demoted(problem: Problem, rival: Scores) -> Scores:
     return Scores(tried[best], valid, test, {"penalty": [best]})
 
 
-def extended_sum(problem: Problem, one: Scores, members: int = MEMBERS) -> Scores:
-    """Sum some models with both changes."""
+def extended_sum(problem: Problem, one: Scores) -> Scores:
+    """Sum :data:`MEMBERS` models with both changes."""
     more = {"objective": "lambdarank", "bagging_by_query": True}
-    return _sum(problem, problem.extended, int(one.facts["trees"][0]), more, one.train, members)
+    return _sum(problem, problem.extended, int(one.facts["trees"][0]), more, one.train)
 
 
-def summed(problem: Problem, rival: Scores, members: int = MEMBERS) -> Scores:
-    """Sum some models of other seeds, with the rival's settings and number of trees.
+def summed(problem: Problem, rival: Scores) -> Scores:
+    """Sum :data:`MEMBERS` models of other seeds, with the rival's settings and number of trees.
 
     Its training rows have the rival's out-of-fold scores: weights of a stack are fitted on those.
     """
     more = {"objective": "lambdarank"}
-    return _sum(problem, problem.wide, int(rival.facts["trees"][0]), more, rival.train, members)
+    return _sum(problem, problem.wide, int(rival.facts["trees"][0]), more, rival.train)
 
 
 def summed_xendcg(problem: Problem) -> Scores:
@@ -134,7 +134,7 @@ def summed_xendcg(problem: Problem) -> Scores:
     stop: list[Callable[..., Any]] = [lightgbm.early_stopping(spec.patience, verbose=False)]
     curves = lightgbm.cv(settings, train, spec.max_trees, folds=rows, callbacks=stop)
     trees = int(np.argmax(np.array(curves[f"valid ndcg@{spec.ndcg_at}-mean"]))) + 1
-    return _sum(problem, splits, trees, {"objective": "rank_xendcg"}, None, MEMBERS)
+    return _sum(problem, splits, trees, {"objective": "rank_xendcg"}, None)
 
 
 def _sum(
@@ -143,11 +143,10 @@ def _sum(
     trees: int,
     more: dict[str, Any],
     train_scores: Float[np.ndarray, " R"] | None,
-    members: int,
 ) -> Scores:
     train = binned(splits.train)
     predictions: list[Float[np.ndarray, " S"]] = []
-    for member in range(members):
+    for member in range(MEMBERS):
         settings = settings_of(problem, more) | {"seed": 1000 * (problem.seed + 1) + member}
         booster = lightgbm.train(settings, train, trees)
         held_out = np.concatenate([matrix_of(splits.valid), matrix_of(splits.test)])

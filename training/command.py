@@ -55,6 +55,8 @@ def check_folder(option: str, path: Path | None) -> None:
     """Raise RecipeError unless the folder of the file that an option names exists."""
     if path is not None and not path.absolute().parent.is_dir():
         raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
+    if path is not None and path.is_dir():
+        raise RecipeError(f"{option} {path}: is a folder; choose another name")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -89,8 +91,8 @@ def in_list(name: str) -> str:
 def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] = ()) -> str:
     """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
 
-    Folders of absolute paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
-    ``--on`` and ``--resume``, which do not change the result.
+    Folders of paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
+    ``--trec``, ``--jobs``, ``--on`` and ``--resume``, which do not change the result.
 
     Args:
         command, arguments: of the command line.
@@ -100,6 +102,8 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     attempt.add_argument("--out")
     attempt.add_argument("--study")
     attempt.add_argument("--json")
+    attempt.add_argument("--trec")
+    attempt.add_argument("--jobs")
     attempt.add_argument("--on")
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))

@@ -10,10 +10,11 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
+from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
 
@@ -38,13 +39,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _evaluate(options: argparse.Namespace, console: Console) -> int:
-    check_folder("--out", options.out)
-    check_folder("--json", options.json)
-    check_folder("--trec", options.trec)
+    outputs = {"--out": options.out, "--json": options.json, "--trec": options.trec}
+    for option, path in outputs.items():
+        check_folder(option, path)
+    written = [path.absolute() for path in outputs.values() if path is not None]
+    if len(set(written)) < len(written):
+        raise RecipeError("--out, --json and --trec: name different files")
     with console.status("loading"):  # a second, which --help need not wait for
         from listwright.training.judgement import Judging, facts_of, judge, parse_gate  # noqa: PLC0415
-    from listwright.ranking.errors import RecipeError  # noqa: PLC0415
-
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if options.other is not None and options.run is not None:
@@ -69,10 +71,10 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
-    breaches = {str(gate): judgement.breaches(gate) for gate in gates}
+    breaches = {text.strip(): judgement.breaches(gate) for text, gate in zip(options.gate, gates, strict=True)}
     named = dict(zip((str(folder) for folder in judging.bundles), judgement.compared, strict=False))
     words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
-    command = repeatable("evaluate", words, names=judgement.compared)
+    command = repeatable("evaluate", words, names=judgement.compared[: len(judging.bundles)])
     facts = {"command": command, **facts_of(judgement), "gates": breaches}
     _show(facts, console)
     if options.json is not None:
@@ -88,37 +90,38 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
 
 
 def _show(facts: dict[str, Any], console: Console) -> None:
-    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences, titles  # noqa: PLC0415
+    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences, plain_text  # noqa: PLC0415
 
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{facts['lists']:,} lists of {facts['rows']:,} candidates"
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
     )
     table.add_column("ranker")
     metrics = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
-    for title in titles(metrics):
-        table.add_column(title, justify="right", no_wrap=True)
+    for name in metrics:
+        table.add_column(metric_name(name), justify="right", no_wrap=True)
     cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
     for ranker in facts["rankers"]:
         row = [cells[ranker, name] for name in metrics]
         half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
-        table.add_row(escape(ranker), *half)
+        table.add_row(Text(plain_text(ranker)), *half)
     console.print(table)
     if facts["segments"]:
         _show_segments(facts, console)
     for line in (gain_sentence(facts), *gate_sentences(facts["gates"]), *(f"Note: {note}" for note in facts["notes"])):
         if line:
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(plain_text(line), markup=False, soft_wrap=True)
     console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
 
 
 def _show_segments(facts: dict[str, Any], console: Console) -> None:
-    from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import plain_text, segment_head, segment_rows  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="NDCG@10 by segment")
     for n, name in enumerate(segment_head(facts)):
-        table.add_column(escape(name), justify="left" if n < 2 else "right")
+        table.add_column(Text(plain_text(name)), justify="left" if n < 2 else "right")
     for row in segment_rows(facts):
-        table.add_row(*map(escape, row))
+        table.add_row(*(Text(plain_text(cell)) for cell in row))
     console.print(table)
 
 
@@ -144,10 +147,10 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="GATE",
         help='"METRIC >= NUMBER": exit code 1 unless the mean, or with OTHER or --run the gain, is at least that '
-        "on all lists, and no segment's interval lies below; repeatable",
+        "on all lists, at least 20, and no interval of a segment of so many lies below; repeatable",
     )
-    parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle")
-    parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label")
+    parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
     parser.add_argument(
         "--doc",
         metavar="COL",

@@ -27,7 +27,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of, measure
+from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, dcg, gains_of, measure
 from listwright.training.cluster import cores, side_by_side
 from listwright.training.data.cells import names_in
 from listwright.training.data.letor.fast import MAX_LABEL
@@ -45,7 +45,7 @@ from listwright.training.scoring.worker import lists_of, loaded, rankings_of
 MOST_SEGMENTS = 50
 """Values of a column that are segments of their own: those with the most lists."""
 
-OTHERS, MISSING = "others", "missing"
+OTHERS, MISSING = "(others)", "(missing)"
 """The segment of all other values, and that of lists without a value."""
 
 INPUT_ORDER = "input order"
@@ -127,6 +127,8 @@ def parse_gate(text: str) -> Gate:
         raise ValueError(f"{text!r}: expected a metric, >= and a number, such as 'ndcg@10 >= -0.002'")
     if parsed[1] not in METRICS:
         raise ValueError(f"{text!r}: there is no metric {parsed[1]!r}; expected {', '.join(METRICS)}")
+    if not math.isfinite(float(parsed[2])):
+        raise ValueError(f"{text!r}: expected a finite number")
     return Gate(parsed[1], float(parsed[2]))
 
 
@@ -179,18 +181,29 @@ class Judgement:
     def breaches(self, gate: Gate) -> list[str]:
         """Return where a gate is broken, as text; empty where it holds.
 
-        All lists together break it by their mean. A segment of at least :data:`FEWEST` lists breaks it where its
-        whole interval is below the bound: among many, the mean of one is below by chance alone.
+        All lists together break it by their mean, or by being fewer than :data:`FEWEST` that count. A segment of at
+        least so many breaks it where its whole interval is below the bound: among many, the mean of one is below by
+        chance alone.
         """
-        if self.evaluation.queries < FEWEST:
-            return [f"{self.evaluation.queries} lists are too few: give at least {FEWEST}"]
+        every = np.arange(self.evaluation.queries)
+        if self._counted(gate.metric, every) < FEWEST:
+            return [f"{self._counted(gate.metric, every)} lists that count are too few: give at least {FEWEST}"]
         mean, *_ = self.estimate(gate.metric)
         breaches = [f"all lists {mean:.4f}"] if mean < gate.least else []
-        for segment in self.segments(gate.metric):
+        for segment, (_, _, lists) in zip(self.segments(gate.metric), self._members, strict=True):
             mean, low, high = segment.estimate
-            if segment.lists >= FEWEST and high < gate.least:
+            if self._counted(gate.metric, lists) >= FEWEST and high < gate.least:
                 breaches.append(f"{segment.column} = {segment.value} {mean:.4f} [{low:.4f}, {high:.4f}]")
         return breaches
+
+    def _counted(self, metric: str, lists: Int[np.ndarray, " M"]) -> int:
+        """Return how many lists count: those with a weight, and a value that the protocol does not drop."""
+        values = self.evaluation.values[self.compared[0]][metric][lists]
+        counts = (
+            np.ones(len(lists), dtype=bool) if self.evaluation.protocol.empty_queries != "drop" else ~np.isnan(values)
+        )
+        weights = self.evaluation.weights
+        return int(counts.sum() if weights is None else (counts & (weights[lists] > 0.0)).sum())
 
 
 def facts_of(judgement: Judgement) -> dict[str, Any]:
@@ -250,21 +263,26 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     protocol = manifests[0].protocol.model_copy(update={"weighted": options.weight is not None, "ties": "shared"})
     works = [
         _Work(name, folder, options, protocol, with_others=n == 0)
-        for n, (name, folder) in enumerate(zip(_names(options, manifests), options.bundles, strict=True))
+        for n, (name, folder) in enumerate(zip(_names(manifests), options.bundles, strict=True))
     ]
+    notes = []
+    if len({manifest.protocol.model_copy(update={"weighted": False}) for manifest in manifests}) > 1:
+        notes.append(f"the bundles were measured under different protocols: here both have that of {works[0].name}")
     with tempfile.TemporaryDirectory() as folder:
         judged = [
             _judged(work, manifest, Path(folder), jobs, progress)
             for work, manifest in zip(works, manifests, strict=True)
         ]
+        judgement = _together(works, judged, notes)
         if options.trec is not None:
             _publish(Path(folder), options.trec, works)
-    return _together(works, judged)
+    return judgement
 
 
-def _names(options: Judging, manifests: Sequence[Manifest]) -> list[str]:
+def _names(manifests: Sequence[Manifest]) -> list[str]:
+    """Return NAME/VERSION of each bundle; of two that have the same, the second is told apart."""
     names = [f"{manifest.name}/{manifest.version}" for manifest in manifests]
-    return names if len(set(names)) == len(names) else [str(folder) for folder in options.bundles]
+    return names if len(set(names)) == len(names) else [names[0], f"{names[0]}-other"]
 
 
 def _with_columns(options: Judging) -> Judging:
@@ -282,7 +300,11 @@ def _with_columns(options: Judging) -> Judging:
         return replace(options, label=LETOR_LABEL)
     facts = read_judged_metadata(first) or {"qid": None, "label": None}
     options = replace(options, qid=options.qid or facts["qid"], label=options.label or facts["label"])
-    if options.label is None and options.qrels is None:
+    if options.qrels is not None:
+        if options.label is not None and facts["label"] is None:
+            raise RecipeError("--label and --qrels both give labels: leave one of them out")
+        return replace(options, label=None)
+    if options.label is None:
         raise RecipeError("name the column of labels with --label, or a TREC file of labels with --qrels")
     return options
 
@@ -319,7 +341,7 @@ class _Part(NamedTuple):
         segments: by column.
         rows: how many.
         gain: of the best label.
-        strange: candidates of the run that the data lack.
+        ranked, judged: candidates that the run ranks, and that the TREC labels name.
     """
 
     values: dict[str, dict[str, Float[np.ndarray, " N"]]]
@@ -327,7 +349,8 @@ class _Part(NamedTuple):
     segments: dict[str, list[str]]
     rows: int
     gain: float
-    strange: int
+    ranked: int
+    judged: int
 
 
 def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
@@ -401,12 +424,13 @@ def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Pro
         for name in columns:
             if name is not None:
                 table.find_column(name, option)
-    for name in options.by:
+    for option, name in (*(("--by", name) for name in options.by), ("--label", options.label)):
         if name in schema.index:
             raise RecipeError(
-                f"--by {name}: is a feature of {work.name}, read as the bundle needs it: give a copy of the column "
+                f"{option} {name}: is a feature of {work.name}, read as the bundle needs it: give a copy of the column "
                 "another name"
             )
+    for name in options.by:
         if name in (options.label, work.qid):
             raise RecipeError(f"--by {name}: holds the {'labels' if name == options.label else 'query ids'}")
     absent = [feature for feature in schema.features if feature.name not in names]
@@ -438,10 +462,8 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     lists = lists_of(rows, served.manifest.feature_schema, work.qid)
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
-    docs = [str(n + 1) for n in np.arange(rows.height) - offsets[of_rows]]
-    if options.doc is not None:
-        docs = [str(doc) for doc in names_in(rows[options.doc]).to_list()]
-    labels = _labels(rows, options, qids, of_rows, docs)
+    docs = _docs(rows, options, qids, of_rows, offsets)
+    labels = _labels(rows, options, qids, of_rows, docs, protocol.gains)
     top = float(gains_of(labels, protocol.gains).max())
     weights = None
     if options.weight is not None:
@@ -453,14 +475,8 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     features = lists.features.to_numpy() if isinstance(lists.features, pl.DataFrame) else lists.features
     shuffled = lists._replace(features=np.ascontiguousarray(features[order], dtype=np.float32), order=None)
     run = None if options.run is None or not work.with_others else read_trec(options.run, "run")
-    strange = (
-        0
-        if run is None
-        else sum(len(run.get(qid, {})) for qid in qids)
-        - sum(doc in run.get(qids[n], {}) for n, doc in zip(of_rows.tolist(), docs, strict=True))
-    )
     values: dict[str, dict[str, list[float]]] = {}
-    text = list[str]()
+    text, ranked = list[str](), 0
     for n, ranking in enumerate(rankings_of(shuffled, served.reranker, options.strategy)):
         check_complete(ranking, qids[n])
         here = order[offsets[n] : offsets[n + 1]]
@@ -469,9 +485,6 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
             scores = {f"{work.name}, first stage": ranking.first_stage_scores, **scores}
         if work.with_others:
             scores = {INPUT_ORDER: -(here - offsets[n]).astype(np.float64), **scores}
-        if run is not None:
-            own = run.get(qids[n], {})
-            scores[str(options.run)] = np.array([own.get(docs[row], -np.inf) for row in here])
         scored = np.isfinite(ranking.scores) if protocol.ideal == "truncated" else None
         for ranker, keys in scores.items():
             by_metric = values.setdefault(ranker, {metric: [] for metric in METRICS})
@@ -480,6 +493,13 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
                 own_values.append(
                     measure(metric, keys, labels[here], kept=scored, gains=protocol.gains, highest=highest)
                 )
+        if run is not None:
+            own = run.get(qids[n], {})
+            keys = np.array([own.get(docs[row], -np.inf) for row in here])
+            ranked += int(np.isfinite(keys).sum())
+            by_metric = values.setdefault(str(options.run), {metric: [] for metric in METRICS})
+            for metric, own_values in by_metric.items():
+                own_values.append(_measure_retrieved(metric, keys, labels[here], protocol, max(work.highest, top)))
         if options.trec is not None:
             text += _run_lines(qids[n], [docs[here[place]] for place in ranking.order], work.name)
     if options.trec is not None:
@@ -494,26 +514,81 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         ranker: {metric: np.array(of) for metric, of in by_metric.items()} for ranker, by_metric in values.items()
     }
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
-    return _Part(arrays, weights, segments, rows.height, top, strange)
+    named = 0
+    if options.qrels is not None:
+        qrels = read_trec(options.qrels, "qrels")
+        named = sum(doc in qrels.get(qids[n], {}) for n, doc in zip(of_rows.tolist(), docs, strict=True))
+    return _Part(arrays, weights, segments, rows.height, top, ranked, named)
+
+
+def _measure_retrieved(
+    metric: str, scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], protocol: EvalProtocol, highest: float
+) -> float:
+    """Compute a metric of a run as TREC's tools do: a candidate that it lacks, of score -inf, is not retrieved."""
+    retrieved = np.where(np.isfinite(scores), labels, 0)
+    value = measure(metric, scores, retrieved, gains=protocol.gains, highest=highest)
+    if metric == "map":
+        return value * float((retrieved > 0).sum()) / max(1, int((labels > 0).sum()))
+    if not metric.startswith("ndcg@"):
+        return value
+    ideals = [
+        dcg(np.sort(y)[::-1], cutoff=int(metric.partition("@")[2]), gains=protocol.gains) for y in (retrieved, labels)
+    ]
+    return float(np.nan_to_num(value)) * ideals[0] / ideals[1] if ideals[1] > 0.0 else float("nan")
+
+
+def _docs(
+    rows: pl.DataFrame,
+    options: Judging,
+    qids: Sequence[str],
+    of_rows: Int[np.ndarray, " R"],
+    offsets: Int[np.ndarray, " O"],
+) -> list[str]:
+    """Return the id of each candidate in TREC files.
+
+    Raises:
+        DataError: if one is missing, or another candidate of the list has it; with the query.
+    """
+    if options.doc is None:
+        return [str(n + 1) for n in np.arange(rows.height) - offsets[of_rows]]
+    docs: list[str | None] = names_in(rows[options.doc]).to_list()
+    known = set[tuple[int, str]]()
+    for n, doc in zip(of_rows.tolist(), docs, strict=True):
+        if doc is None or (n, doc) in known:
+            what = "has a candidate without an id" if doc is None else f"has candidate {doc!r} twice"
+            raise DataError(
+                options.data,
+                f"query {qids[n]} {what}: give each candidate of a list an id of its own",
+                column=options.doc,
+            )
+        known.add((n, doc))
+    return [str(doc) for doc in docs]
 
 
 def _has_more_stages(manifest: Manifest, strategy: str) -> bool:
     """Return whether answers may be those of another ranker than the first stage."""
-    return (
-        manifest.router is not None
-        if (strategy, manifest.strategy) == ("auto", "first_stage")
-        else (strategy != "first_stage")
-    )
+    if strategy == "auto":
+        return manifest.strategy != "first_stage" or manifest.router is not None
+    return strategy != "first_stage"
 
 
 def _labels(
-    rows: pl.DataFrame, options: Judging, qids: Sequence[str], of_rows: Int[np.ndarray, " R"], docs: Sequence[str]
+    rows: pl.DataFrame,
+    options: Judging,
+    qids: Sequence[str],
+    of_rows: Int[np.ndarray, " R"],
+    docs: Sequence[str],
+    gains: Sequence[float] | None,
 ) -> Int[np.ndarray, " R"]:
     if options.qrels is None:
         return whole_labels(rows[str(options.label)], Table(options.data, rows).fault)
     qrels = read_trec(options.qrels, "qrels")
     judged = (qrels.get(qids[n], {}).get(doc, 0) for n, doc in zip(of_rows.tolist(), docs, strict=True))
-    return np.array([max(0, int(label)) for label in judged], dtype=np.int32)
+    labels = np.array([max(0, int(label)) for label in judged], dtype=np.int32)
+    if gains is not None and labels.max() >= len(gains):
+        expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {labels.max()}"
+        raise DataError(options.qrels, expected)
+    return labels
 
 
 def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[str]) -> list[str]:
@@ -531,7 +606,7 @@ def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[
     return values
 
 
-def _together(works: Sequence[_Work], judged: Sequence[list[_Part]]) -> Judgement:
+def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list[str]) -> Judgement:
     options, protocol = works[0].options, works[0].protocol
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {}
     for own in judged:
@@ -542,13 +617,25 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]]) -> Judgemen
     if weights is not None and not weights.any():
         raise DataError(options.data, "all weights are 0: no query counts; raise some", column=options.weight)
     compared = (*(work.name for work in works), *(() if options.run is None else (str(options.run),)))
-    notes = []
-    if strange := sum(part.strange for part in first):
-        notes.append(f"{options.run} ranks {strange:,} candidates that the data lack: they are left out")
+    evaluation = Evaluation(values, protocol, weights)
+    rows, remedy = sum(part.rows for part in first), "check the query ids, and name the candidates' ids with --doc"
+    for path, kind, known in (
+        (options.run, "ranks", sum(part.ranked for part in first)),
+        (options.qrels, "judges", sum(part.judged for part in first)),
+    ):
+        if path is None:
+            continue
+        if known == 0:
+            raise DataError(path, f"{kind} none of the candidates: {remedy}")
+        others = sum(map(len, read_trec(path, "run" if kind == "ranks" else "qrels").values())) - known
+        if known < rows or others:
+            notes.append(f"{path} {kind} {known:,} of {rows:,} candidates, and {others:,} that the data lack")
+    if evaluation.empty_queries == evaluation.queries:
+        raise DataError(
+            options.data, "no list has a relevant candidate, one with a label above 0: nothing can be judged"
+        )
     by = {name: [value for part in first for value in part.segments[name]] for name in options.by}
-    return Judgement(
-        Evaluation(values, protocol, weights), compared, by, sum(part.rows for part in first), tuple(notes)
-    )
+    return Judgement(evaluation, compared, by, rows, tuple(notes))
 
 
 TrecKind = Literal["run", "qrels"]
@@ -570,7 +657,7 @@ def read_trec(path: Path, kind: TrecKind) -> dict[str, dict[str, float]]:
     check_exists(str(path))
     fields, doc, value, expected = _TREC[kind]
     values: dict[str, dict[str, float]] = {}
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, start=1):
                 words = line.split()
@@ -590,7 +677,7 @@ def read_trec(path: Path, kind: TrecKind) -> dict[str, dict[str, float]]:
 
 def _number(path: Path, line: int, word: str, *, whole: bool) -> float:
     try:
-        number = float(int(word)) if whole else float(word)
+        number = math.nan if "_" in word else float(int(word)) if whole else float(word)
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or (whole and number > MAX_LABEL):

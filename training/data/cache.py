@@ -89,7 +89,8 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
         return Dataset(**arrays, qids=tuple(qids), schema=schema), beside
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
-        shutil.rmtree(entry, ignore_errors=True)
+        if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):  # not for want of a file handle
+            shutil.rmtree(entry, ignore_errors=True)
         return None
 
 

@@ -44,9 +44,9 @@ def page(facts: Facts) -> str:
     )
 
 
-def titles(metrics: Sequence[str]) -> list[str]:
-    """Return the names of metrics for display."""
-    return [metric_name(name) for name in metrics]
+def plain_text(text: str) -> str:
+    """Return text of the data for a terminal: control characters as dots."""
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
 def gain_sentence(facts: Facts) -> str:

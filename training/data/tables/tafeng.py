@@ -68,6 +68,8 @@ def table_of(source: str, progress: Progress) -> Path:
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the file of transactions itself with --data")
     out = folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
+    if out.exists():
+        return out
     with disk_full_as_data_error(folder(), FULL):
         out.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(out.with_name(".lock")):  # another process that makes the same table is waited for

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.training.cluster import Workers
-from listwright.training.first_stage import boosting, lambdamart
+from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.boosting import LocalGrower, SoftmaxLoss, lightgbm_dataset, settings_of
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.losses import softmax_cross_entropy
@@ -146,4 +146,3 @@ def test_settings_name_it_once():
     assert one == other == SoftmaxLoss()
     assert settings_of({**SETTINGS.model_dump(), "label_gain": [0.0, 2.0]}, 1)["objective"] == SoftmaxLoss((0.0, 2.0))
     assert settings_of(LambdaMartSettings().model_dump(), 1)["objective"] == "lambdarank"
-    assert boosting.FEWEST_WAITS == 2

@@ -25,6 +25,8 @@ from listwright.training.scoring import run as scoring_run
 from support.service.bundles import make_bundle
 from support.training.scored import lists
 
+THEIRS = {nDCG(gains={1: 1, 2: 3, 3: 7}) @ 10: "ndcg@10", RR: "mrr", AP: "map", P @ 5: "precision@5"}
+
 LENGTHS = [1, 7, 120, 3, 40, *([9] * 60)]
 
 
@@ -130,7 +132,7 @@ def test_values_with_few_lists_stand_together_and_a_missing_one_is_a_value(model
     )
     few.write_parquet(tmp_path / "few.parquet")
     judged = judge(judging(models[:1], tmp_path / "few.parquet", by=("kind",)))
-    assert {s.value: s.lists for s in judged.segments("mrr")} == {"1": 32, "missing": 30, "others": 3}
+    assert {s.value: s.lists for s in judged.segments("mrr")} == {"1": 32, "(missing)": 30, "(others)": 3}
 
 
 def test_trec_tools_say_the_same_to_the_last_digit(models, data, tmp_path):
@@ -138,14 +140,13 @@ def test_trec_tools_say_the_same_to_the_last_digit(models, data, tmp_path):
     out = tmp_path / "trec"
     judge(judging(models, data, doc="offer", trec=out))
     qrels = list(ir_measures.read_trec_qrels(str(out / "labels.qrels")))
-    theirs = {nDCG(gains={1: 1, 2: 3, 3: 7}) @ 10: "ndcg@10", RR: "mrr", AP: "map", P @ 5: "precision@5"}
     for name in ("shop-1", "shop-2"):
         written = out / f"{name}.run"
         judged = judge(judging(models[:1], data, doc="offer", run=written))
         run = list(ir_measures.read_trec_run(str(written)))
         qids = list(dict.fromkeys(line.query_id for line in run))
-        measured = {(m.query_id, theirs[m.measure]): m.value for m in ir_measures.iter_calc(list(theirs), qrels, run)}
-        for metric in theirs.values():
+        measured = {(m.query_id, THEIRS[m.measure]): m.value for m in ir_measures.iter_calc(list(THEIRS), qrels, run)}
+        for metric in THEIRS.values():
             own = np.nan_to_num(judged.evaluation.values[str(written)][metric])
             assert own == pytest.approx([measured[qid, metric] for qid in qids], abs=1e-9)
 
@@ -164,21 +165,29 @@ def test_a_run_of_another_system_is_compared_and_its_labels_are_read(models, fra
     reversed_run.write_text(
         "\n".join(f"{q} Q0 {doc} 1 -{score} x" for q, _, doc, _, score, _ in lines) + "\nq0 Q0 unheard 1 9 x"
     )
-    judged = judge(judging(models[:1], data, doc="offer", run=reversed_run))
-    assert judged.estimate("ndcg@10")[1] != 0.0
-    assert "ranks 1 candidates that the data lack" in judged.notes[0]
+    best = [doc for _, _, doc, rank, *_ in lines if rank == "1"]
+    frame.with_columns(label=pl.col("offer").is_in(best).cast(pl.Int8)).write_parquet(tmp_path / "best.parquet")
+    judged = judge(judging(models[:1], tmp_path / "best.parquet", doc="offer", run=reversed_run))
+    assert judged.estimate("ndcg@10")[2] < 0.0
+    assert "ranks 711 of 711 candidates, and 1 that the data lack" in judged.notes[0]
 
 
-def test_a_candidate_that_a_run_lacks_ranks_last(models, frame, tmp_path):
-    """Of each list it has the relevant candidate alone, or all others."""
-    last = frame.with_columns(label=(pl.int_range(pl.len()) == pl.len() - 1).over("query").cast(pl.Int8))
-    last.write_parquet(tmp_path / "last.parquet")
-    for own, expected in ((1, 1.0), (0, 0.0)):
-        rows = last.filter((pl.col("label") == own) & (pl.col("query") != "q0"))
-        run = tmp_path / f"{own}.run"
-        run.write_text("".join(f"{query} Q0 {offer} 1 -5 x\n" for query, offer in rows.select("query", "offer").rows()))
-        judged = judge(judging(models[:1], tmp_path / "last.parquet", doc="offer", run=run))
-        assert set(judged.evaluation.values[str(run)]["hit@1"][1:]) == {expected}
+def test_a_candidate_that_a_run_lacks_is_not_retrieved(models, data, tmp_path):
+    """TREC's tools give no credit for it, however short the list."""
+    out = tmp_path / "trec"
+    judge(judging(models[:1], data, doc="offer", trec=out))
+    rng = np.random.default_rng(5)
+    lines = [line for line in (out / "shop-1.run").read_text().splitlines() if rng.random() < 0.4]
+    path = tmp_path / "partial.run"
+    path.write_text("\n".join(lines))
+    judged = judge(judging(models[:1], data, doc="offer", run=path))
+    assert f"ranks {len(lines)} of 711 candidates, and 0 that" in judged.notes[0]
+    qrels = list(ir_measures.read_trec_qrels(str(out / "labels.qrels")))
+    run = list(ir_measures.read_trec_run(str(path)))
+    for measure, metric in THEIRS.items():
+        measured = {one.query_id: one.value for one in ir_measures.iter_calc([measure], qrels, run)}
+        own = np.nan_to_num(judged.evaluation.values[str(path)][metric])
+        assert own == pytest.approx([measured.get(f"q{n}", 0.0) for n in range(len(LENGTHS))], abs=1e-9)
 
 
 def test_labels_above_four_change_the_scale_of_err_for_all_lists(models, frame, tmp_path):
@@ -198,13 +207,25 @@ def test_gates_are_read(text, gate):
     assert parse_gate(text) == gate
 
 
-@given(st.text(alphabet="ndcgmr@105.->=e+ \n٣", max_size=24))
-def test_any_text_is_a_gate_or_a_clear_error(text):
+@given(
+    st.tuples(
+        st.sampled_from([*METRICS, "ndcg", "auc"]),
+        st.sampled_from([">=", " >= ", ">", "<="]),
+        st.one_of(st.floats().map(str), st.sampled_from(["1e999", "1_0", "", "x", "\u0663"])),
+    )
+)
+def test_a_text_is_a_gate_or_an_error(words):
+    metric, sign, number = words
     try:
-        gate = parse_gate(text)
+        gate = parse_gate("".join(words))
     except ValueError:
+        assert (
+            metric not in METRICS
+            or sign.strip() != ">="
+            or number in ("1e999", "1_0", "", "x", "nan", "inf", "-inf", "\u0663")
+        )
         return
-    assert gate.metric in METRICS
+    assert gate == Gate(metric, float(number))
     assert math.isfinite(gate.least)
 
 
@@ -252,6 +273,10 @@ BAD = {
     "negative weight": (lambda f: f.with_columns(weight=-1.0), {"weight": "weight"}, "expected a weight"),
     "all weights 0": (lambda f: f.with_columns(weight=0.0), {"weight": "weight"}, "all weights are 0"),
     "no such strategy": (lambda f: f, {"strategy": "dcm"}, "dcm"),
+    "label is a feature": (lambda f: f, {"label": "stars"}, "--label stars: is a feature of shop/1"),
+    "nothing relevant": (lambda f: f.with_columns(label=pl.lit(0)), {}, "no list has a relevant candidate"),
+    "ids twice": (lambda f: f.with_columns(offer=pl.lit("o")), {"doc": "offer"}, "query q1 has candidate 'o' twice"),
+    "no id": (lambda f: f.with_columns(offer=pl.lit(None, pl.String)), {"doc": "offer"}, "without an id"),
     "rows apart": (lambda f: pl.concat([f, f[:1]]), {}, "has rows before"),
 }
 
@@ -264,6 +289,29 @@ def test_bad_input_gets_a_clear_error(models, frame, tmp_path, case):
     with pytest.raises(ListwrightError) as error:
         judge(judging(models[:1], path, **options))
     assert says in str(error.value)
+
+
+def test_files_of_other_candidates_are_refused(models, data, tmp_path):
+    (tmp_path / "other.run").write_text("q1 Q0 unheard 1 1 x\n")
+    (tmp_path / "other.qrels").write_text("q1 0 unheard 1\n")
+    with pytest.raises(DataError, match=r"ranks none of the candidates.*--doc"):
+        judge(judging(models[:1], data, run=tmp_path / "other.run"))
+    with pytest.raises(DataError, match="judges none of the candidates"):
+        judge(judging(models[:1], data, label=None, qrels=tmp_path / "other.qrels"))
+    with pytest.raises(ListwrightError, match="both give labels"):
+        judge(judging(models[:1], data, qrels=tmp_path / "other.qrels"))
+
+
+def test_lists_that_do_not_count_do_not_count_for_a_gate(models, frame, tmp_path):
+    """Of weight 0, or dropped by the protocol."""
+    weighted = frame.with_columns(weight=pl.when(pl.col("market") == "DE").then(0.0).otherwise(1.0))
+    weighted.write_parquet(tmp_path / "weighted.parquet")
+    judged = judge(judging(models[:1], tmp_path / "weighted.parquet", weight="weight", by=("market",)))
+    assert not any("DE" in text for text in judged.breaches(Gate("mrr", 1.0)))
+    few = frame.with_columns(weight=pl.when(pl.col("query") == "q3").then(1.0).otherwise(0.0))
+    few.write_parquet(tmp_path / "few.parquet")
+    (breach,) = judge(judging(models[:1], tmp_path / "few.parquet", weight="weight")).breaches(Gate("mrr", 0.0))
+    assert breach.startswith("1 lists that count")
 
 
 @pytest.mark.parametrize(
@@ -286,15 +334,25 @@ def test_trec_files_that_are_none_get_the_line(tmp_path, kind, text, says):
     assert says in str(error.value)
 
 
-@given(st.binary(max_size=60), st.sampled_from(["run", "qrels"]))
-def test_any_bytes_are_a_trec_file_or_a_clear_error(tmp_path_factory, content, kind):
+@given(
+    st.lists(st.sampled_from(["q1", "Q0", "a", "b", "0", "1", "2.5", "nan", "\n", "1_0", "\ufeff", "-1"]), max_size=24)
+)
+def test_any_words_are_a_trec_file_or_a_clear_error(tmp_path_factory, words):
     path = tmp_path_factory.mktemp("trec") / "file"
-    path.write_bytes(content)
-    try:
-        values = read_trec(path, kind)
-    except DataError:
-        return
-    assert all(math.isfinite(value) for docs in values.values() for value in docs.values())
+    path.write_text(" ".join(words), encoding="utf-8")
+    for kind in ("run", "qrels"):
+        try:
+            values = read_trec(path, kind)
+        except DataError:
+            continue
+        assert all(math.isfinite(value) for docs in values.values() for value in docs.values())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_mark_before_the_text_is_no_part_of_it(tmp_path, encoding):
+    path = tmp_path / "file"
+    path.write_text("q1 0 a 2\nq1 0 b -1\n", encoding=encoding)
+    assert read_trec(path, "qrels") == {"q1": {"a": 2.0, "b": -1.0}}
 
 
 def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models, data, tmp_path, capsys):
@@ -307,6 +365,11 @@ def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models,
     assert {segment["value"] for segment in facts["segments"]} == {"DE", "FR"}
     assert "shop/2 over shop/1" in (tmp_path / "p.html").read_text()
     assert main([*words, "--gate", "mrr >= 0.9", "--gate", "map >= -1"]) == 1
+    mean = facts["gains"]["mrr"]["mean"]
+    close = [f"mrr >= {mean + 1e-9}", f"mrr >= {mean - 1e-9}"]  # neither hides the other
+    assert main([*words, "--gate", close[0], "--gate", close[1]]) == 1
+    assert main([*words, "--out", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 1
+    assert main([*words, "--out", str(tmp_path / "one"), "--json", str(tmp_path / "one")]) == 1
     output = capsys.readouterr().out
     assert f"{facts['gains']['ndcg@10']['mean']:+.4f}" in output
     for wrong, says in (("mrr > 1", "--gate 'mrr > 1'"), ("ndgc@10 >= 0", "there is no metric 'ndgc@10'")):

@@ -86,7 +86,6 @@ LAMBDAMART: Space = {
     "bagging_fraction": Range(0.5, 1.0),
     "lambda_l2": Range(1e-3, 100.0, log=True),
     "cat_smooth": Range(10.0, 10_000.0, log=True),
-    "bagging_by_query": OneOf((False, True)),
     "objective": OneOf(("lambdarank", "softmax")),
 }
 """LightGBM's own names. The number of trees is found by early stopping in every trial."""

@@ -1,9 +1,9 @@
 """``python -m benchmarks.science.curve TAFENG --out FOLDER``: from how many lists on does a second stage pay?
 
 LightGBM, LightGBM with list-relative columns, and an MLP, QILCM and QILCM2 on top of the former, on a growing number of
-training lists of Ta Feng. All have their default settings, but networks on more than 2,000 lists wait 5 epochs for a
-better one, not 15. The MLP sees no list: what QILCM gains and the MLP gains, too, is not the list's context. All lists
-are in order of time:
+training lists of Ta Feng. All have their default settings, but LightGBM's loss is ``lambdarank``, and networks on more
+than 2,000 lists wait 5 epochs for a better one, not 15. The MLP sees no list: what QILCM gains and the MLP gains, too,
+is not the list's context. All lists are in order of time:
 
 ==============  ============================  ==============================================
 Part            Days                          Use
@@ -92,7 +92,8 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
         began = time.perf_counter()
         if name in FOLDS:
             kinds = KINDS if name == "relative" else "none"
-            settings = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds})
+            rank = spec.settings.model_copy(update={"objective": "lambdarank"})
+            settings = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds, "settings": rank})
             with tempfile.TemporaryDirectory() as state:
                 first = first_stage.fit(settings, splits, seed=seed, state=Path(state))
             if name == "plain":

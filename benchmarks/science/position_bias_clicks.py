@@ -25,7 +25,7 @@ from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 
 PLACES = 10
 
-_SETTINGS = LambdaMartSettings(num_leaves=15, min_data_in_leaf=50)
+_SETTINGS = LambdaMartSettings(objective="lambdarank", num_leaves=15, min_data_in_leaf=50)
 SPEC = LambdaMart(trials=1, max_trees=300, patience=30, relative="none", settings=_SETTINGS)
 """Of every fit; the weak ranker has fewer trees."""
 

@@ -145,13 +145,15 @@ def search_settings(
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
     if own["cat_smooth"] is None:
         own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
+    if own["objective"] == "auto":
+        own["objective"] = "softmax" if train.weights is None and train.labels.max() <= 1 else "lambdarank"
     if not many:
         space = {**space, "cat_smooth": Range(own["cat_smooth"], own["cat_smooth"])}
     return search(
         space,
         objective,
         first=own,
-        others=_variants(own),
+        others=[own | {"objective": "lambdarank" if own["objective"] == "softmax" else "softmax"}],
         trials=spec.trials,
         seed=seed,
         journal=journal,
@@ -161,15 +163,6 @@ def search_settings(
         rounds=rounds,
         goes_on=goes_on,
     )
-
-
-def _variants(own: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings with the other objective, and those with the other kind of bag, too."""
-    objective = "softmax" if own["objective"] == "lambdarank" else "lambdarank"
-    return [
-        own | {"objective": objective},
-        own | {"objective": objective, "bagging_by_query": not own["bagging_by_query"]},
-    ]
 
 
 def _report_to(watch: StepReport, objective: Objective) -> Objective:

@@ -29,13 +29,13 @@ class LambdaMartSettings(RecipePart):
     LightGBM's 10, but 1000 where a feature has more than 500 categories: trees learn by heart what a few rows say of
     each of them.
 
-    ``objective`` is what trees are fitted by: ``lambdarank``, or ``softmax``, the cross entropy between the gains of a
-    list and the softmax of its scores, in a fraction of the time. ``bagging_by_query`` draws whole queries into a
-    tree's bag, not rows. The second setting tried is the first one with the other objective, and the third is that with
-    the other kind of bag.
+    ``objective`` is what trees are fitted by: ``lambdarank``; or ``softmax``, the cross entropy between the gains of a
+    list and the softmax of its scores, which for one choice in each list is its likelihood, and takes a fraction of the
+    time. ``auto`` is ``softmax`` where labels are 0 or 1 and rows have no weights (those of propensities are of a row, and
+    this loss weighs lists), else ``lambdarank``; the search tries the other one second.
     """
 
-    objective: Literal["lambdarank", "softmax"] = "lambdarank"
+    objective: Literal["auto", "lambdarank", "softmax"] = "auto"
 
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
     num_leaves: Annotated[int, Field(ge=2)] = 31
@@ -45,7 +45,6 @@ class LambdaMartSettings(RecipePart):
     bagging_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     lambda_l2: Annotated[float, Field(gt=0.0)] = 1.0
     cat_smooth: Annotated[float, Field(gt=0.0)] | None = None
-    bagging_by_query: bool = False
 
 
 class LambdaMart(RecipePart):

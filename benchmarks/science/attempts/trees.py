@@ -50,8 +50,8 @@ def extended_by_query(problem: Problem) -> Scores:
 
 
 def chosen(problem: Problem) -> Scores:
-    """Fit the rival's columns as a fit of the product does that tries three settings: it chooses loss and bags."""
-    return _single(problem, problem.wide, trials=3, out_of_fold=False)
+    """Fit the rival's columns as the product does with two settings: it chooses the loss."""
+    return _single(problem, problem.wide, objective="auto", trials=2, out_of_fold=False)
 
 
 @contextmanager
@@ -65,8 +65,12 @@ def _bags_of_queries() -> Iterator[None]:
         yield
 
 
-def _single(problem: Problem, splits: Splits, *, trials: int = 1, out_of_fold: bool) -> Scores:
-    spec = problem.first_stage.model_copy(update={"trials": trials})
+def _single(
+    problem: Problem, splits: Splits, *, objective: str = "lambdarank", trials: int = 1, out_of_fold: bool
+) -> Scores:
+    spec = problem.first_stage
+    settings = spec.settings.model_copy(update={"objective": objective})
+    spec = spec.model_copy(update={"trials": trials, "settings": settings})
     tuned = lambdamart.tune(splits.train, splits.valid, spec, seed=problem.seed)
     train, facts = None, {"trees": [float(tuned.trees)], "valid_ndcg": [tuned.valid_ndcg]}
     facts["softmax"] = [float(tuned.params["objective"] == "softmax")]
@@ -157,7 +161,7 @@ def _sum(
 
 def settings_of(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of :mod:`listwright.training.first_stage.lambdamart`."""
-    own = problem.first_stage.settings.model_dump()
+    own = problem.first_stage.settings.model_dump() | {"objective": "lambdarank"}
     if own["cat_smooth"] is None:
         most = max(len(feature.categories) for feature in problem.plain.train.schema.features)
         much = most > lambdamart.MANY_CATEGORIES

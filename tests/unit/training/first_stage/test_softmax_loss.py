@@ -19,7 +19,7 @@ from listwright.training.recipe.config import LambdaMartSettings
 from support.training.planted import SPEC, ranking_data
 from support.training.ray_stand_in import RayStandIn
 
-SETTINGS = LambdaMartSettings(objective="softmax", bagging_by_query=True, bagging_fraction=0.7)
+SETTINGS = LambdaMartSettings(objective="softmax", bagging_fraction=0.7)
 ONCE = SPEC.model_copy(update={"settings": SETTINGS, "trials": 1})
 
 
@@ -65,7 +65,8 @@ def test_it_learns_and_repeats_itself_to_the_byte(planted_data, fitted):
     assert fitted.params["objective"] == "softmax"
     assert lambdamart.tune(*planted_data, ONCE, seed=3).model == fitted.model
     assert LocalGrower().boost(planted_data[0], fitted.params, seed=3, trees=fitted.trees) == fitted.model
-    other = lambdamart.tune(*planted_data, ONCE.model_copy(update={"settings": LambdaMartSettings()}), seed=3)
+    plain = LambdaMartSettings(bagging_fraction=0.7)
+    other = lambdamart.tune(*planted_data, ONCE.model_copy(update={"settings": plain}), seed=3)
     assert other.model != fitted.model
 
 
@@ -114,7 +115,10 @@ def test_workers_grow_as_good_trees(planted_data, fitted, monkeypatch):
     assert there.valid_ndcg == pytest.approx(fitted.valid_ndcg, abs=0.03)
 
 
-def test_the_search_tries_the_other_objective_and_the_other_bags(planted_data, monkeypatch):
+@pytest.mark.parametrize(("most", "weighted", "first"), [(2, False, 0), (1, True, 0), (1, False, 1)])
+def test_choices_begin_with_softmax_all_else_with_lambdarank_and_the_search_tries_the_other(
+    planted_data, monkeypatch, most, weighted, first
+):
     tried = []
     trial_of = LocalGrower.trial_of
 
@@ -123,14 +127,16 @@ def test_the_search_tries_the_other_objective_and_the_other_bags(planted_data, m
         return lambda number, values, report: (tried.append(values), objective(number, values, report))[1]
 
     monkeypatch.setattr(LocalGrower, "trial_of", noted)
-    lambdamart.tune(*planted_data, SPEC.model_copy(update={"trials": 3}), seed=3)
-    assert [(one["objective"], one["bagging_by_query"]) for one in tried] == [
-        ("lambdarank", False),
-        ("softmax", False),
-        ("softmax", True),
+    parts = [
+        dataclasses.replace(
+            part, labels=np.minimum(part.labels, most), weights=np.ones(part.rows) if weighted else None
+        )
+        for part in planted_data
     ]
-    first, *others = ({**one, "objective": "", "bagging_by_query": ""} for one in tried)
-    assert all(one == first for one in others)
+    lambdamart.tune(*parts, SPEC.model_copy(update={"trials": 2}), seed=3)
+    objectives = ["lambdarank", "softmax", "lambdarank"]
+    assert [one["objective"] for one in tried] == objectives[first : first + 2]
+    assert tried[0] | {"objective": ""} == tried[1] | {"objective": ""}
 
 
 def test_large_scores_overflow_nothing():
@@ -145,4 +151,4 @@ def test_settings_name_it_once():
     one, other = (settings_of(SETTINGS.model_dump(), 1)["objective"] for _ in range(2))
     assert one == other == SoftmaxLoss()
     assert settings_of({**SETTINGS.model_dump(), "label_gain": [0.0, 2.0]}, 1)["objective"] == SoftmaxLoss((0.0, 2.0))
-    assert settings_of(LambdaMartSettings().model_dump(), 1)["objective"] == "lambdarank"
+    assert settings_of({"objective": "lambdarank"}, 1)["objective"] == "lambdarank"

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -375,3 +377,13 @@ def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models,
     for wrong, says in (("mrr > 1", "--gate 'mrr > 1'"), ("ndgc@10 >= 0", "there is no metric 'ndgc@10'")):
         assert main([*words, "--gate", wrong]) == 1
         assert says in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.nightly
+def test_processes_rank_as_a_thread_does(models, data, tmp_path):
+    words = ["evaluate", models[0], "--data", data, "--qid", "query", "--label", "label", "--jobs", "2"]
+    command = [sys.executable, "-m", "listwright", *map(str, words), "--json", str(tmp_path / "j.json")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    expected = [metric.model_dump() for metric in judge(judging(models[:1], data)).evaluation.metrics()]
+    assert json.loads((tmp_path / "j.json").read_text())["metrics"] == expected

@@ -86,7 +86,6 @@ LAMBDAMART: Space = {
     "bagging_fraction": Range(0.5, 1.0),
     "lambda_l2": Range(1e-3, 100.0, log=True),
     "cat_smooth": Range(10.0, 10_000.0, log=True),
-    "objective": OneOf(("lambdarank", "softmax")),
 }
 """LightGBM's own names. The number of trees is found by early stopping in every trial."""
 
@@ -216,7 +215,6 @@ def search(
     objective: Objective,
     *,
     first: Mapping[str, Value],
-    others: Sequence[Mapping[str, Value]] = (),
     trials: int,
     seed: int,
     journal: Path | None = None,
@@ -232,7 +230,6 @@ def search(
         space: of the hyperparameters; widened to ``first``.
         objective: what a setting is worth.
         first: the first trial, so that the search never ends below it.
-        others: the second one and so on; the sampler proposes those behind.
         trials: in all, those of the journal included.
         seed: of the proposals.
         journal: file of the finished trials; no other process may use it meanwhile.
@@ -247,14 +244,14 @@ def search(
     """
     space = widened(space, first)
     study = _study(journal, name, prune_after)
-    fixed = [first, *others]
+    if all(trial.state == TrialState.RUNNING for trial in study.trials):  # an interrupted first trial is begun again
+        study.enqueue_trial({key: stored(value) for key, value in first.items()})
     began, before = time.monotonic(), len(_finished(study))
     while (done := len(_finished(study))) < trials:
         pace = (time.monotonic() - began) / max(1, done - before) * (rounds.size if rounds else 1)
         if done and goes_on is not None and not goes_on(done, pace):
             break
-        numbers = range(done, min(done + (rounds.size if rounds else 1), trials))
-        proposed = [_ask(study, space, seed, number, fixed[number : number + 1]) for number in numbers]
+        proposed = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
         if rounds is None:
             _try(study, *proposed[0], done, objective, prunes=prune_after is not None)
         else:
@@ -264,12 +261,7 @@ def search(
     return _result(study, space)
 
 
-def _ask(
-    study: optuna.Study, space: Space, seed: int, number: int, fixed: Sequence[Mapping[str, Value]]
-) -> tuple[optuna.Trial, dict[str, Value]]:
-    if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):  # which a kill may have left
-        for values in fixed:
-            study.enqueue_trial({key: stored(value) for key, value in values.items()})
+def _ask(study: optuna.Study, space: Space, seed: int, number: int) -> tuple[optuna.Trial, dict[str, Value]]:
     # the same draws after a resume: an interrupted trial, which the journal calls a running one, counts for nothing
     study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + number, constant_liar=False)
     trial = study.ask()

@@ -77,6 +77,27 @@ def gains_by_lists(period):
     )
 
 
+ATTEMPTS = {(one["set"], row["attempt"]): row["gain"] for one in result("attempts")["sets"] for row in one["attempts"]}
+
+
+def what_gains():
+    """What a fit can add to LightGBM, and what each is worth where lists are few and many."""
+    second = next(row for row in CURVE["rows"] if row["lists"] == 8_000)["usual"]["qilcm2"]["over_plain"]
+
+    def text(gain, sign=1):
+        mean, low, high = gain
+        return f"{sign * mean:+.3f} ± {(high - low) / 2:.3f}"
+
+    return table(
+        ["", "airline, 370 lists", "Ta Feng, 8,000 lists"],
+        [
+            ["list-relative columns", *(text(ATTEMPTS[name, "plain"], -1) for name in ("airline", "tafeng"))],
+            ["softmax loss", *(text(ATTEMPTS[name, "softmax_trees"]) for name in ("airline", "tafeng"))],
+            ["QILCM2 as second stage", text(ATTEMPTS["airline", "blocks"]), text(second)],
+        ],
+    )
+
+
 def test_one_column_is_the_best_ranker_of_the_promotion():
     """Of those that saw many lists; and a poor one before."""
     by_column, rows = CURVE["by_one_column"], CURVE["rows"]
@@ -89,7 +110,7 @@ def test_one_column_is_the_best_ranker_of_the_promotion():
 
 
 def tables():
-    return [budget(), gains_by_lists("usual"), benchmark.figures(RUN["sets"]) + "\n"]
+    return [what_gains(), budget(), gains_by_lists("usual"), benchmark.figures(RUN["sets"]) + "\n"]
 
 
 def test_the_tables_are_the_codes_and_the_committed_runs():

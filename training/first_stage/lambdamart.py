@@ -25,6 +25,7 @@ from listwright.training.search import (
     LAMBDAMART,
     GoesOn,
     Objective,
+    OneOf,
     Range,
     Rounds,
     SearchResult,
@@ -145,15 +146,16 @@ def search_settings(
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
     if own["cat_smooth"] is None:
         own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
-    if own["objective"] == "auto":
-        own["objective"] = "softmax" if train.weights is None and train.labels.max() <= 1 else "lambdarank"
+    loss = own["objective"]
+    if loss == "auto":
+        loss = "softmax" if train.weights is None and train.labels.max() <= 1 else "lambdarank"
     if not many:
         space = {**space, "cat_smooth": Range(own["cat_smooth"], own["cat_smooth"])}
+    own["objective"], space = loss, {**space, "objective": OneOf((loss,))}
     return search(
         space,
         objective,
         first=own,
-        others=[own | {"objective": "lambdarank" if own["objective"] == "softmax" else "softmax"}],
         trials=spec.trials,
         seed=seed,
         journal=journal,

@@ -85,10 +85,12 @@ class Problem:
 
     @property
     def first_stage(self) -> LambdaMart:
-        """Settings of LightGBM."""
+        """Settings of LightGBM, as it is used by most: by ``lambdarank``."""
         spec = self.recipe.first_stage
         assert isinstance(spec, LambdaMart)
-        return spec.model_copy(update={"trials": 1, "folds": 2 if self.name in LARGE else spec.folds})
+        settings = spec.settings.model_copy(update={"objective": "lambdarank"})
+        folds = 2 if self.name in LARGE else spec.folds
+        return spec.model_copy(update={"trials": 1, "folds": folds, "settings": settings})
 
     @cached_property
     def plain(self) -> Splits:

@@ -74,7 +74,6 @@ ATTEMPTS: dict[str, Attempt] = {
     "xendcg_trees": Attempt("rank_xendcg", joint.xendcg_trees),
     "softmax_by_query": Attempt("softmax, bags of queries", joint.softmax_by_query),
     "objectives_blended": Attempt("both losses, bags, equal shares", stack.blended, ("by_query", "softmax_by_query")),
-    "chosen": Attempt("as a fit chooses", trees.chosen),
     "softmax_extended": Attempt("softmax, all changes", joint.softmax_extended),
     "distilled": Attempt("softmax, distilled from networks", joint.distilled, ("blocks_crossed",)),
     "alternated": Attempt("alternated with networks", joint.alternated, ("blocks_crossed",)),

@@ -49,11 +49,6 @@ def extended_by_query(problem: Problem) -> Scores:
         return _single(problem, problem.extended, out_of_fold=problem.name not in LARGE)
 
 
-def chosen(problem: Problem) -> Scores:
-    """Fit the rival's columns as the product does with two settings: it chooses the loss."""
-    return _single(problem, problem.wide, objective="auto", trials=2, out_of_fold=False)
-
-
 @contextmanager
 def _bags_of_queries() -> Iterator[None]:
     original = boosting.settings_of
@@ -65,15 +60,10 @@ def _bags_of_queries() -> Iterator[None]:
         yield
 
 
-def _single(
-    problem: Problem, splits: Splits, *, objective: str = "lambdarank", trials: int = 1, out_of_fold: bool
-) -> Scores:
+def _single(problem: Problem, splits: Splits, *, out_of_fold: bool) -> Scores:
     spec = problem.first_stage
-    settings = spec.settings.model_copy(update={"objective": objective})
-    spec = spec.model_copy(update={"trials": trials, "settings": settings})
     tuned = lambdamart.tune(splits.train, splits.valid, spec, seed=problem.seed)
     train, facts = None, {"trees": [float(tuned.trees)], "valid_ndcg": [tuned.valid_ndcg]}
-    facts["softmax"] = [float(tuned.params["objective"] == "softmax")]
     if out_of_fold:
         train = lambdamart.out_of_fold_scores(splits.train, tuned, folds=spec.folds, seed=problem.seed)
         facts["train_ndcg"] = [float(ndcg_of(splits.train, train).mean())]
@@ -161,7 +151,7 @@ def _sum(
 
 def settings_of(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of :mod:`listwright.training.first_stage.lambdamart`."""
-    own = problem.first_stage.settings.model_dump() | {"objective": "lambdarank"}
+    own = problem.first_stage.settings.model_dump()
     if own["cat_smooth"] is None:
         most = max(len(feature.categories) for feature in problem.plain.train.schema.features)
         much = most > lambdamart.MANY_CATEGORIES

@@ -47,22 +47,6 @@ def test_first_trial_is_the_recipe_and_the_search_ends_above_it():
     assert all(isinstance(values["widths"], tuple) and isinstance(values["n"], int) for _, values in tried)
 
 
-def test_the_second_trial_may_be_given_and_an_interruption_in_it_changes_nothing(tmp_path):
-    second, tried = FIRST | {"x": 0.2}, []
-
-    def noted(_number, values, report):
-        tried.append(values)
-        if len(tried) == 2:
-            raise KeyboardInterrupt
-        return bowl(_number, values, report)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(noted, others=[second], journal=tmp_path / "journal")
-    ended = run(noted, others=[second], journal=tmp_path / "journal")
-    assert tried[:3] == [FIRST, second, second]
-    assert ended == run(others=[second])
-
-
 def test_one_seed_repeats_the_search():
     assert run() == run()
     assert run(seed=2).values != run().values

@@ -115,28 +115,20 @@ def test_workers_grow_as_good_trees(planted_data, fitted, monkeypatch):
     assert there.valid_ndcg == pytest.approx(fitted.valid_ndcg, abs=0.03)
 
 
-@pytest.mark.parametrize(("most", "weighted", "first"), [(2, False, 0), (1, True, 0), (1, False, 1)])
-def test_choices_begin_with_softmax_all_else_with_lambdarank_and_the_search_tries_the_other(
-    planted_data, monkeypatch, most, weighted, first
-):
-    tried = []
-    trial_of = LocalGrower.trial_of
-
-    def noted(self, *data, **more):
-        objective = trial_of(self, *data, **more)
-        return lambda number, values, report: (tried.append(values), objective(number, values, report))[1]
-
-    monkeypatch.setattr(LocalGrower, "trial_of", noted)
+@pytest.mark.parametrize(
+    ("most", "weighted", "objective"),
+    [(2, False, "lambdarank"), (1, True, "lambdarank"), (1, False, "softmax")],
+)
+def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, most, weighted, objective):
     parts = [
         dataclasses.replace(
             part, labels=np.minimum(part.labels, most), weights=np.ones(part.rows) if weighted else None
         )
         for part in planted_data
     ]
-    lambdamart.tune(*parts, SPEC.model_copy(update={"trials": 2}), seed=3)
-    objectives = ["lambdarank", "softmax", "lambdarank"]
-    assert [one["objective"] for one in tried] == objectives[first : first + 2]
-    assert tried[0] | {"objective": ""} == tried[1] | {"objective": ""}
+    assert lambdamart.tune(*parts, SPEC, seed=3).params["objective"] == objective
+    named = SPEC.model_copy(update={"settings": LambdaMartSettings(objective="softmax")})
+    assert lambdamart.tune(*parts, named, seed=3).params["objective"] == "softmax"
 
 
 def test_large_scores_overflow_nothing():

@@ -30,9 +30,9 @@ class LambdaMartSettings(RecipePart):
     each of them.
 
     ``objective`` is what trees are fitted by: ``lambdarank``; or ``softmax``, the cross entropy between the gains of a
-    list and the softmax of its scores, which for one choice in each list is its likelihood, and takes a fraction of the
-    time. ``auto`` is ``softmax`` where labels are 0 or 1 and rows have no weights (those of propensities are of a row,
-    and this loss weighs lists), else ``lambdarank``. It is not searched.
+    list and the softmax of its scores, which for one choice in each list is its likelihood. ``auto`` is ``softmax``
+    where labels are 0 or 1 and rows have no weights (those of propensities are of a row, and this loss weighs lists),
+    else ``lambdarank``. It is not searched.
     """
 
     objective: Literal["auto", "lambdarank", "softmax"] = "auto"

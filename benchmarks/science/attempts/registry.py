@@ -71,6 +71,7 @@ ATTEMPTS: dict[str, Attempt] = {
         (RIVAL,),
     ),
     "softmax_trees": Attempt("softmax loss", joint.softmax_trees),
+    "softmax_sum": Attempt("sum of 8, softmax", trees.softmax_sum, ("softmax_trees",)),
     "xendcg_trees": Attempt("rank_xendcg", joint.xendcg_trees),
     "softmax_by_query": Attempt("softmax, bags of queries", joint.softmax_by_query),
     "objectives_blended": Attempt("both losses, bags, equal shares", stack.blended, ("by_query", "softmax_by_query")),

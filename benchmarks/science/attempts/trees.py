@@ -106,6 +106,11 @@ def extended_sum(problem: Problem, one: Scores) -> Scores:
     return _sum(problem, problem.extended, int(one.facts["trees"][0]), more, one.train)
 
 
+def softmax_sum(problem: Problem, one: Scores) -> Scores:
+    """Sum :data:`MEMBERS` models of other seeds by the softmax loss."""
+    return _sum(problem, problem.wide, int(one.facts["trees"][0]), {"objective": boosting.SoftmaxLoss()}, None)
+
+
 def summed(problem: Problem, rival: Scores) -> Scores:
     """Sum :data:`MEMBERS` models of other seeds, with the rival's settings and number of trees.
 

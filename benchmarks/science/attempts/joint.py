@@ -37,9 +37,9 @@ def softmax_by_query(problem: Problem) -> Scores:
     return _softmax_trees(problem, problem.wide, None, bagging_by_query=True)
 
 
-def softmax_extended(problem: Problem) -> Scores:
-    """Fit place, gaps and length, too, by the softmax loss, with whole queries in each bag."""
-    return _softmax_trees(problem, problem.extended, None, bagging_by_query=True)
+def softmax_grouped(problem: Problem) -> Scores:
+    """Fit comparisons within the candidates that share a category, too, by the softmax loss."""
+    return _softmax_trees(problem, problem.grouped, None)
 
 
 def distilled(problem: Problem, teacher: Scores) -> Scores:

@@ -12,12 +12,14 @@ z-score and rank within its list, by pandas. ``--exhaustive`` adds the fit witho
 ===================  ===================================================================================
 
 ``--out`` keeps what is finished: the same command goes on. ``--report`` fits nothing, and writes
-``benchmarks/results/budgeted.json``. Seconds are of the machine as it was.
+``benchmarks/results/budgeted.json``; sets of which nothing is there keep their rows. Seconds are of the machine as it
+was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -145,7 +147,9 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
 
 
 def report(folder: Path) -> list[dict[str, object]]:
-    """Return one row for each set that has results."""
+    """Return one row for each set; one that the folder has no results of keeps its row of ``budgeted.json``."""
+    last = json.loads((machine.RESULTS / "budgeted.json").read_text(encoding="utf-8"))["sets"]
+    before = {row["set"]: row for row in last}
     rows: list[dict[str, object]] = []
     for name, count in FOLDS.items():
         row: dict[str, object] = {"set": name}
@@ -169,8 +173,8 @@ def report(folder: Path) -> list[dict[str, object]]:
                     figures[f"over {rival}"] = [round(float(value), 4) for value in (gained.mean(), low, high)]
             row[way], by_way[way] = figures, values
             row["test_queries"] = len(values)
-        if len(row) > 1:
-            rows.append(row)
+        if len(row) > 1 or name in before:
+            rows.append(row if len(row) > 1 else before[name])
     return rows
 
 

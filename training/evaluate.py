@@ -35,7 +35,7 @@ Rows of a query must stand together. Nothing is fitted. The protocol is that of 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run ``listwright evaluate``: 0 with an answer, 1 if it fails or a gate is broken, 130 after Ctrl-C."""
-    return run_command(_parser(), _evaluate, arguments, interrupted="nothing is written; the same command begins anew")
+    return run_command(_parser(), _evaluate, arguments, interrupted=_what_is_left)
 
 
 def _evaluate(options: argparse.Namespace, console: Console) -> int:
@@ -87,6 +87,13 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         if path is not None:
             console.print(f"written: {path}", markup=False, soft_wrap=True)
     return int(any(breaches.values()))
+
+
+def _what_is_left(options: argparse.Namespace) -> str:
+    """Return how to go on after an interruption; the TREC files are written before the intervals are computed."""
+    if options.trec is not None and options.trec.exists():
+        return f"{options.trec} is written; the same command without --trec begins anew"
+    return "nothing is written; the same command begins anew"
 
 
 def _show(facts: dict[str, Any], console: Console) -> None:

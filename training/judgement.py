@@ -35,7 +35,7 @@ from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, check_complete
+from listwright.training.evaluation.evaluate import HEADLINE, METRICS, Evaluation, check_complete
 from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
@@ -49,9 +49,6 @@ OTHERS, MISSING = "(others)", "(missing)"
 """The segment of all other values, and that of lists without a value."""
 
 INPUT_ORDER = "input order"
-
-HEADLINE = "ndcg@10"
-"""Metric of the segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +108,6 @@ class Gate(NamedTuple):
 
     metric: str
     least: float
-
-    def __str__(self) -> str:
-        return f"{self.metric} >= {self.least:g}"
 
 
 def parse_gate(text: str) -> Gate:
@@ -704,7 +698,8 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
     """Join the parts' TREC files to a folder, in full or not at all."""
-    whole = parts_folder / "whole"
+    whole = out.with_name(f".{out.name}.new")
+    shutil.rmtree(whole, ignore_errors=True)  # of a command that was killed here
     whole.mkdir()
     files = {"labels.qrels": "*.qrels"} | {
         f"{work.name.replace('/', '-')}.run": f"*.{'first' if work.with_others else 'second'}.run" for work in works
@@ -714,4 +709,4 @@ def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
             for path in sorted(parts_folder.glob(pattern)):
                 with path.open("rb") as part:
                     shutil.copyfileobj(part, to)
-    shutil.move(whole, out)
+    whole.rename(out)

@@ -28,7 +28,7 @@ from listwright.training.cluster import Workers
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
-from listwright.training.evaluation.evaluate import Evaluation, evaluate
+from listwright.training.evaluation.evaluate import HEADLINE, Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.export.inference_form import to_export
 from listwright.training.export.onnx import check_parity, to_onnx
@@ -44,7 +44,7 @@ from listwright.training.reporting.measures.details import (
 )
 from listwright.training.reporting.measures.explained import explained, measure_importance
 from listwright.training.reporting.measures.scores import score_details
-from listwright.training.reporting.report import HEADLINE, Report
+from listwright.training.reporting.report import Report
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough

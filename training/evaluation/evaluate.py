@@ -21,6 +21,9 @@ NDCG_AT = (1, 3, 5, 10)
 OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
 METRICS = (*(f"ndcg@{k}" for k in NDCG_AT), *OTHERS)
 
+HEADLINE = "ndcg@10"
+"""The metric that sentences and segments are about."""
+
 ROUTED = "routed"
 """Name of the ranking by ``auto`` where there is a router."""
 

@@ -169,22 +169,23 @@ class SoftmaxLoss:
 
 _LEAST_HESSIAN = 1e-16
 
-_TARGETS: WeakKeyDictionary[lightgbm.Dataset, tuple[Any, ...]] = WeakKeyDictionary()
+_TARGETS: WeakKeyDictionary[lightgbm.Dataset, dict[tuple[float, ...] | None, tuple[Any, ...]]] = WeakKeyDictionary()
 
 
 def _softmax_target(
-    data: lightgbm.Dataset, gains: Sequence[float] | None
+    data: lightgbm.Dataset, gains: tuple[float, ...] | None
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " R"], Float[np.ndarray, " R"], Float[np.ndarray, " R"]]:
-    """Return where lists begin, and each row's list, target and weight; computed once for a dataset."""
-    if data not in _TARGETS:
+    """Return where lists begin, and each row's list, target and weight; computed once for a dataset and its gains."""
+    targets = _TARGETS.setdefault(data, {})
+    if gains not in targets:
         lengths, of_rows = np.asarray(data.get_group()), data.get_weight()
         starts, query = np.cumsum(lengths) - lengths, np.repeat(np.arange(len(lengths)), lengths)
         rows = np.ones(len(query)) if of_rows is None else np.asarray(of_rows, np.float64)
         gain = rows * gains_of(np.asarray(data.get_label()).astype(np.int64), gains)
         total = np.add.reduceat(gain, starts)
         weight = np.where(total > 0.0, np.add.reduceat(rows, starts) / lengths, 0.0)
-        _TARGETS[data] = starts, query, gain / np.where(total > 0.0, total, 1.0)[query], weight[query]
-    target: tuple[Any, Any, Any, Any] = _TARGETS[data]
+        targets[gains] = starts, query, gain / np.where(total > 0.0, total, 1.0)[query], weight[query]
+    target: tuple[Any, Any, Any, Any] = targets[gains]
     return target
 
 

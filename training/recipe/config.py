@@ -36,7 +36,6 @@ class LambdaMartSettings(RecipePart):
     """
 
     objective: Literal["auto", "lambdarank", "softmax"] = "auto"
-
     learning_rate: Annotated[float, Field(gt=0.0)] = 0.05
     num_leaves: Annotated[int, Field(ge=2)] = 31
     min_data_in_leaf: Positive = 20

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from listwright.training.evaluation.evaluate import HEADLINE
 from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
-
-HEADLINE = "ndcg@10"
 
 MOST_DRAWN = 20
 """Segments of the figure."""

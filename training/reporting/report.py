@@ -15,7 +15,7 @@ from rich.table import Table
 
 from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training.evaluation.evaluate import PLAIN, ROUTED, Evaluation
+from listwright.training.evaluation.evaluate import HEADLINE, PLAIN, ROUTED, Evaluation
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.reporting.fit_figures import metric_name
@@ -30,8 +30,6 @@ from listwright.training.reporting.sentences import (
     default_sentence,
     plain_sentence,
 )
-
-HEADLINE = "ndcg@10"
 
 _NAMES = {
     "input_order": "input order",

@@ -1,4 +1,4 @@
-"""The tables of ``docs/attempts.md``, from the committed figures."""
+"""The table of ``docs/attempts.md``, from the committed figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.science.attempts.problem import PLANTED
 from benchmarks.science.attempts.registry import ATTEMPTS, RIVAL
 
 PAGE = Path(__file__).parents[3] / "docs" / "attempts.md"
@@ -17,7 +16,7 @@ BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def write(result: Mapping[str, Any]) -> Path:
-    """Put the tables between the page's markers."""
+    """Put the table between the page's markers."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -26,9 +25,8 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """Return one table for the real sets, and one for the planted ones."""
-    parts = [[one for one in result["sets"] if (one["set"] in PLANTED) is planted] for planted in (False, True)]
-    return "\n".join(_table(sets) for sets in parts)
+    """Return the table: a row for each attempt, a column for each set."""
+    return _table(result["sets"])
 
 
 def _table(sets: Sequence[Mapping[str, Any]]) -> str:
@@ -45,9 +43,9 @@ def _table(sets: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:
-    """Return the gain and half the width of its interval; a dot for an attempt that was not measured."""
+    """Return the gain and half the width of its interval; nothing for an attempt that was not measured."""
     if row is None:
-        return "."
+        return ""
     gained, low, high = row["gain"]
     text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
     return f"**{text}**" if row["p_holm"] < BELIEVED else text

@@ -131,6 +131,15 @@ def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, 
     assert lambdamart.tune(*parts, named, seed=3).params["objective"] == "softmax"
 
 
+def test_one_dataset_may_have_several_gains():
+    data = lightgbm_dataset(ranking_data(np.random.default_rng(0), queries=3))
+    data.construct()
+    scores = np.zeros(24)
+    plain, steep = (SoftmaxLoss(gains)(scores, data)[0] for gains in (None, (0.0, 1.0, 100.0)))
+    assert not np.array_equal(plain, steep)
+    np.testing.assert_array_equal(SoftmaxLoss()(scores, data)[0], plain)
+
+
 def test_large_scores_overflow_nothing():
     data = lightgbm_dataset(ranking_data(np.random.default_rng(0), queries=3))
     data.construct()

@@ -252,10 +252,6 @@ def test_a_gate_breaks_by_the_mean_of_all_or_by_a_whole_interval_of_a_segment(mo
     assert "too few" in judge(judging(models, tmp_path / "nine.parquet")).breaches(Gate("mrr", 0.0))[0]
 
 
-def changed(frame, **columns):
-    return frame.with_columns(**columns)
-
-
 BAD = {
     "missing label": (
         lambda f: f.with_columns(label=pl.when(pl.col("query") == "q3").then(None).otherwise("label")),
@@ -377,6 +373,19 @@ def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models,
     for wrong, says in (("mrr > 1", "--gate 'mrr > 1'"), ("ndgc@10 >= 0", "there is no metric 'ndgc@10'")):
         assert main([*words, "--gate", wrong]) == 1
         assert says in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_an_interruption_after_the_trec_files_says_that_they_are_there(models, data, tmp_path, monkeypatch, capsys):
+    def interrupt(_judgement):
+        raise KeyboardInterrupt
+
+    words = ["evaluate", str(models[0]), "--data", str(data), "--qid", "query", "--label", "label"]
+    monkeypatch.setattr(judgement, "facts_of", interrupt)
+    assert main([*words, "--trec", str(tmp_path / "trec")]) == 130
+    assert "is written; the same command without --trec" in " ".join(capsys.readouterr().out.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "trec"]
+    assert main(words) == 130
+    assert "nothing is written" in capsys.readouterr().out
 
 
 @pytest.mark.nightly

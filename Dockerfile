@@ -14,7 +14,7 @@ WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # The dependencies first and alone: their layer outlives changes of the code.
 # Traces come with them (a few MB, not imported unless a receiver is named): nothing can be added to the image later.
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], *p['optional-dependencies']['loop'], sep='\n')" \
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], *p['optional-dependencies']['loop'], *p['optional-dependencies']['remote'], sep='\n')" \
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
 COPY README.md LICENSE setup.py ./

@@ -183,7 +183,7 @@ def _own_hash(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(others, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def parse(text: bytes, path: Path) -> Manifest:
+def parse(text: bytes, path: Path | str) -> Manifest:
     """Read a manifest of any supported format version.
 
     Args:

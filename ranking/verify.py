@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 from listwright.ranking.bundle import Bundle, load
-from listwright.ranking.errors import ListwrightError
+from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.remote import Url, download, location_argument
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,17 +18,31 @@ def main(arguments: list[str] | None = None) -> int:
         prog="listwright verify",
         description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "
         "Exit 1 and say why if the service would refuse it.",
-        epilog="example: listwright verify models/demo/1",
+        epilog="examples:\n  listwright verify models/demo/1\n  listwright verify s3://models/shop/2",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the bundle, e.g. models/demo/1")
+    parser.add_argument(
+        "folder", type=location_argument, metavar="DIR", help="folder or URL of the bundle, e.g. models/demo/1"
+    )
     options = parser.parse_args(arguments)
     try:
-        bundle = load(options.folder)
-    except ListwrightError as error:
+        bundle = _load(options.folder)
+    except (ListwrightError, OSError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
     print(_summary(bundle))
     return 0
+
+
+def _load(location: Path | Url) -> Bundle:
+    """Load a bundle; at a URL what is there is checked, whatever the cache has."""
+    if isinstance(location, Path):
+        return load(location)
+    with tempfile.TemporaryDirectory() as own:
+        try:
+            return load(download(location, Path(own)))
+        except BundleError as error:
+            raise BundleError(location / error.file.name, error.reason) from None
 
 
 def _summary(bundle: Bundle) -> str:

@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     replaced = f"{PREFIX}BUNDLE and {PREFIX}MODELS"
-    parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder to serve, in place of {replaced}")
+    parser.add_argument("bundle", nargs="?", metavar="BUNDLE", help=f"folder or URL to serve, in place of {replaced}")
     for name in ("host", "port"):
         parser.add_argument(f"--{name}", metavar=name.upper(), help=f"in place of {PREFIX}{name.upper()}")
     options = parser.parse_args(arguments)
@@ -106,7 +106,8 @@ def _faults(error: ValidationError, options: Collection[str]) -> list[str]:
             )
             continue
         name = str(fault["loc"][0])
-        value = "its value is not shown" if name in SECRETS else f"it is {fault['input']!r}"
+        hidden = name in SECRETS or "://" in str(fault["input"])  # a URL may hold a password
+        value = "its value is not shown" if hidden else f"it is {fault['input']!r}"
         option = f"--{name}" if name != "bundle" else "BUNDLE"
         lines.append(f"{option if name in options else PREFIX + name.upper()}: {fault['msg']} ({value})")
     return lines

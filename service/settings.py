@@ -8,9 +8,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from listwright.ranking.remote import Url, as_location
 from listwright.ranking.stages import NetworkKind
 
 MAX_SALT = 200
@@ -127,6 +137,11 @@ class EventSettings(BaseSettings):
     ] = 30 * 86_400.0
 
 
+Location = Annotated[
+    Path | InstanceOf[Url], BeforeValidator(lambda value: value if value is None else as_location(value))
+]
+"""A folder, on disk or at a URL."""
+
 PREFIX = "LISTWRIGHT_"
 
 ALL_MODELS = ""
@@ -196,11 +211,14 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    bundle: Annotated[Path | None, Field(description="folder of the one bundle to serve, NAME/VERSION")] = None
+    bundle: Annotated[Location | None, Field(description="folder or URL of the one bundle to serve, NAME/VERSION")] = (
+        None
+    )
     models: Annotated[
-        Path | None,
+        Location | None,
         Field(
-            description="folder of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each NAME"
+            description="folder or URL of bundles to serve instead of one, NAME/VERSION/, with a file CURRENT for each "
+            "NAME"
         ),
     ] = None
     poll_s: Annotated[

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.bars import progress_bars
 from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
 
@@ -55,8 +56,9 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         gates = [parse_gate(gate) for gate in options.gate]
     except ValueError as error:
         raise RecipeError(f"--gate {error}") from error
+    locations = [location for location in (options.bundle, options.other) if location is not None]
     judging = Judging(
-        (options.bundle, *(() if options.other is None else (options.other,))),
+        tuple(map(local_copy, locations)),
         options.data,
         qid=options.qid,
         label=options.label,
@@ -72,7 +74,7 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     breaches = {text.strip(): judgement.breaches(gate) for text, gate in zip(options.gate, gates, strict=True)}
-    named = dict(zip((str(folder) for folder in judging.bundles), judgement.compared, strict=False))
+    named = dict(zip(map(str, locations), judgement.compared, strict=False))
     words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
     command = repeatable("evaluate", words, names=judgement.compared[: len(judging.bundles)])
     facts = {"command": command, **facts_of(judgement), "gates": breaches}
@@ -139,8 +141,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="bundle to compare with it")
+    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    parser.add_argument("other", type=location_argument, nargs="?", metavar="OTHER", help="bundle to compare with it")
     parser.add_argument(
         "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
     )

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
 from listwright.training.command import run_command, split_names
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _score(options: argparse.Namespace, console: Console) -> None:
     job = Job(
-        options.bundle,
+        local_copy(options.bundle),
         options.data,
         options.out,
         qid=options.qid,
@@ -127,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
+    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument(
         "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
     )

@@ -1,4 +1,4 @@
-"""The models folder: ``NAME/VERSION/`` are bundles, and one pointer file per name selects the served version.
+"""The models folder, on disk or at a URL: ``NAME/VERSION/`` are bundles, and a pointer file per name selects one.
 
 ``NAME/CURRENT``
     its text is the version that is served.
@@ -7,6 +7,9 @@
 
 An alias is a pointer file like ``CURRENT``, and not a setting, so that it can be changed while the service runs, in the
 same way and as atomically.
+
+At a URL only the pointers are polled, by their ETag. Names are listed every :data:`LIST_EVERY_S`. Stores that cannot be
+listed (``hf://`` and ``https://``) serve one name: the URL is that of ``NAME``.
 """
 
 from __future__ import annotations
@@ -14,15 +17,26 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from listwright.ranking import plain_file
 from listwright.ranking.plain_file import NotPlainError
+from listwright.ranking.remote import OBJECT_STORES, Index, SmallFile, Store, StoreError, Url, copy_bundle
 
 CURRENT = "CURRENT"
 ALIAS = "ALIAS"
+
+LIST_EVERY_S = 60.0
+"""Seconds between two listings of the names at a URL, which cost more than looking at pointers."""
+
+_AT_A_TIME = 16
+"""Pointers that are polled at a time."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_BYTES = 1024
@@ -36,27 +50,41 @@ class Pointers:
         versions: by name, the version to serve.
         aliases: names of names.
         faults: by name, why its pointer cannot be followed.
+        outage: why the store gave no answer, so that these are the last pointers known; empty if they are its own.
     """
 
     versions: Mapping[str, str]
     aliases: Mapping[str, str]
     faults: Mapping[str, str]
+    outage: str = ""
 
 
 class PointerError(ValueError):
     """A pointer file cannot be followed."""
 
 
-def read(folder: Path) -> Pointers:
+def read(folder: Path | Url, *, afresh: bool = False) -> Pointers:
     """Read all pointers. A folder without one is not served; nor is one whose name no bundle could have.
+
+    Args:
+        folder: on disk, or at a URL.
+        afresh: list the names at a URL now.
 
     Raises:
         OSError: if the folder cannot be listed.
+        ListwrightError: if a URL cannot be used at all.
     """
+    if isinstance(folder, Url):
+        return remote_models(folder).read(afresh=afresh)
+    names = (entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return _follow(names, lambda name, kind: _pointer(folder, name, kind))
+
+
+def _follow(names: Iterable[str], pointer_of: Callable[[str, str], str | None]) -> Pointers:
     versions, aliases, faults = {}, {}, {}
-    for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and _NAME.fullmatch(entry.name)):
+    for name in sorted(name for name in names if _NAME.fullmatch(name)):
         try:
-            version, alias = _pointer(folder, name, CURRENT), _pointer(folder, name, ALIAS)
+            version, alias = pointer_of(name, CURRENT), pointer_of(name, ALIAS)
             if version is not None and alias is not None:
                 raise PointerError(f"there are {CURRENT} and {ALIAS}: remove one")
         except PointerError as error:
@@ -71,17 +99,21 @@ def read(folder: Path) -> Pointers:
     return Pointers(versions, aliases, faults)
 
 
-def state(folder: Path, name: str, version: str) -> tuple[object, ...]:
+def state(folder: Path | Url, name: str, version: str) -> tuple[object, ...]:
     """Return a state that changes when the pointer or the bundle is written again: a reason to retry a refused one."""
+    if isinstance(folder, Url):
+        return (version, remote_models(folder).etag(name))
     return (version, _stamp(folder / name / CURRENT), _stamp(folder / name / version / "manifest.json"))
 
 
-def point(folder: Path, name: str, version: str) -> None:
+def point(folder: Path | Url, name: str, version: str) -> None:
     """Write ``CURRENT``, in one step.
 
     Raises:
         OSError: if the folder cannot be written.
     """
+    if isinstance(folder, Url):
+        return remote_models(folder).point(name, version)
     handle, temporary = tempfile.mkstemp(prefix=f".{CURRENT}.", dir=folder / name)
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -105,6 +137,10 @@ def _pointer(folder: Path, name: str, kind: str) -> str | None:
         raise PointerError(f"{kind} {error}: write the name into a plain file here, in one step") from error
     except OSError as error:
         raise PointerError(f"{kind} cannot be read: {error.strerror}") from error
+    return _parse(content, kind)
+
+
+def _parse(content: bytes, kind: str) -> str:
     text = content.decode("utf-8-sig", "replace").strip()
     if not _NAME.fullmatch(text):
         raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: write one, in one step")
@@ -117,3 +153,105 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@cache
+def remote_models(url: Url) -> RemoteModels:
+    """Return the models folder at a URL, the same for all of this process."""
+    return RemoteModels(url)
+
+
+class RemoteModels:
+    """The models folder at a URL, as it was last read. For one thread at a time.
+
+    Args:
+        url: of the folder; where a store cannot be listed, of one ``NAME`` in it.
+        clock: seconds.
+
+    Raises:
+        ListwrightError: if the URL cannot be used.
+    """
+
+    def __init__(self, url: Url, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._index, self._clock = Store(url), Index(url), clock
+        self._only = None if url.scheme in OBJECT_STORES else url.name
+        self._names: list[str] = []
+        self._files: dict[str, SmallFile] | None = None
+        self._listed = 0.0
+
+    def read(self, *, afresh: bool) -> Pointers:
+        """Read the pointers that have changed; while the store gives no answer, return those of the last time.
+
+        Args:
+            afresh: list the names now.
+
+        Raises:
+            StoreError: if the store gives no answer, and none is known from an earlier time.
+        """
+        outage = ""
+        try:
+            self._look(afresh=afresh)
+        except StoreError as error:
+            outage = error.strerror or type(error).__name__
+            if self._files is None:
+                known = self._index.pointers()
+                if not known:
+                    raise
+                self._files = {path: SmallFile(text.encode(), None) for path, text in known.items()}
+                self._names = sorted({self._only or path.rpartition("/")[0] for path in known})
+        return replace(_follow(self._names, self._pointer), outage=outage)
+
+    def copy(self, name: str, version: str) -> Path:
+        """Return the local copy of a bundle.
+
+        Raises:
+            BundleError: as :func:`~listwright.ranking.remote.copy_bundle`.
+        """
+        return copy_bundle(self._store, self._path(name, version), or_last=True)
+
+    def etag(self, name: str) -> str | None:
+        """Return the ETag of ``CURRENT``."""
+        file = (self._files or {}).get(self._path(name, CURRENT))
+        return None if file is None else file.etag
+
+    def point(self, name: str, version: str) -> None:
+        """Write ``CURRENT``.
+
+        Raises:
+            StoreError: if the store does not take it.
+        """
+        self._store.write(self._path(name, CURRENT), f"{version}\n".encode())
+
+    def _look(self, *, afresh: bool) -> None:
+        known = self._files or {}
+        lists = afresh or self._files is None or self._clock() - self._listed >= LIST_EVERY_S
+        names, paths = self._names, list(known)
+        if lists:
+            names = [self._only] if self._only else self._store.list_names()
+            paths = [self._path(name, kind) for name in names for kind in (CURRENT, ALIAS)]
+        with ThreadPoolExecutor(_AT_A_TIME, "pointers") as threads:
+            answers = threads.map(lambda path: self._poll(path, known.get(path)), paths)
+            files = {path: file for path, file in zip(paths, answers, strict=True) if file is not None}
+        if lists:
+            self._listed = self._clock()
+        if lists or files != known:
+            with suppress(OSError):  # a later start while the store is down goes without them
+                self._index.record_pointers(
+                    {path: file.content.decode("utf-8", "replace") for path, file in files.items() if file.content}
+                )
+        self._names, self._files = names, files
+
+    def _poll(self, path: str, last: SmallFile | None) -> SmallFile | None:
+        file = self._store.read_small(path, _MAX_BYTES, None if last is None else last.etag)
+        return last if file is not None and file.content is None else file
+
+    def _pointer(self, name: str, kind: str) -> str | None:
+        file = (self._files or {}).get(self._path(name, kind))
+        if file is None or file.content is None:
+            return None
+        if file.fault:
+            raise PointerError(f"{kind} {file.fault}: write the name of a folder there")
+        return _parse(file.content, kind)
+
+    def _path(self, name: str, entry: str) -> str:
+        return entry if self._only else f"{name}/{entry}"

@@ -15,6 +15,7 @@ from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
+from listwright.ranking.remote import Url, local_copy
 from listwright.service.bundles import folder
 from listwright.service.bundles.served import Models, Refusal, models_of
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
@@ -113,12 +114,14 @@ def _first(settings: Settings, others: Served | None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return models_of(_load(settings.bundle, settings))
+        return models_of(_load(local_copy(settings.bundle, or_last=True), settings))
     root = settings.models
     try:
         pointers = folder.read(root)
     except OSError as error:
         raise BundleError(root, f"cannot be read: {error.strerror}") from error
+    if pointers.outage:
+        _log.warning("%s: %s; what it named the last time is served", root, pointers.outage)
     errors: dict[str, ListwrightError] = {n: BundleError(root / n, reason) for n, reason in pointers.faults.items()}
     current = {}
     for name, version in pointers.versions.items():
@@ -138,7 +141,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
         raise BundleError(
             root,
             f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
-            f"echo 1 > {root / 'shop' / folder.CURRENT}",
+            "listwright publish BUNDLE NAME/VERSION --current",
         )
     previous = {} if others is None else _load_previous_versions(current, others, settings)
     return Models(current, previous, pointers.aliases, refused)
@@ -163,13 +166,14 @@ def load_previous(path: Path, settings: Settings) -> Bundle | None:
         return None
 
 
-def load_named(root: Path, name: str, version: str, settings: Settings) -> Bundle:
+def load_named(root: Path | Url, name: str, version: str, settings: Settings) -> Bundle:
     """Load the bundle at ``NAME/VERSION``, and check that its manifest has that name and version.
 
     Raises:
         BundleError: naming the file at fault and why.
     """
-    loaded = _load(root / name / version, settings)
+    path = folder.remote_models(root).copy(name, version) if isinstance(root, Url) else root / name / version
+    loaded = _load(path, settings)
     names = (loaded.manifest.name, loaded.manifest.version)
     if names != (name, version):
         raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(names)}: a bundle lies under its own name")

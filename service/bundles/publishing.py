@@ -10,22 +10,24 @@ import tempfile
 from pathlib import Path
 
 from listwright.ranking import bundle
+from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import BundleError, ListwrightError
 from listwright.ranking.manifest import FORMAT_VERSION, Manifest
+from listwright.ranking.remote import OBJECT_STORES, Store, Url, local_copy, location_argument
 from listwright.ranking.stages import MANIFEST
-from listwright.service.bundles.folder import point
+from listwright.service.bundles.folder import CURRENT, point
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def publish_as(source: Path, out: Path) -> Manifest:
+def publish_as(source: Path, out: Path | Url) -> Manifest:
     """Publish a copy of a bundle under the name and version of another folder.
 
     The rankers, the golden lists and the report are the same to the byte. The manifest has the new name and version.
 
     Args:
         source: folder of the bundle.
-        out: ``NAME/VERSION`` to make; it is there whole, or not at all.
+        out: ``NAME/VERSION`` to make; it is there whole, or not at all: at a URL, the manifest comes last.
 
     Returns:
         The new manifest.
@@ -35,27 +37,62 @@ def publish_as(source: Path, out: Path) -> Manifest:
         OSError: if it cannot be written.
     """
     loaded = bundle.load(source)  # every hash, graph and golden list, as the service would before it serves it
-    if out.exists():
-        raise BundleError(out, "exists already: a published version never changes; choose another version")
-    name, version = out.absolute().parent.name, out.name
+    if isinstance(out, Url):
+        name, version, store = out.parent.name, out.name, _writable(out)
+        exists = store.read_small(MANIFEST, 2**20) is not None
+    else:
+        name, version, exists = out.absolute().parent.name, out.name, out.exists()
+    if exists:
+        raise BundleError(out, _EXISTS)
     if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
         raise BundleError(
             out, "expected NAME/VERSION, each of letters, digits, '.', '_' and '-', beginning with no sign"
         )
+    if isinstance(out, Url):
+        with tempfile.TemporaryDirectory() as own:
+            sealed = _seal_copy(loaded, source, Path(own) / version, name)
+            _upload(Path(own) / version, sealed, store)
+        return sealed
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{version}.", ignore_cleanup_errors=True) as own:
-        partial = Path(own) / out.name
-        partial.mkdir()
-        files = [entry.name for entry in loaded.manifest.files]
-        for file in files:
-            shutil.copyfile(source / file, partial / file)
-        renamed = loaded.manifest.model_copy(
-            update={"name": name, "version": version, "format_version": FORMAT_VERSION}
-        )
-        sealed = bundle.seal(partial, renamed, files)
-        _check_same(loaded.manifest, sealed, source)
-        bundle.publish(partial, out)
+        sealed = _seal_copy(loaded, source, Path(own) / version, name)
+        bundle.publish(Path(own) / version, out)
     return sealed
+
+
+_EXISTS = "exists already: a published version never changes; choose another version"
+
+
+def _seal_copy(loaded: Bundle, source: Path, folder: Path, name: str) -> Manifest:
+    """Copy a bundle into a new folder, under another name and the folder's version."""
+    folder.mkdir()
+    files = [entry.name for entry in loaded.manifest.files]
+    for file in files:
+        shutil.copyfile(source / file, folder / file)
+    renamed = loaded.manifest.model_copy(
+        update={"name": name, "version": folder.name, "format_version": FORMAT_VERSION}
+    )
+    sealed = bundle.seal(folder, renamed, files)
+    _check_same(loaded.manifest, sealed, source)
+    return sealed
+
+
+def _writable(out: Url) -> Store:
+    if out.scheme not in OBJECT_STORES:
+        raise BundleError(
+            out, f"{out.scheme}:// cannot be written: publish to {', '.join(OBJECT_STORES)}, or to a folder to upload"
+        )
+    return Store(out)
+
+
+def _upload(folder: Path, manifest: Manifest, store: Store) -> None:
+    """Upload a bundle, its manifest last: no reader takes a folder without one for a bundle."""
+    for entry in manifest.files:
+        store.write(entry.name, folder / entry.name)
+    try:
+        store.write(MANIFEST, folder / MANIFEST, new=True)
+    except FileExistsError:  # another process was faster
+        raise BundleError(store.url, _EXISTS) from None
 
 
 def _check_same(before: Manifest, after: Manifest, source: Path) -> None:
@@ -71,24 +108,26 @@ def main(arguments: list[str] | None = None) -> int:
         description="Publish a copy of a bundle under another name or version, for example a challenger that won. The\n"
         "rankers stay the same to the byte. With --current, services that watch the folder swap to it.",
         epilog="examples:\n  listwright publish models/shop-next/1 models/shop/2\n"
-        "  listwright publish models/shop-next/1 models/shop/2 --current",
+        "  listwright publish models/shop-next/1 models/shop/2 --current\n"
+        "  listwright publish models/shop-next/1 s3://models/shop/2 --current",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("out", type=Path, metavar="NAME/VERSION", help="folder to make")
+    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    parser.add_argument("out", type=location_argument, metavar="NAME/VERSION", help="folder to make, or a URL")
     parser.add_argument("--current", action="store_true", help="write NAME/CURRENT, too")
     options = parser.parse_args(arguments)
     try:
-        manifest = publish_as(options.bundle, options.out)
+        manifest = publish_as(local_copy(options.bundle), options.out)
         if options.current:
-            point(options.out.absolute().parents[1], manifest.name, manifest.version)
+            models = options.out if isinstance(options.out, Url) else options.out.absolute()
+            point(models.parent.parent, manifest.name, manifest.version)
     except ListwrightError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    served = f"; {options.out.parent / 'CURRENT'} says {manifest.version}" if options.current else ""
+    served = f"; {options.out.parent / CURRENT} says {manifest.version}" if options.current else ""
     print(f"{options.out}: {manifest.name}/{manifest.version}{served}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from anyio import move_on_after
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
+from listwright.ranking.remote import Url
 from listwright.service.bundles import folder
 from listwright.service.bundles.loading import Paths, load_named, load_previous, next_pause_s, reason_of, refusal
 from listwright.service.bundles.served import Current, Models, Refusal
@@ -30,6 +32,9 @@ FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them wi
 
 LOOK_WITHIN_S = 10.0
 """Seconds for reading the pointers, which are a few bytes each."""
+
+WARN_EVERY_S = 60.0
+"""Seconds between two warnings that the store of the models folder gives no answer."""
 
 LOAD_WITHIN_S = 600.0
 """Seconds for loading a bundle: gigabytes may have to come over a network."""
@@ -77,6 +82,7 @@ class Reloader:
         self._disk = Disk("the file system of the models folder")
         self._woken = asyncio.Event()
         self._attempts: dict[str, _Attempt] = {}
+        self._warned = -math.inf
 
     @property
     def hangs(self) -> bool:
@@ -113,7 +119,7 @@ class Reloader:
             root = self._root()
             before = self._now()
             try:
-                pointers = await self._disk.run(partial(folder.read, root), LOOK_WITHIN_S)
+                pointers = await self._disk.run(partial(folder.read, root, afresh=again), LOOK_WITHIN_S)
             except OSError as error:
                 return self._all_stays(before, f"the models folder cannot be read: {error.strerror}")
             if not pointers.versions and not pointers.faults:
@@ -124,6 +130,8 @@ class Reloader:
             aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
             for name in sorted(before.current.keys() & pointers.faults.keys()):
                 current[name] = before.current[name]
+            if pointers.outage:
+                refused[EVERYTHING] = self._note_outage(before, root, pointers.outage)
             for name, version in pointers.versions.items():
                 outcome = await self._wanted(before, name, version, again=again)
                 if isinstance(outcome, Bundle):
@@ -178,7 +186,7 @@ class Reloader:
         assert self._serving.models is not None  # loaded before the first reload
         return self._serving.models
 
-    def _root(self) -> Path:
+    def _root(self) -> Path | Url:
         if self._settings.models is None:
             raise ReloadRefusedError(FIXED)
         return self._settings.models
@@ -226,6 +234,14 @@ class Reloader:
         goes_on = "nothing is served under that name" if serves is None else f"{serves.manifest.version} serves on"
         _log.error("refused %s/%s: %s; %s", name, version, reason, goes_on)
         return refusal(name, version, reason)
+
+    def _note_outage(self, before: Models, root: Path | Url, reason: str) -> Refusal:
+        self._telemetry.store_failures.inc()
+        if self._clock() - self._warned >= WARN_EVERY_S:
+            self._warned = self._clock()
+            _log.warning("%s: %s; what is served stays", root, reason)
+        last = before.refused.get(EVERYTHING)
+        return last if last is not None and last.reason == reason else refusal(EVERYTHING, "", reason)
 
     def _all_stays(self, before: Models, reason: str) -> Models:
         refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}

@@ -118,6 +118,9 @@ class Telemetry:
         self.reloads = counter(
             "listwright_reloads", "Changes of bundles; outcome: swapped, refused", ["model", "outcome"]
         )
+        self.store_failures = counter(
+            "listwright_store_failures", "Looks at the models folder that its store at a URL did not answer"
+        )
         merge.build_info(self.registry)
         merge.own_metrics(self.registry)
         self.events = counter("listwright_events", "Events that were written")

@@ -67,7 +67,7 @@ def test_kustomize_gives_the_same_objects():
 def test_every_variable_is_one_that_the_service_reads(name, tmp_path, monkeypatch):
     """And its settings accept the values."""
     variables = environment(VALUE_SETS[name])
-    fields = {PREFIX + field.upper() for field in Settings.model_fields}
+    fields = {PREFIX + field.upper() for field in Settings.model_fields} | {"LISTWRIGHT_CACHE"}
     assert [variable for variable in variables if variable not in fields and not variable.startswith("OTEL_")] == []
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
@@ -145,7 +145,7 @@ def test_pods_have_no_more_rights_than_they_need():
             }
             assert each["resources"]["limits"]["memory"]
         read_only = {mount["name"] for mount in spec["containers"][0]["volumeMounts"] if mount.get("readOnly")}
-        assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp", "logs"}
+        assert read_only == {volume["name"] for volume in spec["volumes"]} - {"tmp", "logs", "cache"}
 
 
 SCALARS = [
@@ -425,3 +425,18 @@ def test_where_the_bundle_comes_from(values, variable, folder, volume):
     kinds = {each["name"]: set(each) - {"name"} for each in pod(values)["volumes"]}
     found = [kinds[name] for path, name in mounts.items() if folder.startswith(path)]
     assert found == ([] if volume is None else [{volume}])
+
+
+def test_bundles_at_a_url_are_copied_into_a_volume_and_opened_by_a_secret_or_a_service_account():
+    values = VALUE_SETS["bundle-url"]
+    assert environment(values)["LISTWRIGHT_MODELS"] == "s3://models/live"
+    mounts = {mount["mountPath"]: mount["name"] for mount in container(values)["volumeMounts"]}
+    (volume,) = [
+        each for each in pod(values)["volumes"] if each["name"] == mounts[environment(values)["LISTWRIGHT_CACHE"]]
+    ]
+    assert "emptyDir" in volume
+    assert {"secretRef": {"name": "models"}} in container(values)["envFrom"]
+    assert "serviceAccountName" not in pod(values)
+    assert pod({**values, "serviceAccount": "reader"})["serviceAccountName"] == "reader"
+    with pytest.raises(HelmError, match="url"):
+        chart.rendered({"bundle": {"from": "url", "url": "s3://user:secret@models/live"}})

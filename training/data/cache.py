@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from filelock import FileLock
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.plain_file import read_object
+from listwright.ranking.remote import cache_folder
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.sources import file_digest
 from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
@@ -41,16 +41,6 @@ Extras = dict[str, list[Any]]
 """A parser's results besides the dataset: lists of text and numbers by name."""
 
 
-def folder() -> Path:
-    """Return the cache folder: ``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    own = os.environ.get("LISTWRIGHT_CACHE")
-    if own is not None:
-        if not own.strip():
-            raise DataError("LISTWRIGHT_CACHE", "is empty: name a folder, or do not set it")
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "listwright"
-
-
 def cached(digest: str, source: str, parse: Callable[[], Dataset]) -> Dataset:
     """Return a parsed file, from the cache if its source has not changed; see :func:`cached_with`."""
     return cached_with(digest, source, lambda: (parse(), {}))[0]
@@ -67,7 +57,7 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Ext
     Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
     written is parsed again; a cache that cannot be written is one warning, not an error.
     """
-    entry = folder() / hashlib.sha256(f"{PARSER_VERSION}/{digest}".encode()).hexdigest()
+    entry = cache_folder() / hashlib.sha256(f"{PARSER_VERSION}/{digest}".encode()).hexdigest()
     known = _read(entry, digest)
     if known is not None:
         return known
@@ -145,10 +135,10 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
     Convention: a folder that is not bit for bit what was written is written again.
     """
     name = hashlib.sha256(f"shards/{FORMAT}/{PARSER_VERSION}/{digest}".encode()).hexdigest()
-    entry, partial = folder() / name, folder() / f".{name}.partial"
-    with disk_full_as_data_error(folder(), FULL):
-        folder().mkdir(parents=True, exist_ok=True)
-        with FileLock(folder() / f".{name}.lock"):
+    entry, partial = cache_folder() / name, cache_folder() / f".{name}.partial"
+    with disk_full_as_data_error(cache_folder(), FULL):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(cache_folder() / f".{name}.lock"):
             if entry.exists():
                 try:
                     return _opened(entry)

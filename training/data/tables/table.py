@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.remote import cache_folder
 from listwright.training.command import in_list
 from listwright.training.data.cache import FULL, Extras, cached_with, stored
-from listwright.training.data.cache import folder as cache_folder
 from listwright.training.data.cells import (
     Fault,
     Time,

@@ -15,7 +15,8 @@ import polars as pl
 from filelock import FileLock
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.data.cache import FULL, folder
+from listwright.ranking.remote import cache_folder
+from listwright.training.data.cache import FULL
 from listwright.training.data.sources import check_exists, file_digest, is_archive
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import disk_full_as_data_error
@@ -67,10 +68,10 @@ def table_of(source: str, progress: Progress) -> Path:
     path = Path(source)
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the file of transactions itself with --data")
-    out = folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
+    out = cache_folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
     if out.exists():
         return out
-    with disk_full_as_data_error(folder(), FULL):
+    with disk_full_as_data_error(cache_folder(), FULL):
         out.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(out.with_name(".lock")):  # another process that makes the same table is waited for
             if not out.exists():

@@ -60,6 +60,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - {name: LISTWRIGHT_DRAIN_S, value: {{ include "listwright.text" .Values.shutdown.drainS | quote }}}
 {{- if eq .Values.bundle.from "claim" }}
 - {name: LISTWRIGHT_MODELS, value: /bundles}
+{{- else if eq .Values.bundle.from "url" }}
+- {name: LISTWRIGHT_MODELS, value: {{ .Values.bundle.url | quote }}}
+- {name: LISTWRIGHT_CACHE, value: /cache}
 {{- else }}
 - {name: LISTWRIGHT_BUNDLE, value: {{ get (dict "inside" .Values.bundle.path "image" "/volume/bundle" "copy" "/bundle") .Values.bundle.from | quote }}}
 {{- end }}

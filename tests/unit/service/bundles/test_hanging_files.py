@@ -20,7 +20,7 @@ WORD = "hunter2-is-no-version"
 def hang():
     """Functions that never return, until the test ends."""
     let_go = threading.Event()
-    yield lambda *_: let_go.wait(PATIENCE_S)
+    yield lambda *_, **__: let_go.wait(PATIENCE_S)
     let_go.set()
 
 
@@ -87,7 +87,7 @@ def test_the_end_does_not_wait_for_a_folder_that_hangs(models, monkeypatch, hang
 
     async def scenario():
         async with serving(models, poll_s=0.01) as (app, _):
-            monkeypatch.setattr(folder, "read", lambda *_: (looks.set(), hang()))
+            monkeypatch.setattr(folder, "read", lambda *_, **__: (looks.set(), hang()))
             await until_async(looks.is_set)
         return app
 

@@ -145,12 +145,12 @@ def test_a_cache_that_cannot_be_written_is_one_warning(folder, caplog):
 
 def test_where_the_cache_lies(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache.folder() == tmp_path / "cache"
+    assert cache.cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("LISTWRIGHT_CACHE")
-    assert cache.folder() == tmp_path / "xdg" / "listwright"
+    assert cache.cache_folder() == tmp_path / "xdg" / "listwright"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    assert cache.folder() == tmp_path / "me" / ".cache" / "listwright"
+    assert cache.cache_folder() == tmp_path / "me" / ".cache" / "listwright"
 
 
 def test_an_entry_written_meanwhile_by_another_process(folder, monkeypatch):

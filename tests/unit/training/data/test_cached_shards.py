@@ -27,7 +27,7 @@ def test_shards_that_were_damaged_are_written_again(tmp_path, caplog):
     path = tmp_path / "rows.txt"
     path.write_text("1 qid:1 1:2\n0 qid:1 1:3\n")
     Reader(on_disk=True).file(path)
-    (rows,) = cache.folder().glob("*/rows-00001.f32")
+    (rows,) = cache.cache_folder().glob("*/rows-00001.f32")
     rows.write_bytes(b"12345678")
     same(Reader(on_disk=True).file(path), Reader().file(path))
     assert "reading the source again" in caplog.text
@@ -49,10 +49,10 @@ def test_a_full_disk_is_told_and_what_is_written_stays(tmp_path, monkeypatch):
         Reader(on_disk=True).file(path)
     monkeypatch.setattr(shards, "_put", whole)
     assert len(shards_written) == 3
-    (partial,) = cache.folder().glob(".*.partial")
+    (partial,) = cache.cache_folder().glob(".*.partial")
     before = (partial / "rows-00001.f32").stat().st_mtime_ns
     same(Reader(on_disk=True).file(path), Reader().file(path))
-    (kept,) = cache.folder().glob("*/rows-00001.f32")
+    (kept,) = cache.cache_folder().glob("*/rows-00001.f32")
     assert kept.stat().st_mtime_ns == before  # not written again
 
 
@@ -67,8 +67,8 @@ def test_what_was_stopped_just_before_its_name_is_not_read_again(tmp_path, monke
         patch.setattr("pathlib.Path.rename", stopped)
         with pytest.raises(KeyboardInterrupt):
             Reader(on_disk=True).file(path)
-    (partial,) = cache.folder().glob(".*.partial")
+    (partial,) = cache.cache_folder().glob(".*.partial")
     before = (partial / "rows-00001.f32").stat().st_mtime_ns
     same(Reader(on_disk=True).file(path), Reader().file(path))
-    (kept,) = cache.folder().glob("*/rows-00001.f32")
+    (kept,) = cache.cache_folder().glob("*/rows-00001.f32")
     assert kept.stat().st_mtime_ns == before

@@ -163,7 +163,7 @@ def test_a_column_of_weights_is_no_feature(tmp_path, monkeypatch):
 def test_a_cache_without_its_weights_is_damaged(tmp_path):
     path = written(tmp_path, [0.5, 2.0])
     first = table.read(SPEC, path).dataset
-    (lost,) = cache.folder().glob("*/weights.npy")
+    (lost,) = cache.cache_folder().glob("*/weights.npy")
     lost.unlink()
     assert table.read(SPEC, path).dataset.weights.tolist() == first.weights.tolist()
 

@@ -1,0 +1,448 @@
+"""Bundles at URLs: published, copied once, verified, polled by their pointers, and served while the store is down."""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from listwright.command import main as listwright
+from listwright.ranking import bundle, remote
+from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.remote import Store, Url, as_location, local_copy
+from listwright.service.bundles import folder, loading, publishing
+from listwright.service.settings import Settings
+from support.object_store import S3, StaticFiles
+from support.service.bundles import make_bundle
+from support.service.swapping import run, serving, tell, until_version, version
+from support.waiting import until_async
+
+MODELS = "s3://models/live"
+
+
+@pytest.fixture(scope="module")
+def server():
+    store = S3()
+    yield store
+    store.stop()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """Two versions of one bundle."""
+    root = tmp_path_factory.mktemp("local")
+    for seed in (1, 2):
+        make_bundle(root / "shop" / str(seed), seed=seed)
+    return root / "shop"
+
+
+@pytest.fixture
+def s3(server, tmp_path, monkeypatch):
+    """An empty bucket, credentials for it, and an empty cache."""
+    server.empty()
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    folder.remote_models.cache_clear()
+    return server
+
+
+@pytest.fixture
+def published(s3, local):
+    """A bucket that serves shop/1 and holds shop/2."""
+    for number in (1, 2):
+        publishing.publish_as(local / str(number), Url(f"{MODELS}/shop/{number}"))
+    folder.point(Url(MODELS), "shop", "1")
+    return s3
+
+
+@pytest.fixture
+def static(tmp_path, monkeypatch):
+    (tmp_path / "www").mkdir()
+    files = StaticFiles(tmp_path / "www")
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    folder.remote_models.cache_clear()
+    yield files
+    files.stop()
+
+
+def forget():
+    """What another process, which starts now, knows."""
+    folder.remote_models.cache_clear()
+
+
+def test_publish_uploads_the_bundle_to_the_byte_and_points_to_it(s3, local, capsys):
+    assert listwright(["publish", str(local / "2"), f"{MODELS}/shop/7", "--current"]) == 0
+    assert s3.get("live/shop/CURRENT") == b"7\n"
+    manifest = json.loads(s3.get("live/shop/7/manifest.json"))
+    assert (manifest["name"], manifest["version"]) == ("shop", "7")
+    for entry in manifest["files"]:
+        assert s3.get(f"live/shop/7/{entry['name']}") == (local / "2" / entry["name"]).read_bytes()
+    assert f"{MODELS}/shop/7" in capsys.readouterr().out
+
+
+def test_a_published_version_never_changes(published, local, monkeypatch):
+    before = published.get("live/shop/1/manifest.json")
+    with pytest.raises(BundleError, match="exists already"):
+        publishing.publish_as(local / "2", Url(f"{MODELS}/shop/1"))
+    monkeypatch.setattr(Store, "read_small", lambda *_: None)  # another publisher was faster
+    with pytest.raises(BundleError, match="exists already"):
+        publishing.publish_as(local / "1", Url(f"{MODELS}/shop/1"))
+    assert published.get("live/shop/1/manifest.json") == before
+
+
+@pytest.mark.parametrize("out", ["hf://owner/repository/shop/1", "https://example.org/shop/1"])
+def test_what_cannot_be_written_is_refused(s3, local, out, capsys):
+    assert listwright(["publish", str(local / "1"), out]) == 1
+    assert "cannot be written: publish to s3, gs, az" in capsys.readouterr().err
+
+
+def test_a_bundle_is_copied_once(published, local, monkeypatch):
+    url = Url(f"{MODELS}/shop/1")
+    copy = local_copy(url)
+    assert bundle.load(copy).manifest.version == "1"
+    for entry in bundle.load(copy).manifest.files:
+        assert (copy / entry.name).read_bytes() == (local / "1" / entry.name).read_bytes()
+
+    def stream(*_):
+        raise AssertionError("copied again")
+
+    monkeypatch.setattr(Store, "stream", stream)
+    assert local_copy(url) == copy
+
+
+def test_an_altered_copy_is_copied_again(published, local, caplog):
+    url = Url(f"{MODELS}/shop/1")
+    altered = local_copy(url) / "golden.jsonl"
+    altered.write_bytes(altered.read_bytes()[:-1] + b"!")
+    assert (local_copy(url) / "golden.jsonl").read_bytes() == (local / "1" / "golden.jsonl").read_bytes()
+    assert "altered" in caplog.text
+
+
+def test_a_version_that_was_published_anew_is_copied_anew(published, local):
+    url = Url(f"{MODELS}/shop/1")
+    before = local_copy(url)
+    published.client.delete_object(Bucket="models", Key="live/shop/1/manifest.json")
+    publishing.publish_as(local / "2", url)
+    after = local_copy(url)
+    assert after != before
+    assert (after / "first_stage.txt").read_bytes() == (local / "2" / "first_stage.txt").read_bytes()
+
+
+def test_copies_unused_for_a_week_are_removed(published, tmp_path):
+    old = local_copy(Url(f"{MODELS}/shop/1"))
+    long_ago = time.time() - remote.UNUSED_S - 60
+    os.utime(old.parents[1], (long_ago, long_ago))
+    new = local_copy(Url(f"{MODELS}/shop/2"))
+    assert new.exists()
+    os.utime(new.parents[1], (long_ago, long_ago))
+    assert local_copy(Url(f"{MODELS}/shop/2")) == new
+    assert new.parents[1].stat().st_mtime > long_ago, "a use"
+    assert not old.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named(published, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(BundleError, match="LISTWRIGHT_CACHE"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\0" * 5000])
+def test_a_damaged_object_is_refused_by_verify_whatever_the_cache_has(published, content, capsys):
+    local_copy(Url(f"{MODELS}/shop/1"))
+    assert listwright(["verify", f"{MODELS}/shop/1"]) == 0
+    published.put("live/shop/1/golden.jsonl", content)
+    assert listwright(["verify", f"{MODELS}/shop/1"]) == 1
+    assert f"refused: {MODELS}/shop/1/golden.jsonl" in capsys.readouterr().err
+
+
+def test_a_damaged_object_is_not_copied(published):
+    whole = published.get("live/shop/1/golden.jsonl")
+    published.put("live/shop/1/golden.jsonl", whole[:-1] + b"!")
+    with pytest.raises(BundleError, match=r"golden\.jsonl: does not match its sha256"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+    assert not list(remote.cache_folder().glob("bundles/*/shop"))
+    published.client.delete_object(Bucket="models", Key="live/shop/1/golden.jsonl")
+    with pytest.raises(BundleError, match=r"golden\.jsonl: cannot be read: does not exist"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+    published.put("live/shop/1/golden.jsonl", whole)
+    assert local_copy(Url(f"{MODELS}/shop/1")).is_dir()
+
+
+@pytest.mark.nightly  # processes start
+def test_score_and_evaluate_take_urls(published, local, tmp_path, capsys):
+    rows = "q,label,n1,n2,n3,c\n" + "".join(f"{i // 4},{i % 2},{i},{i % 3},{-i},A5\n" for i in range(40))
+    names = bundle.load(local / "1").manifest.feature_schema.names
+    (tmp_path / "rows.csv").write_text(rows.replace("n1,n2,n3,c", ",".join(names)))
+    for place, out in ((f"{MODELS}/shop/1", "remote.csv"), (str(local / "1"), "local.csv")):
+        words = ["--data", str(tmp_path / "rows.csv"), "--qid", "q", "--out", str(tmp_path / out), "--jobs", "1"]
+        assert listwright(["score", place, *words]) == 0, capsys.readouterr()
+    assert (tmp_path / "remote.csv").read_bytes() == (tmp_path / "local.csv").read_bytes()
+    words = ["--data", str(tmp_path / "rows.csv"), "--qid", "q", "--label", "label", "--json", str(tmp_path / "out")]
+    assert listwright(["evaluate", f"{MODELS}/shop/1", str(local / "2"), *words]) == 0, capsys.readouterr()
+    command = json.loads((tmp_path / "out").read_text())["command"]
+    assert command.startswith("listwright evaluate shop/1 shop/2 --data rows.csv")
+
+
+def test_a_swap_is_found_by_the_pointer_alone(published, monkeypatch):
+    polled, listed = [], []
+    read_small, list_names = Store.read_small, Store.list_names
+    monkeypatch.setattr(Store, "list_names", lambda store: listed.append(1) or list_names(store))
+
+    def poll(*words):
+        file = read_small(*words)
+        polled.append((words[1], None if file is None else file.content))
+        return file
+
+    monkeypatch.setattr(Store, "read_small", poll)
+
+    async def scenario():
+        async with serving(Url(MODELS), poll_s=0.01) as (_, client):
+            assert await version(client) == "1"
+            polled.clear()
+            listed.clear()
+            await until_async(lambda: len(polled) > 3)
+            assert {path for path, _ in polled} == {"shop/CURRENT"}
+            assert {content for _, content in polled} == {None}, "the store sends no content that is known"
+            assert not listed
+            state = folder.state(Url(MODELS), "shop", "1")
+            folder.point(Url(MODELS), "shop", "2")
+            await until_version(client, "2")
+            assert folder.state(Url(MODELS), "shop", "1") != state
+            assert await version(client, version="1") == "1"
+
+    run(scenario)
+
+
+def test_a_damaged_new_version_is_refused_and_the_old_one_serves_on(published, local):
+    whole = published.get("live/shop/2/first_stage.txt")
+    published.put("live/shop/2/first_stage.txt", whole[:-1])
+    folder.point(Url(MODELS), "shop", "2")
+
+    with pytest.raises(BundleError, match=r"first_stage\.txt: has \d+ bytes instead of"):
+        loading.start(Settings(models=MODELS, poll_s=0))
+    published.put("live/shop/CURRENT", b"1\n")
+
+    async def swap():
+        async with serving(Url(MODELS)) as (_, client):
+            published.put("live/shop/CURRENT", b"2\n")
+            answer = await tell(client)
+            assert answer.status_code == 409
+            assert "first_stage.txt" in answer.json()["detail"]
+            assert await version(client) == "1"
+            published.put("live/shop/2/first_stage.txt", whole)
+            assert (await tell(client)).status_code == 200
+            assert await version(client) == "2"
+
+    run(swap)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "fault"),
+    [(b"", "0 bytes"), (b"../1\n", "5 bytes"), (b"x" * 5000, "5000 bytes"), (b"\xff\xfe", "2 bytes")],
+)
+def test_a_bad_pointer_changes_nothing(published, pointer, fault):
+    publishing.publish_as(local_copy(Url(f"{MODELS}/shop/1")), Url(f"{MODELS}/other/1"))
+    folder.point(Url(MODELS), "other", "1")
+
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            published.put("live/shop/CURRENT", pointer)
+            answer = await tell(client)
+            assert answer.status_code == 409
+            assert fault in answer.json()["detail"]
+            assert await version(client, model="shop") == "1"
+            assert await version(client, model="other") == "1"
+
+    run(scenario)
+
+
+def test_names_and_aliases_are_found_on_demand_and_a_rollback_writes_the_pointer(published, local):
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            publishing.publish_as(local / "1", Url(f"{MODELS}/other/3"))
+            folder.point(Url(MODELS), "other", "3")
+            published.put("live/default/ALIAS", b"shop\n")
+            published.put("live/shop/CURRENT", b"2\n")
+            assert (await tell(client)).status_code == 200
+            assert await version(client, model="other") == "3"
+            assert await version(client) == "2"
+            assert (await tell(client, "rollback", model="shop")).status_code == 200
+            assert published.get("live/shop/CURRENT") == b"1\n"
+            assert await version(client) == "1"
+
+    run(scenario)
+
+
+def test_while_the_store_is_down_no_request_fails(published, caplog):
+    def warnings():
+        return [record for record in caplog.records if "what is served stays" in record.message]
+
+    async def scenario():
+        async with serving(Url(MODELS), poll_s=0.01) as (_, client):
+            assert await version(client) == "1"
+            published.stop()
+            try:
+                failures, answered = 0.0, 0
+                while failures < 3:
+                    assert await version(client) == "1"
+                    answered += 1
+                    text = (await client.get("/metrics")).text
+                    failures = float(text.partition("\nlistwright_store_failures_total ")[2].partition("\n")[0])
+                assert len(warnings()) == 1, "one warning a minute"
+                assert (await client.get("/readyz")).status_code == 200
+                (refused,) = (await client.get("/info")).json()["refused"]
+                assert "does not answer" in refused["reason"]
+            finally:
+                published.start()
+            folder.point(Url(MODELS), "shop", "2")
+            await until_version(client, "2")
+            assert (await client.get("/info")).json()["refused"] == []
+
+    run(scenario)
+
+
+def test_warnings_of_an_outage_come_once_a_minute(published, caplog, monkeypatch):
+    now = [0.0]
+
+    async def scenario():
+        async with serving(Url(MODELS)) as (app, _):
+            monkeypatch.setattr(app.service.reloader, "_clock", lambda: now[0])
+            published.stop()
+            try:
+                for now[0] in (0.0, 30.0, 59.0, 61.0, 100.0, 122.0):
+                    await app.service.reloader.reload(again=False)
+            finally:
+                published.start()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    assert sum("what is served stays" in record.message for record in caplog.records) == 3
+
+
+def test_a_process_that_starts_while_the_store_is_down_serves_what_it_knew(published, caplog):
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            assert await version(client) == "1"
+
+    run(scenario)
+    local_copy(Url(f"{MODELS}/shop/2"), or_last=True)
+    published.stop()
+    try:
+        forget()
+        run(scenario)
+        settings = Settings(bundle=f"{MODELS}/shop/2")
+        assert loading.start(settings).current["shop"].manifest.version == "2"
+        with pytest.raises(BundleError, match="the store does not answer"):
+            local_copy(Url(f"{MODELS}/shop/2"))  # what fits or judges does not guess
+        shutil.rmtree(remote.cache_folder())
+        forget()
+        with pytest.raises(BundleError, match="the store does not answer"):
+            loading.start(Settings(models=MODELS, poll_s=0))
+    finally:
+        published.start()
+
+
+def test_http_and_hugging_face_serve_one_name(static, local, tmp_path, monkeypatch):
+    root = tmp_path / "www"
+    for place in ("models/shop", "owner/rankers/resolve/v2/shop"):
+        shutil.copytree(local, root / place)
+        (root / place / "CURRENT").write_text("1\n")
+
+    def scenario(url, pointer):
+        async def swap():
+            async with serving(url) as (_, client):
+                assert await version(client) == "1"
+                pointer.write_text("2\n")
+                later = time.time() + 10
+                os.utime(pointer, (later, later))
+                assert (await tell(client)).status_code == 200
+                assert await version(client) == "2"
+
+        run(swap)
+
+    scenario(Url(f"{static.url}/models/shop"), root / "models" / "shop" / "CURRENT")
+    assert {words for _, words in static.requests} == {None}
+    static.requests.clear()
+    monkeypatch.setenv("HF_ENDPOINT", static.url)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    scenario(Url("hf://owner/rankers@v2/shop"), root / "owner/rankers/resolve/v2/shop/CURRENT")
+    assert {words for _, words in static.requests} == {"Bearer hf_secret"}
+    assert bundle.load(local_copy(Url("hf://owner/rankers@v2/shop/2"))).manifest.version == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("s3://user:secret@models/shop", "user"),
+        ("https://secret@host/shop/1", "user"),
+        ("az://account/container/shop?sig=secret", "query"),
+        ("https://host/shop/1#secret", "query"),
+        ("ftp://secret/shop", "no store"),
+        ("s3://", "no plain path"),
+        ("s3://models/../secret", "no plain path"),
+        ("s3://models//secret", "no plain path"),
+        ("hf://owner", "second part"),
+        ("az://account", "second part"),
+    ],
+)
+def test_bad_urls_are_refused_and_no_message_repeats_them(text, words, capsys, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_BUNDLE", text)
+    with pytest.raises(ValueError, match=words) as error:
+        as_location(text)
+    assert listwright(["serve"]) == 2
+    for command in (["verify", text], ["publish", text, "a/1"], ["score", text, "--data", "x", "--out", "y"]):
+        with pytest.raises(SystemExit):
+            listwright(command)
+    printed = capsys.readouterr().err
+    assert printed.count(words) == 4
+    assert "secret" not in printed + str(error.value)
+
+
+@given(st.sampled_from(("s3", "hf", "https", "AZ")), st.text(st.sampled_from("ab/.@?# :\n\x00é"), max_size=20))
+def test_what_follows_a_scheme_is_a_plain_path_or_refused(scheme, text):
+    try:
+        location = as_location(f"{scheme}://{text}")
+    except ValueError:
+        return
+    assert isinstance(location, Url)
+    assert as_location(location) == location
+    assert (location.scheme, location.isprintable()) == (scheme.lower(), True)
+    host, *path = location.partition("://")[2].split("/")
+    assert not set("@?# ") & set(host)
+    assert not {"", ".", ".."} & {host, *path}
+
+
+@given(st.text(st.sampled_from("ab/.@?# :s3"), max_size=20).filter(lambda text: "://" not in text))
+def test_all_else_is_a_path(text):
+    assert as_location(text) == Path(text)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path, capsys):
+    for name in [name for name in sys.modules if name.split(".")[0] == "obstore"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    assert listwright(["verify", "s3://models/shop/1"]) == 1
+    assert "pip install 'listwright[remote]'" in capsys.readouterr().err
+    with pytest.raises(ListwrightError, match=r"listwright\[remote\]"):
+        loading.start(Settings(models="s3://models", poll_s=0))
+
+
+def test_credentials_are_in_no_log_and_no_error(published, caplog, capsys, monkeypatch):
+    published.put("live/shop/2/golden.jsonl", b"")
+    caplog.set_level(logging.DEBUG)
+    for url in (f"{MODELS}/shop/2", f"{MODELS}/shop/9", "s3://nowhere/shop/1"):
+        assert listwright(["verify", url]) == 1
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert listwright(["verify", f"{MODELS}/shop/1"]) == 1
+    printed = capsys.readouterr()
+    text = "".join((caplog.text, printed.out, printed.err))
+    assert "wJalrXUtnFEMI" not in text
+    assert "AKIDEXAMPLE" not in text

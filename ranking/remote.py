@@ -23,13 +23,17 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from listwright.ranking.errors import BundleError, ListwrightError
 from listwright.ranking.manifest import BundleFile, parse
@@ -49,11 +53,22 @@ SMALL_WITHIN_S = 4.0
 IDLE_S = 30.0
 """Seconds without a byte after which a download is broken off."""
 
+COPY_WITHIN_S = 540.0
+"""Seconds for all files of a bundle."""
+
 UNUSED_S = 7 * 86_400.0
 """Seconds after its last use at which a copy is removed from the cache."""
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT",),
+    "hf": ("HF_ENDPOINT",),
+}
+"""Variables that name the server of a scheme, by precedence."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
+_STATUS = re.compile(r"status code: (\d{3}) ")
+_SILENCE = re.compile(r"error sending request|timed out|response body|connection", re.IGNORECASE)
 
 _log = logging.getLogger("listwright.remote")
 
@@ -66,7 +81,7 @@ class Url(str):
     __slots__ = ()
 
     def __truediv__(self, name: str) -> Url:
-        return Url(f"{self}/{name}")
+        return Url(f"{self}/{name}") if name else self
 
     @property
     def scheme(self) -> str:
@@ -82,6 +97,11 @@ class Url(str):
     def parent(self) -> Url:
         """The URL without its last part."""
         return Url(self.rpartition("/")[0])
+
+    @property
+    def depth(self) -> int:
+        """Number of folders below the root of the store."""
+        return self.count("/") - 2 - (self.scheme in _SHAPES)
 
 
 class StoreError(OSError):
@@ -109,7 +129,7 @@ def as_location(value: str | Path) -> Url | Path:
         )
     if not place.isprintable() or " " in place or {"", ".", ".."} & set(place.split("/")):
         raise ValueError(f"{scheme}:// is followed by no plain path: write it without blanks, '//', '.' and '..'")
-    if scheme in ("hf", "az") and len(place.split("/")) < 2:
+    if scheme in _SHAPES and (not path or path.startswith("@")):
         raise ValueError(f"{scheme}://{host} lacks its second part: {_SHAPES[scheme]}")
     return Url(f"{scheme}://{host}" + (f"/{path}" if path else ""))
 
@@ -168,7 +188,8 @@ class Store:
         self.url = url
         once: RetryConfig = {"max_retries": 1, "retry_timeout": timedelta(seconds=SMALL_WITHIN_S)}
         self._small = _open(url, {"timeout": f"{SMALL_WITHIN_S:g}s", "connect_timeout": "3s"}, once)
-        self._large = _open(url, {"timeout": "1day", "read_timeout": f"{IDLE_S:g}s"}, {"max_retries": 5})
+        long = timedelta(seconds=COPY_WITHIN_S)
+        self._large = _open(url, {"timeout": long, "read_timeout": f"{IDLE_S:g}s"}, {"retry_timeout": long})
 
     def list_names(self) -> list[str]:
         """Return the names of the folders in this one.
@@ -199,6 +220,8 @@ class Store:
             try:
                 answer = get(self._small, path, options={} if etag is None else {"if_none_match": etag})
             except NotModifiedError:
+                if etag is None:
+                    raise
                 return SmallFile(None, etag)
             except FileNotFoundError:
                 return None
@@ -217,7 +240,7 @@ class Store:
         """
         from obstore import get  # noqa: PLC0415 - an extra
 
-        pieces = iter(_ask(self.url / path, lambda: get(self._large, path)).stream())
+        pieces = iter(_ask(self.url / path, lambda: get(self._large, path)).stream(min_chunk_size=2**18))
         while (piece := _ask(self.url / path, lambda: next(pieces, None))) is not None:
             yield bytes(piece)
 
@@ -226,7 +249,7 @@ class Store:
 
         Args:
             path: below the URL.
-            content: its bytes, or a local file.
+            content: its bytes, if they are few, or a local file.
             new: refuse to replace a file.
 
         Raises:
@@ -237,11 +260,12 @@ class Store:
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
 
         def write() -> None:
+            store = self._large if isinstance(content, Path) else self._small
             try:
                 if new:
-                    put(self._large, path, content, mode="create")
+                    put(store, path, content, mode="create")
                 else:
-                    put(self._large, path, content)
+                    put(store, path, content)
             except AlreadyExistsError:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.url / path) from None
 
@@ -250,21 +274,27 @@ class Store:
 
 def _open(url: Url, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
     try:
-        from obstore.store import HTTPStore, from_url  # noqa: PLC0415 - an extra
+        from obstore.store import AzureStore, HTTPStore, from_url  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         raise ListwrightError(f"{url} needs obstore: pip install 'listwright[remote]'") from None
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    variable, endpoint = _endpoint(url)
+    if variable and not endpoint.startswith(("http://", "https://")):
+        raise ListwrightError(f"{variable} begins with no http:// or https://: {url} cannot be read there")
     address = str(url)
     if url.scheme == "hf":
         owner, repository, *path = address.removeprefix("hf://").split("/")
         repository, _, revision = repository.partition("@")
-        hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-        address = "/".join([hub, owner, repository, "resolve", revision or "main", *path])
+        hub = endpoint or "https://huggingface.co"
+        address = "/".join([hub.rstrip("/"), owner, repository, "resolve", revision or "main", *path])
         if token := os.environ.get("HF_TOKEN"):
             client = {**client, "default_headers": {"authorization": f"Bearer {token}"}}
-    allow_http = address.startswith("http://") or (url.scheme == "s3" and endpoint.startswith("http://"))
-    client = {**client, "allow_http": allow_http}
+    client = {**client, "allow_http": address.startswith("http://") or endpoint.startswith("http://")}
     try:
+        if url.scheme == "az":
+            account, _, place = address.removeprefix("az://").partition("/")
+            return AzureStore.from_url(
+                f"az://{place}", config={"account_name": account}, client_options=client, retry_config=retry
+            )
         if url.scheme in OBJECT_STORES:
             return from_url(address, config=None, client_options=client, retry_config=retry)
         return HTTPStore.from_url(address, client_options=client, retry_config=retry)
@@ -274,13 +304,19 @@ def _open(url: Url, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
         ) from None
 
 
+def _endpoint(url: Url) -> tuple[str, str]:
+    """Return the variable that names the server of a URL, and its value; both empty if none does."""
+    names = [name for name in _ENDPOINTS.get(url.scheme, ()) if os.environ.get(name)]
+    return (names[0], os.environ[names[0]]) if names else ("", "")
+
+
 def _ask(url: Url, call: Callable[[], _Answer]) -> _Answer:
     """Return the answer of a store, or raise StoreError with a reason of our own words."""
     from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError  # noqa: PLC0415 - an extra
 
     try:
-        return call()
-    except (StoreError, FileExistsError):
+        return _wait_for(call)
+    except FileExistsError:
         raise
     except FileNotFoundError:
         raise StoreError(errno.ENOENT, "does not exist", url) from None
@@ -289,8 +325,30 @@ def _ask(url: Url, call: Callable[[], _Answer]) -> _Answer:
         raise StoreError(errno.EACCES, reason, url) from None
     except (BaseError, OSError, ValueError) as error:
         status = _STATUS.search(str(error))
-        answer = "the store does not answer" if status is None else f"the store answers {status[1].strip()}"
+        if status is not None:
+            denied = status[1] in ("401", "403")
+            answer = f"the store answers {status[1]}" + (": check the credentials in the environment" if denied else "")
+        elif _SILENCE.search(str(error)):
+            answer = "the store does not answer"
+        else:
+            answer = "the store's answer is not understood: check the URL, the endpoint and the region"
         raise StoreError(errno.EIO, answer, url) from None
+
+
+def _wait_for(call: Callable[[], _Answer]) -> _Answer:
+    """Return what a call returns, or raise what it raises; the main thread can be interrupted meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    future: Future[_Answer] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # raised again in the main thread
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="store", daemon=True).start()
+    return future.result()
 
 
 _MAX_MANIFEST = 64 * 2**20
@@ -310,7 +368,7 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False) -> Path:
     Raises:
         BundleError: if it is not there, is damaged, or cannot be copied.
     """
-    url = _below(store.url, path)
+    url = store.url / path
     try:
         manifest = _read_manifest(store, path)
     except StoreError as error:
@@ -321,16 +379,21 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False) -> Path:
         return last
     digest = hashlib.sha256(manifest).hexdigest()
     bundles = cache_folder() / "bundles"
+    partial = bundles / f".{digest}.partial"
     try:
-        with _lock(bundles, digest):
+        bundles.mkdir(parents=True, exist_ok=True)
+        with _lock(bundles / f".{digest}.lock", fcntl.LOCK_EX):
             place = _whole_copy(bundles / digest, manifest)
             if place is None:
-                shutil.rmtree(bundles / digest, ignore_errors=True)
-                with tempfile.TemporaryDirectory(dir=bundles, prefix=".", ignore_cleanup_errors=True) as own:
-                    copy = _copy(store, path, manifest, Path(own) / "copy")
-                    (Path(own) / "copy").rename(bundles / digest)
-                place = bundles / digest / copy.parent.name / copy.name
                 _remove_unused(bundles)
+                for damaged in (partial, bundles / digest):
+                    shutil.rmtree(damaged, ignore_errors=True)
+                try:
+                    copy = _copy(store, path, manifest, partial)
+                    partial.rename(bundles / digest)
+                finally:
+                    shutil.rmtree(partial, ignore_errors=True)
+                place = bundles / digest / copy.relative_to(partial)
             os.utime(bundles / digest)
         Index(store.url).record_copy(path, place)
     except StoreError as error:
@@ -365,7 +428,7 @@ def download(url: Url, out: Path) -> Path:
 
 
 def _read_manifest(store: Store, path: str) -> bytes:
-    url = _below(store.url, path) / MANIFEST
+    url = store.url / path / MANIFEST
     manifest = store.read_small(f"{path}/{MANIFEST}".lstrip("/"), _MAX_MANIFEST)
     if manifest is None:
         raise BundleError(url, "does not exist: a bundle is a folder NAME/VERSION; name a version")
@@ -374,25 +437,24 @@ def _read_manifest(store: Store, path: str) -> bytes:
     return manifest.content
 
 
-def _below(url: Url, path: str) -> Url:
-    return url / path if path else url
-
-
 def _copy(store: Store, path: str, manifest: bytes, out: Path) -> Path:
     """Copy the files of a bundle to ``NAME/VERSION`` below a folder, and return that."""
-    checked = parse(manifest, _below(store.url, path) / MANIFEST)
+    checked = parse(manifest, store.url / path / MANIFEST)
     folder = out / checked.name / checked.version
     folder.mkdir(parents=True)
+    end = time.monotonic() + COPY_WITHIN_S
     for entry in checked.files:
-        _copy_file(store, f"{path}/{entry.name}".lstrip("/"), entry, folder / entry.name)
+        _copy_file(store, f"{path}/{entry.name}".lstrip("/"), entry, folder / entry.name, end)
     (folder / MANIFEST).write_bytes(manifest)
     return folder
 
 
-def _copy_file(store: Store, path: str, entry: BundleFile, out: Path) -> None:
+def _copy_file(store: Store, path: str, entry: BundleFile, out: Path, end: float) -> None:
     hashed, size = hashlib.sha256(), 0
     with out.open("wb") as file:
         for piece in store.stream(path):
+            if time.monotonic() > end:
+                raise BundleError(store.url / path, f"is not copied: the bundle takes longer than {COPY_WITHIN_S:g} s")
             size += len(piece)
             if size > entry.size:
                 break
@@ -400,9 +462,11 @@ def _copy_file(store: Store, path: str, entry: BundleFile, out: Path) -> None:
             file.write(piece)
     if size != entry.size:
         more = "more than" if size > entry.size else f"{size} bytes instead of"
-        raise BundleError(store.url / path, f"has {more} {entry.size}: truncated or replaced; publish it again")
+        raise BundleError(store.url / path, f"has {more} {entry.size}: truncated or replaced; publish another version")
     if hashed.hexdigest() != entry.sha256:
-        raise BundleError(store.url / path, "does not match its sha256 in the manifest: altered; publish it again")
+        raise BundleError(
+            store.url / path, "does not match its sha256 in the manifest: altered; publish another version"
+        )
 
 
 def _whole_copy(copy: Path, manifest: bytes) -> Path | None:
@@ -411,35 +475,56 @@ def _whole_copy(copy: Path, manifest: bytes) -> Path | None:
         return None
     checked = parse(manifest, copy / MANIFEST)
     folder = copy / checked.name / checked.version
-    for entry in checked.files:
+    digests = {entry.name: entry.sha256 for entry in checked.files} | {MANIFEST: hashlib.sha256(manifest).hexdigest()}
+    for name, digest in digests.items():
         try:
-            with (folder / entry.name).open("rb") as file:
-                intact = hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256
+            with (folder / name).open("rb") as file:
+                intact = hashlib.file_digest(file, "sha256").hexdigest() == digest
         except OSError:
             intact = False
         if not intact:
-            _log.warning("%s was altered since it was copied: the bundle is copied again", folder / entry.name)
+            _log.warning("%s was altered since it was copied: the bundle is copied again", folder / name)
             return None
     return folder
 
 
 def _remove_unused(bundles: Path) -> None:
+    """Remove copies that were not used for long, and that no process holds."""
     for entry in bundles.iterdir():
-        with suppress(OSError):
-            if entry.stat().st_mtime < time.time() - UNUSED_S:
-                if entry.is_dir():
+        with suppress(OSError):  # another process holds it
+            if entry.is_dir() and entry.stat().st_mtime < time.time() - UNUSED_S:
+                with _lock(bundles / f".{entry.name}.use", fcntl.LOCK_EX | fcntl.LOCK_NB):
                     shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink()
+
+
+_held: dict[Path, IO[str]] = {}
+
+
+def hold_copies(places: Iterable[Path]) -> None:
+    """Hold copies in the cache for as long as this process serves them; those held before go.
+
+    Args:
+        places: of all bundles that are served; those that lie elsewhere are left alone.
+    """
+    bundles = cache_folder() / "bundles"
+    wanted = {place.parents[1] for place in places if place.is_relative_to(bundles)}
+    for copy in _held.keys() - wanted:
+        _held.pop(copy).close()
+    for copy in wanted - _held.keys():
+        with suppress(OSError):  # of a cache that others fill, and this process may not write
+            _held[copy] = (bundles / f".{copy.name}.use").open("w")
+            fcntl.flock(_held[copy], fcntl.LOCK_SH)
 
 
 @contextmanager
-def _lock(folder: Path, name: str) -> Iterator[None]:
+def _lock(file: Path, kind: int) -> Iterator[None]:
     """Hold a lock against other processes of this machine."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with file.open("w") as opened:
+        fcntl.flock(opened, kind)
         yield
+
+
+_INDEX = TypeAdapter(dict[str, dict[str, str]])
 
 
 class Index:
@@ -450,7 +535,8 @@ class Index:
     """
 
     def __init__(self, url: Url) -> None:
-        self._file = cache_folder() / "stores" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
+        place = " ".join((url, *_endpoint(url)))
+        self._file = cache_folder() / "stores" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json"
 
     def copy_of(self, path: str) -> Path | None:
         """Return the copy that a path had the last time; None if it is not in the cache any more."""
@@ -458,14 +544,10 @@ class Index:
         return Path(place) if place is not None and Path(place, MANIFEST).is_file() else None
 
     def record_copy(self, path: str, place: Path) -> None:
-        """Record the copy of a path; of one name, only the last two versions are recorded."""
+        """Record the copy of a path, and forget those that the cache has no more."""
         content = self._read()
-        copies = content["copies"]
-        copies.pop(path, None)
-        same = [other for other in copies if other.rpartition("/")[0] == path.rpartition("/")[0]]
-        for other in same[:-1]:
-            del copies[other]
-        copies[path] = str(place)
+        content["copies"] = {other: copy for other, copy in content["copies"].items() if Path(copy).is_dir()}
+        content["copies"][path] = str(place)
         self._write(content)
 
     def pointers(self) -> dict[str, str]:
@@ -473,24 +555,21 @@ class Index:
         return dict(self._read()["pointers"])
 
     def record_pointers(self, pointers: dict[str, str]) -> None:
-        """Record the pointers, and that the recorded copies are still in use."""
-        content = self._read()
-        for place in content["copies"].values():
-            with suppress(OSError):
-                os.utime(Path(place).parents[1])
-        if content["pointers"] != pointers:
-            content["pointers"] = pointers
-            self._write(content)
+        """Record the pointers."""
+        self._write(self._read() | {"pointers": pointers})
 
     def _read(self) -> dict[str, dict[str, str]]:
-        content = {}
-        with suppress(OSError, ValueError):
-            content = json.loads(self._file.read_bytes())
-        return {"pointers": content.get("pointers", {}), "copies": content.get("copies", {})}
+        with suppress(OSError, ValueError, ValidationError):
+            return {"pointers": {}, "copies": {}} | _INDEX.validate_json(self._file.read_bytes())
+        return {"pointers": {}, "copies": {}}
 
     def _write(self, content: dict[str, dict[str, str]]) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=self._file.parent)
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file)
-        Path(temporary).replace(self._file)
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(content, file)
+            Path(temporary).replace(self._file)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

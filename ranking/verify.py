@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (ListwrightError, OSError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     print(_summary(bundle))
     return 0
 

@@ -21,6 +21,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
+from listwright.ranking.remote import hold_copies
 from listwright.service import hook, paths, problems
 from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import EarlyRefusal, Gate
@@ -122,6 +123,7 @@ def create_app(
         models, first.models = first.models, None
         service.current.models = models
         count_served(telemetry, models)
+        hold_copies(bundle.path for bundle in (*models.current.values(), *models.previous.values()))
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log_served(models, settings)
         if service.experiments is not None:

@@ -106,7 +106,7 @@ def _faults(error: ValidationError, options: Collection[str]) -> list[str]:
             )
             continue
         name = str(fault["loc"][0])
-        hidden = name in SECRETS or "://" in str(fault["input"])  # a URL may hold a password
+        hidden = name in SECRETS or ":/" in str(fault["input"])  # a URL may hold a password
         value = "its value is not shown" if hidden else f"it is {fault['input']!r}"
         option = f"--{name}" if name != "bundle" else "BUNDLE"
         lines.append(f"{option if name in options else PREFIX + name.upper()}: {fault['msg']} ({value})")

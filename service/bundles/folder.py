@@ -14,6 +14,7 @@ listed (``hf://`` and ``https://``) serve one name: the URL is that of ``NAME``.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -26,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from listwright.ranking import plain_file
+from listwright.ranking.errors import ListwrightError
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.remote import OBJECT_STORES, Index, SmallFile, Store, StoreError, Url, copy_bundle
 
@@ -175,9 +177,12 @@ class RemoteModels:
     def __init__(self, url: Url, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._index, self._clock = Store(url), Index(url), clock
         self._only = None if url.scheme in OBJECT_STORES else url.name
+        if self._only and not url.depth:
+            raise ListwrightError(f"{url} cannot be listed: name the folder of one model in it, the one with {CURRENT}")
         self._names: list[str] = []
-        self._files: dict[str, SmallFile] | None = None
-        self._listed = 0.0
+        self._files: dict[str, SmallFile] = {}
+        self._recorded: dict[str, str] = {}
+        self._listed = -math.inf
 
     def read(self, *, afresh: bool) -> Pointers:
         """Read the pointers that have changed; while the store gives no answer, return those of the last time.
@@ -188,18 +193,24 @@ class RemoteModels:
         Raises:
             StoreError: if the store gives no answer, and none is known from an earlier time.
         """
-        outage = ""
-        try:
-            self._look(afresh=afresh)
-        except StoreError as error:
-            outage = error.strerror or type(error).__name__
-            if self._files is None:
-                known = self._index.pointers()
-                if not known:
-                    raise
-                self._files = {path: SmallFile(text.encode(), None) for path, text in known.items()}
-                self._names = sorted({self._only or path.rpartition("/")[0] for path in known})
-        return replace(_follow(self._names, self._pointer), outage=outage)
+        outage = None
+        if afresh or self._clock() - self._listed >= LIST_EVERY_S:
+            try:
+                self._list()
+            except StoreError as error:
+                outage = error
+        faults = self._poll()
+        if faults and len(faults) == len(self._files):
+            outage = next(iter(faults.values()))
+        if outage is not None and not any(file.content for file in self._files.values()):
+            known = self._index.pointers()
+            if not known:
+                raise outage
+            self._files = {path: SmallFile(text.encode(), None) for path, text in known.items()}
+            self._names = sorted({self._only or path.rpartition("/")[0] for path in known})
+        if outage is None:
+            self._files |= {path: SmallFile(b"", None, f"cannot be read: {f.strerror}") for path, f in faults.items()}
+        return replace(_follow(self._names, self._pointer), outage=str(outage.strerror) if outage else "")
 
     def copy(self, name: str, version: str) -> Path:
         """Return the local copy of a bundle.
@@ -211,7 +222,7 @@ class RemoteModels:
 
     def etag(self, name: str) -> str | None:
         """Return the ETag of ``CURRENT``."""
-        file = (self._files or {}).get(self._path(name, CURRENT))
+        file = self._files.get(self._path(name, CURRENT))
         return None if file is None else file.etag
 
     def point(self, name: str, version: str) -> None:
@@ -222,36 +233,47 @@ class RemoteModels:
         """
         self._store.write(self._path(name, CURRENT), f"{version}\n".encode())
 
-    def _look(self, *, afresh: bool) -> None:
-        known = self._files or {}
-        lists = afresh or self._files is None or self._clock() - self._listed >= LIST_EVERY_S
-        names, paths = self._names, list(known)
-        if lists:
-            names = [self._only] if self._only else self._store.list_names()
-            paths = [self._path(name, kind) for name in names for kind in (CURRENT, ALIAS)]
-        with ThreadPoolExecutor(_AT_A_TIME, "pointers") as threads:
-            answers = threads.map(lambda path: self._poll(path, known.get(path)), paths)
-            files = {path: file for path, file in zip(paths, answers, strict=True) if file is not None}
-        if lists:
-            self._listed = self._clock()
-        if lists or files != known:
-            with suppress(OSError):  # a later start while the store is down goes without them
-                self._index.record_pointers(
-                    {path: file.content.decode("utf-8", "replace") for path, file in files.items() if file.content}
-                )
-        self._names, self._files = names, files
+    def _list(self) -> None:
+        listed = [self._only] if self._only else self._store.list_names()
+        self._names = [name for name in listed if _NAME.fullmatch(name)]
+        paths = [self._path(name, kind) for name in self._names for kind in (CURRENT, ALIAS)]
+        self._files = {path: self._files.get(path, _UNREAD) for path in paths}
+        self._listed = self._clock()
 
-    def _poll(self, path: str, last: SmallFile | None) -> SmallFile | None:
-        file = self._store.read_small(path, _MAX_BYTES, None if last is None else last.etag)
-        return last if file is not None and file.content is None else file
+    def _poll(self) -> dict[str, StoreError]:
+        """Read all pointers that have changed; return why others cannot be read."""
+        faults = {}
+
+        def read(path: str) -> SmallFile | None:
+            last = self._files[path]
+            try:
+                file = self._store.read_small(path, _MAX_BYTES, last.etag)
+            except StoreError as error:
+                faults[path] = error
+                return last
+            return last if file is not None and file.content is None else file
+
+        with ThreadPoolExecutor(_AT_A_TIME, "pointers") as threads:
+            answers = dict(zip(self._files, threads.map(read, self._files), strict=True))
+        self._files = {path: file for path, file in answers.items() if file is not None}
+        texts = {path: file.content.decode("utf-8", "replace") for path, file in self._files.items() if file.content}
+        if not faults and texts != self._recorded:
+            with suppress(OSError):  # a later start while the store is down goes without them
+                self._index.record_pointers(texts)
+                self._recorded = texts
+        return faults
 
     def _pointer(self, name: str, kind: str) -> str | None:
-        file = (self._files or {}).get(self._path(name, kind))
-        if file is None or file.content is None:
+        file = self._files.get(self._path(name, kind))
+        if file is None or file is _UNREAD or file.content is None:
             return None
         if file.fault:
-            raise PointerError(f"{kind} {file.fault}: write the name of a folder there")
+            raise PointerError(f"{kind} {file.fault}")
         return _parse(file.content, kind)
 
     def _path(self, name: str, entry: str) -> str:
         return entry if self._only else f"{name}/{entry}"
+
+
+_UNREAD = SmallFile(b"", None)
+"""Stands for a pointer that may be there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import shutil
 import sys
@@ -37,12 +38,13 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
         OSError: if it cannot be written.
     """
     loaded = bundle.load(source)  # every hash, graph and golden list, as the service would before it serves it
-    if isinstance(out, Url):
-        name, version, store = out.parent.name, out.name, _writable(out)
-        exists = store.read_small(MANIFEST, 2**20) is not None
-    else:
-        name, version, exists = out.absolute().parent.name, out.name, out.exists()
-    if exists:
+    if isinstance(out, Url) and out.scheme not in OBJECT_STORES:
+        remedy = f"publish to {', '.join(OBJECT_STORES)}, or to a folder to upload"
+        raise BundleError(out, f"{out.scheme}:// cannot be written: {remedy}")
+    if isinstance(out, Url) and out.depth < 2:
+        raise BundleError(out, "expected NAME/VERSION below a bucket")
+    name, version = (out if isinstance(out, Url) else out.absolute()).parent.name, out.name
+    if out.exists() if isinstance(out, Path) else Store(out).read_small(MANIFEST, 2**20) is not None:
         raise BundleError(out, _EXISTS)
     if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
         raise BundleError(
@@ -51,7 +53,7 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
     if isinstance(out, Url):
         with tempfile.TemporaryDirectory() as own:
             sealed = _seal_copy(loaded, source, Path(own) / version, name)
-            _upload(Path(own) / version, sealed, store)
+            _upload(Path(own) / version, sealed, Store(out))
         return sealed
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{version}.", ignore_cleanup_errors=True) as own:
@@ -77,20 +79,20 @@ def _seal_copy(loaded: Bundle, source: Path, folder: Path, name: str) -> Manifes
     return sealed
 
 
-def _writable(out: Url) -> Store:
-    if out.scheme not in OBJECT_STORES:
-        raise BundleError(
-            out, f"{out.scheme}:// cannot be written: publish to {', '.join(OBJECT_STORES)}, or to a folder to upload"
-        )
-    return Store(out)
-
-
 def _upload(folder: Path, manifest: Manifest, store: Store) -> None:
     """Upload a bundle, its manifest last: no reader takes a folder without one for a bundle."""
     for entry in manifest.files:
-        store.write(entry.name, folder / entry.name)
+        try:
+            store.write(entry.name, folder / entry.name, new=True)
+        except FileExistsError:  # of an upload that was interrupted, or of another publisher
+            digest = hashlib.sha256()
+            for piece in store.stream(entry.name):
+                digest.update(piece)
+            if digest.hexdigest() != entry.sha256:
+                fault = "exists with another content: remove it, if no other publish is under way, or choose a version"
+                raise BundleError(store.url / entry.name, fault) from None
     try:
-        store.write(MANIFEST, folder / MANIFEST, new=True)
+        store.write(MANIFEST, (folder / MANIFEST).read_bytes(), new=True)
     except FileExistsError:  # another process was faster
         raise BundleError(store.url, _EXISTS) from None
 
@@ -127,6 +129,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        return 130
     served = f"; {options.out.parent / CURRENT} says {manifest.version}" if options.current else ""
     print(f"{options.out}: {manifest.name}/{manifest.version}{served}")
     return 0

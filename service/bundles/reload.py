@@ -16,7 +16,7 @@ from anyio import move_on_after
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
-from listwright.ranking.remote import Url
+from listwright.ranking.remote import Url, hold_copies
 from listwright.service.bundles import folder
 from listwright.service.bundles.loading import Paths, load_named, load_previous, next_pause_s, reason_of, refusal
 from listwright.service.bundles.served import Current, Models, Refusal
@@ -79,7 +79,7 @@ class Reloader:
         self._serving, self._settings, self._telemetry, self._swapped = serving, settings, telemetry, swapped
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
-        self._disk = Disk("the file system of the models folder")
+        self._disk = Disk(f"the {'store' if isinstance(settings.models, Url) else 'file system'} of the models folder")
         self._woken = asyncio.Event()
         self._attempts: dict[str, _Attempt] = {}
         self._warned = -math.inf
@@ -121,6 +121,8 @@ class Reloader:
             try:
                 pointers = await self._disk.run(partial(folder.read, root, afresh=again), LOOK_WITHIN_S)
             except OSError as error:
+                if isinstance(root, Url):
+                    self._telemetry.store_failures.inc()
                 return self._all_stays(before, f"the models folder cannot be read: {error.strerror}")
             if not pointers.versions and not pointers.faults:
                 return self._all_stays(before, f"the models folder holds no NAME/{folder.CURRENT}")
@@ -252,12 +254,15 @@ class Reloader:
         if after == before:
             return
         self._serving.models = after  # the one assignment
+        hold_copies(bundle.path for bundle in (*after.current.values(), *after.previous.values()))
         count_served(self._telemetry, after)
         for name in sorted(after.current.keys() | before.current.keys()):
             old, new = (m.current[name].manifest.version if name in m.current else None for m in (before, after))
             if old != new:
                 self._telemetry.reloads.labels(name, "swapped").inc()
                 _log.info("serving %s/%s instead of %s", name, new, old)
+        if EVERYTHING in before.refused and EVERYTHING not in after.refused:
+            _log.info("the models folder is read again")
         if self._swapped is not None:
             self._swapped(after)
 

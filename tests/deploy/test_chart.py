@@ -436,6 +436,8 @@ def test_bundles_at_a_url_are_copied_into_a_volume_and_opened_by_a_secret_or_a_s
     ]
     assert "emptyDir" in volume
     assert {"secretRef": {"name": "models"}} in container(values)["envFrom"]
+    ports = [port["port"] for rule in of_kind("NetworkPolicy", values)["spec"]["egress"] for port in rule["ports"]]
+    assert set(ports) == {53, 443}
     assert "serviceAccountName" not in pod(values)
     assert pod({**values, "serviceAccount": "reader"})["serviceAccountName"] == "reader"
     with pytest.raises(HelmError, match="url"):

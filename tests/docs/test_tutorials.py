@@ -21,6 +21,7 @@ DOCS = ROOT / "docs"
 SAVED = re.compile(r"# (\w+\.\w+)\n")
 """First line of a block that the reader saves as a file."""
 ADDRESS = re.compile(r"(localhost|127\.0\.0\.1):8000\b")
+STORE = re.compile(r"\b5000$|(?<=127\.0\.0\.1:)5000\b", re.M)
 
 
 class Reader:
@@ -29,11 +30,12 @@ class Reader:
     Args:
         folder: where the files of the page go.
         port: of the service, in place of the page's 8000.
+        store_port: of an object store, in place of the page's 5000.
     """
 
-    def __init__(self, folder, port):
-        self.folder, self.port = folder, port
-        self.service = None
+    def __init__(self, folder, port, store_port):
+        self.folder, self.port, self.store_port = folder, port, store_port
+        self.services = []
         self.printed = {}
         programs = folder / "programs"
         programs.mkdir()
@@ -51,7 +53,7 @@ class Reader:
     def work_through(self, page):
         """Save, run and compare each block of the page."""
         for language, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-            block = ADDRESS.sub(rf"\1:{self.port}", text)
+            block = STORE.sub(str(self.store_port), ADDRESS.sub(rf"\1:{self.port}", text))
             if saved := SAVED.match(block):
                 (self.folder / saved[1]).write_text(block, encoding="utf-8")
             elif language == "sh":
@@ -63,11 +65,14 @@ class Reader:
 
     def run(self, text, block):
         """Run commands until they end, or start the service and wait until it is ready."""
-        if re.search(r"^listwright serve [^\n]*\Z", block.rstrip(), re.M):
-            self.service = subprocess.Popen(
+        if started := re.search(r"^(?:\w+=\S+ )*(listwright serve|moto_server)\b[^\n]*\Z", block.rstrip(), re.M):
+            service = subprocess.Popen(
                 ["bash", "-ec", block], cwd=self.folder, env=self.environment, start_new_session=True
             )
-            until(self.ready)
+            self.services.append(service)
+            serves = started[1] == "listwright serve"
+            address = f"{self.port}/readyz" if serves else f"{self.store_port}/moto-api/"
+            until(lambda: self.ready(service, f"http://127.0.0.1:{address}"))
             return
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
@@ -81,24 +86,24 @@ class Reader:
         assert done.returncode == 0, f"{block}\n{done.stdout}"
         self.printed[text] = done.stdout
 
-    def ready(self):
-        """Whether the service answers."""
-        assert self.service.poll() is None
+    def ready(self, service, url):
+        """Whether a service answers."""
+        assert service.poll() is None
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/readyz").status_code == 200
+            return httpx.get(url).status_code == 200
         except httpx.TransportError:
             return False
 
     def leave(self):
-        """Stop the service, if the page started one."""
-        if self.service is not None:
-            os.killpg(self.service.pid, signal.SIGTERM)
-            self.service.wait(timeout=30)
+        """Stop the services that the page started."""
+        for service in reversed(self.services):
+            os.killpg(service.pid, signal.SIGTERM)
+            service.wait(timeout=30)
 
 
 @pytest.fixture
 def reader(tmp_path):
-    made = Reader(tmp_path, free_port())
+    made = Reader(tmp_path, free_port(), free_port())
     yield made
     made.leave()
 
@@ -109,6 +114,16 @@ def test_own_table(reader):
     *_, best, refused = reader.printed.values()
     assert json.loads(best)["results"][0]["id"] == "good"
     assert json.loads(refused)["errors"][0]["path"] == "$.candidates[0].features.price"
+
+
+@pytest.mark.nightly
+def test_a_release(reader):
+    reader.environment["LISTWRIGHT_CACHE"] = str(reader.folder / "cache")
+    reader.work_through("tutorials/release.md")
+    request = {"features": [[0.0] * 8, [1.0] * 8]}
+    until(lambda: httpx.post(f"http://127.0.0.1:{reader.port}/rerank", json=request).json()["version"] == "1")
+    answer, _ = list(reader.printed.values())[-2:]
+    assert json.loads(answer)["version"] == "2"
 
 
 @pytest.mark.nightly

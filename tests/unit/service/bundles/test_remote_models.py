@@ -4,6 +4,9 @@ import json
 import logging
 import os
 import shutil
+import signal
+import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,13 +18,13 @@ from hypothesis import strategies as st
 from listwright.command import main as listwright
 from listwright.ranking import bundle, remote
 from listwright.ranking.errors import BundleError, ListwrightError
-from listwright.ranking.remote import Store, Url, as_location, local_copy
+from listwright.ranking.remote import Store, StoreError, Url, as_location, local_copy
 from listwright.service.bundles import folder, loading, publishing
 from listwright.service.settings import Settings
 from support.object_store import S3, StaticFiles
 from support.service.bundles import make_bundle
 from support.service.swapping import run, serving, tell, until_version, version
-from support.waiting import until_async
+from support.waiting import PATIENCE_S, until_async
 
 MODELS = "s3://models/live"
 
@@ -97,6 +100,20 @@ def test_a_published_version_never_changes(published, local, monkeypatch):
     assert published.get("live/shop/1/manifest.json") == before
 
 
+def test_two_publishers_of_one_version_make_no_mixture(published, local):
+    published.client.delete_object(Bucket="models", Key="live/shop/1/manifest.json")  # the other has not ended
+    with pytest.raises(BundleError, match="exists with another content"):
+        publishing.publish_as(local / "2", Url(f"{MODELS}/shop/1"))
+    publishing.publish_as(local / "1", Url(f"{MODELS}/shop/1"))  # as after an interruption
+    assert bundle.load(local_copy(Url(f"{MODELS}/shop/1"))).manifest.version == "1"
+
+
+def test_a_bucket_is_no_name(s3, local):
+    with pytest.raises(BundleError, match="below a bucket"):
+        publishing.publish_as(local / "1", Url("s3://models/7"))
+    assert "Contents" not in s3.client.list_objects_v2(Bucket="models")
+
+
 @pytest.mark.parametrize("out", ["hf://owner/repository/shop/1", "https://example.org/shop/1"])
 def test_what_cannot_be_written_is_refused(s3, local, out, capsys):
     assert listwright(["publish", str(local / "1"), out]) == 1
@@ -117,18 +134,20 @@ def test_a_bundle_is_copied_once(published, local, monkeypatch):
     assert local_copy(url) == copy
 
 
-def test_an_altered_copy_is_copied_again(published, local, caplog):
+@pytest.mark.parametrize("name", ["golden.jsonl", "manifest.json"])
+def test_an_altered_copy_is_copied_again(published, name, caplog):
     url = Url(f"{MODELS}/shop/1")
-    altered = local_copy(url) / "golden.jsonl"
-    altered.write_bytes(altered.read_bytes()[:-1] + b"!")
-    assert (local_copy(url) / "golden.jsonl").read_bytes() == (local / "1" / "golden.jsonl").read_bytes()
+    altered = local_copy(url) / name
+    before = altered.read_bytes()
+    altered.write_bytes(before[:-1] + b"!")
+    assert (local_copy(url) / name).read_bytes() == before
     assert "altered" in caplog.text
 
 
 def test_a_version_that_was_published_anew_is_copied_anew(published, local):
     url = Url(f"{MODELS}/shop/1")
     before = local_copy(url)
-    published.client.delete_object(Bucket="models", Key="live/shop/1/manifest.json")
+    published.empty()
     publishing.publish_as(local / "2", url)
     after = local_copy(url)
     assert after != before
@@ -145,6 +164,63 @@ def test_copies_unused_for_a_week_are_removed(published, tmp_path):
     assert local_copy(Url(f"{MODELS}/shop/2")) == new
     assert new.parents[1].stat().st_mtime > long_ago, "a use"
     assert not old.exists()
+
+
+def test_a_copy_that_is_served_is_not_removed(published):
+    served = local_copy(Url(f"{MODELS}/shop/1"))
+    long_ago = time.time() - remote.UNUSED_S - 60
+    remote.hold_copies([served, Path("elsewhere/1")])
+    os.utime(served.parents[1], (long_ago, long_ago))
+    other = local_copy(Url(f"{MODELS}/shop/2"))
+    assert served.exists()
+    remote.hold_copies([])
+    shutil.rmtree(other.parents[1])
+    local_copy(Url(f"{MODELS}/shop/2"))
+    assert not served.exists()
+
+
+def test_a_killed_copy_leaves_nothing(published, monkeypatch):
+    place = local_copy(Url(f"{MODELS}/shop/1"))
+    partial = place.parents[2] / f".{place.parents[1].name}.partial"
+    place.parents[1].rename(partial)
+    (partial / "more").touch()
+    assert local_copy(Url(f"{MODELS}/shop/1")) == place
+    assert not partial.exists()
+    shutil.rmtree(place.parents[1])
+    store = Store(Url(f"{MODELS}/shop/1"))
+    monkeypatch.setattr(remote, "COPY_WITHIN_S", 0.0)
+    with pytest.raises(BundleError, match="takes longer"):
+        remote.copy_bundle(store)
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"copies": null}', '{"copies": {"": 1}}'])
+def test_a_damaged_index_is_none(published, text):
+    local_copy(Url(f"{MODELS}/shop/1"))
+    (index,) = remote.cache_folder().glob("stores/*.json")
+    index.write_text(text)
+    assert remote.Index(Url(f"{MODELS}/shop/1")).copy_of("") is None
+    local_copy(Url(f"{MODELS}/shop/1"))
+    assert remote.Index(Url(f"{MODELS}/shop/1")).copy_of("") is not None
+
+
+def test_another_endpoint_is_another_store(published, monkeypatch):
+    local_copy(Url(f"{MODELS}/shop/1"), or_last=True)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(BundleError, match="the store does not answer"):
+        local_copy(Url(f"{MODELS}/shop/1"), or_last=True)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
+    with pytest.raises(ListwrightError, match="AWS_ENDPOINT_URL begins with no http"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+
+
+def test_azure_and_google_are_opened_as_documented(monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    azure = Store(Url("az://account/container/live/shop"))._small
+    assert (azure.config["account_name"], azure.config["container_name"]) == ("account", "container")
+    assert str(azure.prefix) == "live/shop"
+    google = Store(Url("gs://bucket/live"))._small
+    assert (google.config["bucket"], str(google.prefix)) == ("bucket", "live")
 
 
 def test_a_cache_that_cannot_be_written_is_named(published, tmp_path, monkeypatch):
@@ -264,6 +340,41 @@ def test_a_bad_pointer_changes_nothing(published, pointer, fault):
     run(scenario)
 
 
+def test_a_name_that_cannot_be_listed_stops_no_swap(published):
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            published.put("live//stray/CURRENT", b"1\n")
+            published.put("live/shop/CURRENT", b"2\n")
+            await tell(client)
+            assert await version(client) == "2"
+
+    run(scenario)
+
+
+def test_a_pointer_that_cannot_be_read_stops_no_other(published, local, monkeypatch):
+    publishing.publish_as(local / "1", Url(f"{MODELS}/other/1"))
+    folder.point(Url(MODELS), "other", "1")
+    read_small = Store.read_small
+
+    def deny(store, path, *words):
+        if path == "other/CURRENT":
+            raise StoreError(13, "access is denied")
+        return read_small(store, path, *words)
+
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            monkeypatch.setattr(Store, "read_small", deny)
+            published.put("live/shop/CURRENT", b"2\n")
+            answer = await tell(client)
+            assert "access is denied" in answer.json()["detail"]
+            assert await version(client, model="shop") == "2"
+            assert await version(client, model="other") == "1"
+            monkeypatch.setattr(Store, "read_small", read_small)
+            assert (await tell(client)).status_code == 200
+
+    run(scenario)
+
+
 def test_names_and_aliases_are_found_on_demand_and_a_rollback_writes_the_pointer(published, local):
     async def scenario():
         async with serving(Url(MODELS)) as (_, client):
@@ -378,11 +489,34 @@ def test_http_and_hugging_face_serve_one_name(static, local, tmp_path, monkeypat
     assert bundle.load(local_copy(Url("hf://owner/rankers@v2/shop/2"))).manifest.version == "2"
 
 
+def test_a_server_without_a_name_is_refused(static):
+    with pytest.raises(ListwrightError, match="name the folder of one model"):
+        loading.start(Settings(models=static.url, poll_s=0))
+
+
+@pytest.mark.nightly  # a process starts
+@pytest.mark.parametrize("command", ["verify", "publish"])
+def test_a_store_that_hangs_can_be_left(command, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/shop/1"
+        words = [url] if command == "verify" else [url, str(tmp_path / "shop" / "2")]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "listwright", command, *words], stderr=subprocess.PIPE, text=True
+        )
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=PATIENCE_S)
+        connection.close()
+    assert process.returncode == 130
+    assert printed.startswith("interrupted")
+    assert printed.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("s3://user:secret@models/shop", "user"),
-        ("https://secret@host/shop/1", "user"),
+        ("s3://user:secret@models/shop", "with a user"),
+        ("https://secret@host/shop/1", "with a user"),
         ("az://account/container/shop?sig=secret", "query"),
         ("https://host/shop/1#secret", "query"),
         ("ftp://secret/shop", "no store"),
@@ -390,6 +524,8 @@ def test_http_and_hugging_face_serve_one_name(static, local, tmp_path, monkeypat
         ("s3://models/../secret", "no plain path"),
         ("s3://models//secret", "no plain path"),
         ("hf://owner", "second part"),
+        ("hf://owner/@secret/shop", "second part"),
+        ("https:/user:secret@host/shop/1", "with a user"),
         ("az://account", "second part"),
     ],
 )
@@ -420,7 +556,7 @@ def test_what_follows_a_scheme_is_a_plain_path_or_refused(scheme, text):
     assert not {"", ".", ".."} & {host, *path}
 
 
-@given(st.text(st.sampled_from("ab/.@?# :s3"), max_size=20).filter(lambda text: "://" not in text))
+@given(st.text(st.sampled_from("ab/.@?# :s3"), max_size=20).filter(lambda text: ":/" not in text))
 def test_all_else_is_a_path(text):
     assert as_location(text) == Path(text)
 

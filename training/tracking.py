@@ -224,9 +224,7 @@ class MlflowRun:
 
     def describe(self, params: Mapping[str, str], recipe: Mapping[str, Any]) -> None:
         """Log parameters and the recipe."""
-        entries = [self._mlflow.entities.Param(name, value) for name, value in params.items()]
-        for first in range(0, len(entries), _PER_BATCH):
-            self._client.log_batch(self._id, params=entries[first : first + _PER_BATCH])
+        self._log("params", [self._mlflow.entities.Param(name, value) for name, value in params.items()])
         self._client.log_dict(self._id, recipe, "recipe.json")
 
     def steps_of(self, name: str) -> set[int]:
@@ -235,9 +233,12 @@ class MlflowRun:
 
     def write(self, points: Sequence[Point]) -> None:
         """Log points of curves."""
-        entries = [self._mlflow.entities.Metric(point.name, point.value, point.ms, point.step) for point in points]
+        metric = self._mlflow.entities.Metric
+        self._log("metrics", [metric(point.name, point.value, point.ms, point.step) for point in points])
+
+    def _log(self, kind: str, entries: Sequence[Any]) -> None:
         for first in range(0, len(entries), _PER_BATCH):
-            self._client.log_batch(self._id, metrics=entries[first : first + _PER_BATCH])
+            self._client.log_batch(self._id, **{kind: entries[first : first + _PER_BATCH]})
 
     def upload(self, bundle: Path) -> None:
         """Log the report, and the bundle as a model that MLflow loads and registers."""

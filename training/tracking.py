@@ -127,7 +127,7 @@ class Tracker:
                 self._send(partial(self._stop, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"))
             raise
         for name, value in results(report).items():
-            self._pending.append(Point(name, 0, value, time.time_ns() // 1_000_000))
+            self.log(name, 0, value)
         if self._send(self._flush, remedy=_IN_PART):
             self._send(self._finish, remedy=_IN_PART, limited=False)
         return report

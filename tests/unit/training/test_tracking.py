@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from listwright import command as listwright
 from listwright.ranking.errors import RecipeError
 from listwright.training import command, tracking
 from listwright.training.recipe import config
@@ -164,6 +165,13 @@ def test_without_its_extra_an_uri_is_refused_by_name(uri, library, extra, monkey
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(RecipeError, match=rf"needs {library}.*listwright\[{extra}\]"):
         Tracker(uri)
+
+
+def test_without_its_extra_fetch_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "listwright.training.fetch", raising=False)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert listwright.main(["fetch", "models:/shop@champion", "--out", "shop/1"]) == 1
+    assert capsys.readouterr().err == "error: listwright fetch needs mlflow: pip install 'listwright[mlflow]'\n"
 
 
 @pytest.mark.parametrize(

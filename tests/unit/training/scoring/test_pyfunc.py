@@ -48,10 +48,9 @@ def test_without_query_ids_all_rows_are_one_list(model, folder):
 
 def test_numbers_of_any_type_count_the_same(model):
     frame = pandas_of(lists((9,)))
-    frame[NUMERIC[0]] = np.arange(9)
-    other = frame.assign(
-        **{NUMERIC[0]: frame[NUMERIC[0]].astype("Int64"), CATEGORY.name: pd.Categorical(frame[CATEGORY.name])}
-    )
+    frame[MISSING] = [np.nan, *range(8)]
+    whole, names = frame[MISSING].astype("Int64"), pd.Categorical(frame[CATEGORY.name])
+    other = frame.assign(**{MISSING: whole, CATEGORY.name: names})
     pd.testing.assert_frame_equal(model.predict(other), model.predict(frame))
 
 

@@ -67,7 +67,7 @@ _LIST = "\0"
 
 def _column(values: pd.Series) -> pl.Series:
     """Return a column of pandas; what pandas calls missing is null."""
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
+    if values.dtype.kind in "iuf":
         return pl.Series(str(values.name), values.to_numpy())
     plain = [None if missing else value for value, missing in zip(values.tolist(), values.isna(), strict=True)]
     return pl.Series(str(values.name), plain, strict=False)

@@ -36,6 +36,7 @@ COMMANDS = {
     "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
     "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.fit_page", "make report.html again from report.json"),
+    "fetch": Command("listwright.training.fetch", "copy a bundle out of MLflow", "mlflow"),
     "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
     "publish": Command(
         "listwright.service.bundles.publishing", "give a bundle another name or version, and serve it", ""

@@ -3,7 +3,8 @@
 ``listwright fit --help`` starts here. So does ``listwright.training.Qilcm(...).fit(X, y, qid)``
 (``docs/library.md``). Each file imports from its own line or from lines below; ``pyproject.toml`` holds them to it::
 
-    fit, tune, experiment, diagnose, score, generate, join, compare, propensities  the commands: listwright fit ...
+    fit, tune, experiment, diagnose, score, generate, join, compare, propensities, fetch  listwright fit ...
+    pyfunc                             a bundle as a model of MLflow
     estimator                          the same run as a scikit-learn estimator
     suites/                            fits over seeds and folds, and their pages: listwright experiment
     diagnosis                          whether a second stage is likely to pay, in a minute
@@ -14,6 +15,7 @@
     study                              one search for hyperparameters, in a folder of its own
     run                                a fit from the data to the published bundle, in ten steps
     steps                              the schema of the bundle, and the fits
+    tracking                           a fit in MLflow or TensorBoard
     reporting/                         report.json, report.html and the table on the terminal
     workspace                          where a run keeps what an interruption must not lose
     choice                             which ranker ``auto`` means, and why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,10 @@ BAR = BarColumn(bar_width=12)
 """Width of a bar that fits the 80 columns of a plain terminal."""
 
 
+Recorder = Callable[[str, int, float], None]
+"""Callback with the name of a curve, a step from 1, and the value there."""
+
+
 class Bars(rich.progress.Progress):
     """Progress of a run on the console: :class:`listwright.training.progress.Progress` with rich's bars.
 
@@ -37,12 +41,18 @@ class Bars(rich.progress.Progress):
         console: where to.
         pace: seconds of past steps that the time left on a bar is estimated from.
         clock: seconds; for tests.
+        recorder: called with all that tasks measure; None drops it.
     """
 
     def __init__(
-        self, *columns: ProgressColumn, console: Console, pace: float, clock: Callable[[], float] | None = None
+        self,
+        *columns: ProgressColumn,
+        console: Console,
+        pace: float,
+        clock: Callable[[], float] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        self._plain = not _has_terminal(console)
+        self._plain, self.recorder = not _has_terminal(console), recorder
         super().__init__(*columns, console=console, speed_estimate_period=PACE if self._plain else pace, get_time=clock)
         self._stage: tuple[str, float] | None = None
         self._latest: TaskID | None = None
@@ -55,9 +65,9 @@ class Bars(rich.progress.Progress):
         """Begin a stage of the run; see :meth:`listwright.training.progress.Progress.enter`."""
         self._stage, self._latest, self._earlier = (stage, self.get_time()), None, frozenset(self.task_ids)
 
-    def begin(self, title: str, total: int | None = None) -> Bar:
+    def begin(self, title: str, total: int | None = None, *, name: str = "") -> Bar:
         """Begin a task, shown as one bar; see :meth:`listwright.training.progress.Progress.begin`."""
-        return Bar(self, title, total)
+        return Bar(self, title, total, name)
 
     def say(self, text: str, heading: str = "") -> None:
         """Print a line that stays; see :meth:`listwright.training.progress.Progress.say`."""
@@ -120,8 +130,8 @@ class Bars(rich.progress.Progress):
 class Bar:
     """A task shown as one bar: :class:`listwright.training.progress.Task`."""
 
-    def __init__(self, bars: Bars, title: str, total: int | None) -> None:
-        self._bars, self._title = bars, title
+    def __init__(self, bars: Bars, title: str, total: int | None, name: str) -> None:
+        self._bars, self._title, self._name = bars, title, name
         self._id = bars.add_task(escape(title), total=total)
 
     def reach(self, done: int, note: str | None = None) -> None:
@@ -131,6 +141,12 @@ class Bar:
     def note(self, text: str) -> None:
         """Show a note behind the title; see :meth:`listwright.training.progress.Task.note`."""
         self._bars.update(self._id, **self._described(text))
+
+    def measure(self, step: int, values: Mapping[str, float]) -> None:
+        """Report measured values; see :meth:`listwright.training.progress.Task.measure`."""
+        if self._bars.recorder is not None:
+            for key, value in values.items():
+                self._bars.recorder(f"{self._name}/{key}", step, value)
 
     def end(self, done: int, note: str | None = None) -> None:
         """Finish the task; see :meth:`listwright.training.progress.Task.end`."""
@@ -142,13 +158,15 @@ class Bar:
         return {"description": escape(f"{self._title}, {note}" if note else self._title)}
 
 
-def progress_bars(console: Console, *columns: ProgressColumn, pace: float = 30.0) -> Bars:
+def progress_bars(
+    console: Console, *columns: ProgressColumn, pace: float = 30.0, recorder: Recorder | None = None
+) -> Bars:
     """Create the progress display of a run: bars on a terminal, plain lines elsewhere.
 
     Args:
         console: where to.
         columns: other than text, bar, count and time left.
-        pace: see :class:`Bars`.
+        pace, recorder: see :class:`Bars`.
     """
     usual = (
         TextColumn("{task.description}"),
@@ -156,7 +174,7 @@ def progress_bars(console: Console, *columns: ProgressColumn, pace: float = 30.0
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    return Bars(*(columns or usual), console=console, pace=pace)
+    return Bars(*(columns or usual), console=console, pace=pace, recorder=recorder)
 
 
 def _has_terminal(console: Console) -> bool:

@@ -352,7 +352,7 @@ def compare(
             return None
     values = np.full(len(run.splits.train), np.nan)
     weights = run.splits.train.query_weights
-    task = run.progress.begin(f"Comparing {spec.title}, by folds", looks)
+    task = run.progress.begin(f"Comparing {spec.title}, by folds", looks, name=spec.kind)
     to_the_end, seconds, comparison = True, 0.0, None
     held_out = _held_out(run, spec, first, (epochs, looks), np.isfinite(current[1]), task)
     for number, part in enumerate(held_out, start=1):
@@ -370,6 +370,8 @@ def compare(
             of=len(values) if budget.bounded and looks > 1 else None,
         )
         task.reach(number, gain_text(comparison))
+        mean = np.average(part.values, weights=None if weights is None else weights[part.queries])
+        task.measure(number, {"ndcg_by_part": float(mean), "gain_so_far": comparison.mean})
         if budget.bounded and is_settled(comparison):
             break
     assert comparison is not None
@@ -512,6 +514,10 @@ class _Epochs:
     def note(self, text: str) -> None:
         """Show a note with the number of the part; see :meth:`listwright.training.progress.Task.note`."""
         self.whole.note(f"part {self.part}, {text}")
+
+    def measure(self, step: int, values: Mapping[str, float]) -> None:
+        """Report values under the number of the part; see :meth:`listwright.training.progress.Task.measure`."""
+        self.whole.measure(step, {f"{name}_part_{self.part}": value for name, value in values.items()})
 
     def end(self, done: int, note: str | None = None) -> None:
         """Finish the part; see :meth:`listwright.training.progress.Task.end`."""

@@ -92,7 +92,7 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
 
     Folders of paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
-    ``--trec``, ``--jobs``, ``--on`` and ``--resume``, which do not change the result.
+    ``--trec``, ``--jobs``, ``--on``, ``--track`` and ``--resume``, which do not change the result.
 
     Args:
         command, arguments: of the command line.
@@ -105,6 +105,7 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     attempt.add_argument("--trec")
     attempt.add_argument("--jobs")
     attempt.add_argument("--on")
+    attempt.add_argument("--tr", "--tra", "--trac", "--track")  # its URI may hold a password: abbreviations, too
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))
     words = [

@@ -19,6 +19,7 @@ from listwright.training.command import repeatable, run_command
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
+from listwright.training.tracking import Tracker
 from listwright.training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
@@ -40,6 +41,7 @@ _EXAMPLES = """examples:
   listwright fit --data rows.parquet --qid search_id --label clicked \\
       --minutes 30    (0 tries all that there is)
   listwright fit --out models/demo/2 --resume   after an interruption
+  listwright fit --out models/shop/1 --track sqlite:///runs.db    in MLflow
   listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
   listwright fit mslr --data MSLR-WEB10K.zip --on ray://head:10001 --workers 4
 """
@@ -57,6 +59,8 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training.reporting.report import show  # noqa: PLC0415
         from listwright.training.run import run  # noqa: PLC0415
+
+        tracker = None if options.track is None else Tracker(options.track)
     with _workers(options) as workers:
         report = run(
             recipe,
@@ -68,6 +72,7 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
             shards=options.shards,
             workers=workers,
             budget=budget,
+            tracker=tracker,
             console=console,
         )
     show(report, console)
@@ -189,6 +194,11 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="whether rows stay on disk, in shards in the cache ($LISTWRIGHT_CACHE), and are read as they are needed; "
         "auto (default): if they may not fit into memory",
+    )
+    parser.add_argument(
+        "--track",
+        metavar="URI",
+        help="log the fit in MLflow (http://HOST:PORT, sqlite:///FILE) or TensorBoard (tensorboard:DIR)",
     )
     add_on_option(parser)
     parser.add_argument(

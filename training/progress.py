@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -24,6 +24,9 @@ class Task(Protocol):
     def note(self, text: str) -> None:
         """Show the current activity behind the title."""
 
+    def measure(self, step: int, values: Mapping[str, float]) -> None:
+        """Report measured values by name, the points of curves at a step; a tracked fit logs them."""
+
     def end(self, done: int, note: str | None = None) -> None:
         """Finish the task with so many steps, whatever total it began with."""
 
@@ -35,12 +38,13 @@ class Progress(Protocol):
     def enter(self, stage: str) -> None:
         """Begin a stage of the run; unfinished tasks of earlier ones are no longer reported."""
 
-    def begin(self, title: str, total: int | None = None) -> Task:
+    def begin(self, title: str, total: int | None = None, *, name: str = "") -> Task:
         """Begin a task.
 
         Args:
             title: as plain text.
             total: steps that it takes; None if only its end will tell.
+            name: of the ranker; stands before the names of values that the task measures.
         """
 
     def say(self, text: str, heading: str = "") -> None:
@@ -57,11 +61,13 @@ class _Silent:
 
     def note(self, text: str) -> None: ...
 
+    def measure(self, step: int, values: Mapping[str, float]) -> None: ...
+
     def end(self, done: int, note: str | None = None) -> None: ...
 
     def enter(self, stage: str) -> None: ...
 
-    def begin(self, title: str, total: int | None = None) -> Task:  # noqa: ARG002
+    def begin(self, title: str, total: int | None = None, *, name: str = "") -> Task:  # noqa: ARG002
         return self
 
     def say(self, text: str, heading: str = "") -> None: ...

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,6 +50,7 @@ from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough
 from listwright.training.steps import Fitted, with_bundle_schema
+from listwright.training.tracking import Tracker
 from listwright.training.workspace import RunContext, Workspace
 
 GOLDEN_LISTS = 8
@@ -68,6 +70,7 @@ def run(
     shards: Shards = "never",
     workers: Workers | None = None,
     budget: Budget | None = None,
+    tracker: Tracker | None = None,
     console: Console,
 ) -> Report:
     """Fit a recipe and publish the bundle at ``out``.
@@ -82,6 +85,7 @@ def run(
         shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
         workers: of a data-parallel fit; None for this process.
         budget: the time that there is; None for no bound.
+        tracker: logs the fit; None logs nothing.
         console: where progress and the table go.
 
     Returns:
@@ -92,13 +96,17 @@ def run(
     """
     usable = usable_device(device)
     budget = budget or Budget()
-    with Workspace(out, recipe, resume=resume, mode=budget.mode) as workspace, progress_bars(console) as bars:
+    bars = progress_bars(console, recorder=None if tracker is None else tracker.log)
+    with Workspace(out, recipe, resume=resume, mode=budget.mode) as workspace, bars:
         watch = Stopwatch(bars)
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
         context = RunContext(recipe, splits, workspace.state, bars, usable, workers, _keep_decisions(budget, workspace))
-        return _fit_and_publish(context, workspace, watch, fingerprint, command)
+        fit = partial(_fit_and_publish, context, workspace, watch, fingerprint, command)
+        if tracker is None:
+            return fit()
+        return tracker.follow(fit, out, recipe, fingerprint, folder=workspace.folder, progress=bars)
 
 
 def run_on(

@@ -42,7 +42,7 @@ from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import candidates, widened
-from listwright.training.progress import SILENT, Progress, Stopwatch
+from listwright.training.progress import NO_TASK, SILENT, Progress, Stopwatch
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.router import FittedAnomaly, fit_anomaly
@@ -140,8 +140,8 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
         return spec
     by_folds = spec.select_on == "folds"
     if budget.unit is None and not budget.replayed:
-        task = run.progress.begin("One LightGBM fit", 1)
         kinds = first_stage.kinds_of(spec)
+        task = run.progress.begin("One LightGBM fit", 1, name=first_stage.name_of(kinds))
         wide = widened(splits, candidates(splits.train.schema, kinds))
         search = lambdamart.search_settings(
             wide.train,
@@ -150,6 +150,7 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> Lamb
             seed=run.recipe.seed,
             journal=None if by_folds else run.state / first_stage.trials_file(kinds),  # the first trial, if it is one
             prune=True,
+            task=NO_TASK if by_folds else task,
             grower=grower,
             watch=budget.check_first_fit,
         )
@@ -244,7 +245,7 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
         spec.max_epochs,
         lambda: max(1.0, run.budget.unspent() / epoch_of(run, spec, first)),
     )
-    task = run.progress.begin(f"Training {spec.title}", most)
+    task = run.progress.begin(f"Training {spec.title}", most, name=spec.kind)
     fitted = second_stage.fit(
         spec.model_copy(update={"max_epochs": most}),
         run.splits,

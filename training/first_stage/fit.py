@@ -178,7 +178,8 @@ def _tuned(
         return tuned, np.load(scores_file), columns
     columns = relative.candidates(splits.train.schema, kinds)
     wide, seed, grower = relative.widened(splits, columns), shared.seed, shared.grower
-    tuning = shared.progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials)
+    name = name_of(kinds)
+    tuning = shared.progress.begin(f"Tuning {TITLES[which]}, NDCG@{spec.ndcg_at}", spec.trials, name=name)
     tuned = lambdamart.tune(
         wide.train,
         wide.valid,
@@ -196,9 +197,16 @@ def _tuned(
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
         again = lambdamart.tune(wide.train, wide.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)
-    folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds)
+    folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds, name=name)
     scores = lambdamart.out_of_fold_scores(
-        wide.train, tuned, folds=spec.folds, seed=seed, monotone=spec.monotone, task=folding, grower=grower
+        wide.train,
+        tuned,
+        folds=spec.folds,
+        seed=seed,
+        ndcg_at=spec.ndcg_at,
+        monotone=spec.monotone,
+        task=folding,
+        grower=grower,
     )
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)
@@ -210,6 +218,11 @@ def _tuned(
 def trials_file(kinds: tuple[RelativeKind, ...]) -> str:
     """Return the name of the journal of trials, with list-relative columns or without."""
     return f"{'relative' if kinds else 'plain'}_trials.journal"
+
+
+def name_of(kinds: tuple[RelativeKind, ...]) -> str:
+    """Return the name of a first stage's curves, with list-relative columns or without."""
+    return "lightgbm_relative" if kinds else "lightgbm"
 
 
 def _facts(tuned: lambdamart.TunedLambdaMart) -> dict[str, object]:

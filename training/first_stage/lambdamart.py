@@ -140,8 +140,7 @@ def search_settings(
         watch: called with the trees of a trial here, and the held-out NDCG; may end the search by raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
-    if watch is not None:
-        objective = _report_to(watch, objective)
+    objective = _report_to(task, watch, objective)
     space, own = LAMBDAMART, spec.settings.model_dump()
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
     if own["cat_smooth"] is None:
@@ -167,13 +166,15 @@ def search_settings(
     )
 
 
-def _report_to(watch: StepReport, objective: Objective) -> Objective:
+def _report_to(task: Task, watch: StepReport | None, objective: Objective) -> Objective:
     def try_setting(number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-        def report_both(step: int, value: float) -> None:
-            watch(step, value)
+        def report_all(step: int, value: float) -> None:
+            task.measure(step, {f"ndcg_trial_{number + 1}": value})
+            if watch is not None:
+                watch(step, value)
             report(step, value)
 
-        return objective(number, values, report_both)
+        return objective(number, values, report_all)
 
     return try_setting
 
@@ -190,6 +191,7 @@ def out_of_fold_scores(
     *,
     folds: int,
     seed: int,
+    ndcg_at: int = 10,
     monotone: Directions = (),
     task: Task = NO_TASK,
     grower: Grower | None = None,
@@ -198,7 +200,7 @@ def out_of_fold_scores(
 
     A reranker that is trained on scores of a model fitted on the same queries learns to trust an over-fitted score.
     Queries are dealt to ``folds`` parts after a seeded shuffle; each part is scored by LambdaMART with the winning
-    hyperparameters and as many trees, fitted on the other parts.
+    hyperparameters and as many trees, fitted on the other parts. The task reports each part's NDCG at ``ndcg_at``.
 
     Returns:
         ``(R,)`` float64, in row order.
@@ -208,8 +210,10 @@ def out_of_fold_scores(
     more: dict[str, Any] = {"trees": tuned.trees, "members": tuned.members, "grower": grower or LocalGrower()}
     for number, (rest, held_out) in enumerate(query_folds(train, folds, seed), start=1):
         models = _boost(train, params, seed=seed, queries=rest, **more)
-        scores[train.rows_of(held_out)] = _scores(models, train.select(held_out))
+        part = train.select(held_out)
+        scores[train.rows_of(held_out)] = part_scores = _scores(models, part)
         task.reach(number)
+        task.measure(number, {"ndcg_by_fold": mean_ndcg(part, part_scores, ndcg_at)})
     return scores
 
 

@@ -165,6 +165,7 @@ def fit_network(
 
 def _tell(epoch: Epoch, spec: NetworkSpec, task: Task, report: StepReport) -> None:
     task.reach(epoch.number, f"valid NDCG@{spec.ndcg_at} {epoch.valid_ndcg:.4f} (best {epoch.best_ndcg:.4f})")
+    task.measure(epoch.number, {"valid_ndcg": epoch.valid_ndcg, "rank_loss": epoch.rank_loss})
     report(epoch.number, epoch.valid_ndcg)
 
 

@@ -80,7 +80,7 @@ def fit_specialists(
     spec, router = run.recipe.specialists, None
     if spec is None:
         return None
-    task = run.progress.begin("EM", spec.max_iterations)
+    task = run.progress.begin("EM", spec.max_iterations, name="srm")
     srm = fit_srm(
         spec,
         run.splits.train,

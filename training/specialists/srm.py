@@ -248,6 +248,7 @@ class _Fitting:
             shares = " ".join(f"{weight:.2f}" for weight in step.weights)
             start = f"start {number + 1} of {count}, log P {step.objective:.1f}, pi {shares}, H {step.entropy:.2f}"
             self._task.reach(step.number, start)
+            self._task.measure(step.number, {f"log_posterior_start_{number + 1}": step.objective})
 
     def _remember(self, mixture: Mixture, number: int) -> None:
         if self._checkpoint is None:

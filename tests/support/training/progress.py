@@ -5,7 +5,7 @@ class RecordedTask:
     """A task that remembers what it was told, and interrupts after so many steps."""
 
     def __init__(self, interrupt_at=None):
-        self.reached, self.notes, self._interrupt_at = [], [], interrupt_at
+        self.reached, self.notes, self.measured, self._interrupt_at = [], [], [], interrupt_at
 
     def reach(self, done, note=None):
         self.reached.append(done)
@@ -15,6 +15,9 @@ class RecordedTask:
 
     def note(self, text):
         self.notes.append(text)
+
+    def measure(self, step, values):
+        self.measured.append((step, dict(values)))
 
     def end(self, done, note=None):
         self.reached.append(done)
@@ -30,7 +33,7 @@ class RecordedProgress:
     def enter(self, stage):
         self.said.append(stage)
 
-    def begin(self, title, total=None):
+    def begin(self, title, total=None, *, name=""):
         self.begun.append((title, RecordedTask()))
         return self.begun[-1][1]
 

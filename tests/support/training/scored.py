@@ -3,7 +3,11 @@
 import numpy as np
 import polars as pl
 
+from listwright.ranking import bundle
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 from listwright.training.scoring.job import Job
+from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, rows
 
 LENGTHS = (1, 7, 120, 3, 40)
@@ -30,3 +34,19 @@ def job(folder, data, **changes):
     """To score the file with the bundle into ``out.parquet`` beside it, in parts of a list or a few."""
     out = changes.pop("out", data.with_name("out.parquet"))
     return Job(folder, data, out, **{"qid": "query", "part_rows": 30} | changes)
+
+
+def answers(folder, frame, names=(*NUMERIC, CATEGORY.name), **options):
+    """What ``POST /rerank`` says of each list: scores, ranks, first-stage scores, strategy."""
+    with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
+        for rows in frame.partition_by("query", maintain_order=True):
+            features = rows.select(names).rows()
+            said = client.post("/rerank", json={"features": [list(row) for row in features], **options}).json()
+            first = {one["index"]: one["first_stage_score"] for one in said["results"]}
+            yield from zip(
+                said["scores"],
+                said["ranks"],
+                [first[n] for n in range(len(first))],
+                [said["route"]["strategy"]] * len(first),
+                strict=True,
+            )

@@ -4,34 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
-from listwright.service.app import create_app
-from listwright.service.settings import Settings
 from listwright.training import score as command
 from listwright.training.score import score
 from listwright.training.scoring.job import Job
 from support.service import bundles
-from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
 from support.training.progress import RecordedProgress
-from support.training.scored import LENGTHS, job, lists
-
-
-def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
-    """What ``POST /rerank`` says of each list: scores, ranks, first-stage scores, strategy."""
-    with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
-        for rows in frame.partition_by("query", maintain_order=True):
-            features = rows.select(names).rows()
-            said = client.post("/rerank", json={"features": [list(row) for row in features]}).json()
-            first = {one["index"]: one["first_stage_score"] for one in said["results"]}
-            yield from zip(
-                said["scores"],
-                said["ranks"],
-                [first[n] for n in range(len(first))],
-                [said["route"]["strategy"]] * len(first),
-                strict=True,
-            )
+from support.training.scored import LENGTHS, answers, job, lists
 
 
 @pytest.mark.parametrize("ends", [".parquet", pytest.param(".csv", marks=pytest.mark.nightly)])

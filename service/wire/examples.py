@@ -61,14 +61,16 @@ EXPLANATIONS: dict[str, dict[str, Any]] = {
 EVENTS: dict[str, dict[str, Any]] = {
     "click": {
         "summary": "One event",
-        "value": {
-            "event_id": "e-1",
-            "query_id": "req-7",
-            "action_name": "click",
-            "client_id": "browser-5",
-            "timestamp": "2026-11-25T12:00:00Z",
-            "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
-        },
+        "value": [
+            {
+                "event_id": "e-1",
+                "query_id": "req-7",
+                "action_name": "click",
+                "client_id": "browser-5",
+                "timestamp": "2026-11-25T12:00:00Z",
+                "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+            }
+        ],
     },
     "array": {
         "summary": "Several events",

@@ -1,4 +1,4 @@
-"""Example bodies for the OpenAPI document, one for each form of a request; the first three ask the same."""
+"""Example bodies for the OpenAPI document, one for each form of a request; the first four ask the same."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
             "features": [[12.5, 4.5, "A5", None], [9.0, 3.0, "B2", 3.1]],
             "ids": ["sku-1", "sku-2"],
             "strategy": "qilcm",
+        },
+    },
+    "columns": {
+        "summary": "One array per feature, as search engines collect them",
+        "value": {
+            "columns": {"price": [12.5, 9.0], "stars": [4.5, 3.0], "carrier": ["A5", "B2"], "bm25": [None, 3.1]},
+            "ids": ["sku-1", "sku-2"],
         },
     },
     "specialist_and_context": {

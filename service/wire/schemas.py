@@ -75,6 +75,10 @@ Rows = Annotated[
     list[Any],
     WithJsonSchema({"type": "array", "items": ROW}),
 ]
+Columns = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "array", "items": VALUE, **LIST}}),
+]
 
 MOST_IGNORED = 32
 """Most names of ignored features in an answer."""
@@ -180,7 +184,7 @@ class Envelope(Options):
 
 
 class RerankRequest(Envelope):
-    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+    """One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``."""
 
     candidates: Annotated[
         list[Candidate] | None,
@@ -193,22 +197,25 @@ class RerankRequest(Envelope):
     features: Annotated[
         Rows | None, Field(description="one row per candidate: the fast JSON form", json_schema_extra=LIST)
     ] = None
-    ids: Annotated[list[Id] | None, FailFast(), Field(description="one id per row of features, each once")] = None
+    columns: Annotated[
+        Columns | None, Field(description="by feature name an array with one value per candidate; arrays of one length")
+    ] = None
+    ids: Annotated[
+        list[Id] | None, FailFast(), Field(description="one id per candidate of features or columns, each once")
+    ] = None
 
     @model_validator(mode="after")
     def _one_form(self) -> RerankRequest:
-        if (self.candidates is None) == (self.features is None):
-            raise ValueError("send either candidates or features")
-        if self.candidates is not None and (self.feature_names is not None or self.ids is not None):
-            raise ValueError("feature_names and ids go with features, not with candidates")
+        if sum(form is not None for form in (self.candidates, self.features, self.columns)) != 1:
+            raise ValueError("send candidates, features or columns, and only one of them")
+        if self.feature_names is not None and self.features is None:
+            raise ValueError("feature_names go with features")
+        if self.ids is not None and self.candidates is not None:
+            raise ValueError("ids go with features or columns: each of candidates has its own")
         return self
 
-    def __len__(self) -> int:
-        rows = self.candidates if self.candidates is not None else self.features
-        return len(rows or ())
 
-
-FORMS = {"Rows": ("candidates",), "Matrix": ("features", "feature_names", "ids")}
+FORMS = {"Rows": ("candidates",), "Matrix": ("features", "feature_names", "ids"), "Columns": ("columns", "ids")}
 """Forms of a request, each with the members that only some forms have; the first of them is required."""
 
 

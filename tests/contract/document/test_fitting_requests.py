@@ -56,6 +56,11 @@ REFUSED = {
     "rows, none": {"candidates": []},
     "rows, a matrix of none": {"features": []},
     "rows, both": {"candidates": [{"features": ROW}], "features": [ROW]},
+    "rows, columns beside them": {"features": [ROW], "columns": {"price": [1], "stars": [1]}},
+    "rows, columns of none": {"columns": {"price": [], "stars": []}},
+    "rows, a column of one value": {"columns": {"price": 1, "stars": [1]}},
+    "rows, names of columns": {"columns": {"price": [1], "stars": [1]}, "feature_names": ["price", "stars"]},
+    "rows, columns of two lengths": {"columns": {"price": [1, 2], "stars": [1]}},
     "rows, ids beside candidates": {"candidates": [{"features": ROW}], "ids": ["a"]},
 }
 """Whatever the bundle, no such body is ranked."""
@@ -69,6 +74,10 @@ IN_SCHEMA = {
     "rows, none",
     "rows, a matrix of none",
     "rows, both",
+    "rows, columns beside them",
+    "rows, columns of none",
+    "rows, a column of one value",
+    "rows, names of columns",
     "rows, ids beside candidates",
 }
 """Those that a schema refuses. The document has the other conditions in words: generators of clients fail on them."""
@@ -91,6 +100,7 @@ def test_what_no_bundle_ranks_is_refused_by_the_service_and_where_it_can_by_the_
         ("InferRequest", {"inputs": [{**INPUT, "data": None, "parameters": {"binary_data_size": 32, "x": 1}}]}),
         ("RerankRequest", {"candidates": [{"features": ROW, "id": None}], "specialist": 0, "strategy": "srm"}),
         ("RerankRequest", {"candidates": [{"features": ROW, "id": "a"}], "specialist": 0}),
+        ("RerankRequest", {"columns": {"price": [1, None], "carrier": ["A5", True]}, "ids": ["a", "b"]}),
     ],
 )
 def test_what_is_ranked_it_does(app, words, body):

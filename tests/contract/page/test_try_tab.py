@@ -50,7 +50,7 @@ def test_a_list_can_be_pasted_in_every_form(demo, open_page, form):
     [
         ("{", "This is no JSON"),
         ("[]", "The list has no candidates"),
-        ('{"what": 1}', "Neither candidates nor features"),
+        ('{"what": 1}', "Neither candidates, features nor columns"),
         ('[{"n1": true}]', "Candidate 1, n1: true is no number, category or null"),
         ('{"features": [[1], [1, 2]], "feature_names": ["n1"]}', "Row 2 has 2 values; there are 1 names"),
         ("n1,n2\n1,2\n3", "Line 3 has 1 values, and the first line names 2"),

@@ -93,6 +93,9 @@ def for_this_bundle(document):
         schemas[f"{endpoint}Rows"]["properties"]["candidates"]["maxItems"] = 50
         fields = schemas[f"{endpoint}Matrix"]["properties"]
         fields |= {"features": array(row, 1, 50), "feature_names": {"type": "null"}, "ids": {"type": "null"}}
+        lists = [{name: array(KINDS[name], length, length) for name in KINDS} for length in (1, 2, 5)]
+        columns = {"anyOf": [object_of(["price", "stars"], **named) for named in lists]}
+        schemas[f"{endpoint}Columns"]["properties"] |= {"columns": columns, "ids": {"type": "null"}}
         for form in FORMS:
             schemas[f"{endpoint}{form}"]["properties"] |= choices | bundles
     for form in FORMS:

@@ -129,6 +129,7 @@ def test_the_longest_list_fits_in_every_form():
     bodies = [
         {"candidates": rows, "context": {str(n): n for n in range(100)}, **{str(n): n for n in range(30)}},
         {"feature_names": names, "features": [[1.5] * 6000] * 50, "ids": [str(n) for n in range(50)]},
+        {"columns": {name: [1.5] * 50 for name in names}, "ids": [str(n) for n in range(50)]},
     ]
     for body in bodies:
         assert decode(json.dumps(body).encode(), bounds) == body
@@ -154,6 +155,9 @@ def test_a_list_that_is_too_long_is_named():
     with pytest.raises(TooLargeError, match="1001 candidates, the limit is 1000") as refused:
         decode(json.dumps({"features": [[1.5]] * 1001}).encode(), BOUNDS)
     assert refused.value.path == ("features",)
+    with pytest.raises(TooLargeError, match="1001 candidates, the limit is 1000") as refused:
+        decode(json.dumps({"columns": {"a": [1.5], "b": [1.5] * 1001, "c": 1}}).encode(), BOUNDS)
+    assert refused.value.path == ("columns", "b")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,7 @@ def test_a_list_that_is_too_long_is_named():
         ),
         (b'{"candidates": [{"id": "a", "features": [1], "id": "a"}]}', ("candidates", 0, "id")),
         (b'{"context": {"a": 1, "a": 1}}', ("context", "a")),
+        (b'{"columns": {"a": [1], "a": [1]}}', ("columns", "a")),
         (b'{"x": [{"y": {"z": 1, "z": ":"}}]}', ("x", 0, "y", "z")),
     ],
 )

@@ -75,7 +75,9 @@ function fromJson(text, columns) {
     const rows = (arrays[0] ?? []).map((_, at) => arrays.map((array) => array[at]));
     return fromRows(rows, Object.keys(body.columns), body.ids ?? null, columns, context);
   }
-  throw new Error("Neither candidates, features nor columns stand in it: paste a body of POST /rerank, or an array of objects.");
+  throw new Error(
+    "Neither candidates, features nor columns stand in it: paste a body of POST /rerank, or an array of objects.",
+  );
 }
 
 /** @param {unknown} value @returns {value is Record<string, any>} */

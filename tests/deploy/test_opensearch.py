@@ -68,7 +68,7 @@ def predicted(service, found):
     url = rendered(ACTION["url"], found)
     assert url == "http://listwright:8000/rerank"
     headers = {name: rendered(value, found) for name, value in ACTION["headers"].items()}
-    body = re.sub(r'"timeout_ms": \d+, ', "", rendered(ACTION["request_body"], found))
+    body = re.sub(r'"timeout_ms": \d+, ', "", rendered(ACTION["request_body"], found))  # a busy machine is late
     answer = getattr(service, ACTION["method"].lower())("/rerank", content=body.encode(), headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.json()

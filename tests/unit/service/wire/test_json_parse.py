@@ -202,10 +202,11 @@ def test_no_second_look_at_an_ordinary_list(monkeypatch):
     rng = np.random.default_rng(0)
     names = [f"feature_{n}" for n in range(20)]
     rows = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(50, 20)).tolist()]
-    body = {"id": "req:7", "candidates": [{"id": f"sku:{n}", "features": row} for n, row in enumerate(rows)]}
-    text = json.dumps(body).encode()
+    by_name = {"id": "req:7", "candidates": [{"id": f"sku:{n}", "features": row} for n, row in enumerate(rows)]}
+    columns = {"id": "req:7", "columns": {name: [row[name] for row in rows] for name in names}}
+    texts = [json.dumps(body).encode() for body in (by_name, columns)]
     monkeypatch.setattr(json_codec, "json", None)
-    assert decode(text, BOUNDS) == body
+    assert [decode(text, BOUNDS) for text in texts] == [by_name, columns]
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,8 @@ from listwright.service.wire.open_inference import InferRequest, InferWords
 from listwright.service.wire.schemas import (
     BODY_ONLY,
     FORMS,
-    NAMED_VALUES,
-    ROW,
     UNIT,
     VALUE,
-    Candidate,
     Envelope,
     RerankRequest,
 )
@@ -69,7 +66,6 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
     for model in (RerankRequest, ExplainRequest):
         schemas |= _split_request(model.__name__, schemas[model.__name__])
-    schemas |= _split_candidate(schemas[Candidate.__name__])
     components = {name: _simplify(schema) for name, schema in schemas.items() if name not in _UNUSED}
     document["paths"] = _simplify(document["paths"])
     document["components"]["securitySchemes"] |= middleware.SCHEME
@@ -92,21 +88,8 @@ def _split_request(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         description = f"{schema['description']} This form has ``{members[0]}``."
         form_name = name.replace("Request", form)
         forms[form_name] = {**schema, "description": description, "properties": properties, "required": [members[0]]}
-    return {name: _one_of(schema, forms), **forms}
-
-
-def _split_candidate(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a candidate as one with features by name or by position, and the schema of each."""
-    forms = {
-        f"{Candidate.__name__}By{way}": {**schema, "properties": {**schema["properties"], "features": features}}
-        for way, features in (("Name", NAMED_VALUES), ("Position", ROW))
-    }
-    return {Candidate.__name__: _one_of(schema, forms), **forms}
-
-
-def _one_of(schema: dict[str, Any], forms: dict[str, Any]) -> dict[str, Any]:
-    references = [{"$ref": _REFERENCE.format(model=name)} for name in forms]
-    return {"description": schema["description"], "oneOf": references}
+    references = [{"$ref": _REFERENCE.format(model=form)} for form in forms]
+    return {name: {"description": schema["description"], "oneOf": references}, **forms}
 
 
 def _simplify(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Example bodies for the OpenAPI document, one for each form of a request; the first four ask the same."""
+"""Example bodies for the OpenAPI document, one for each form of a request; the first three ask the same."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
                 {"id": "sku-2", "features": {"bm25": 3.1, "carrier": "B2", "stars": 3.0, "price": 9.0}},
             ],
             "top_n": 10,
-        },
-    },
-    "rows_by_position": {
-        "summary": "One array per candidate, in the order of the schema (see /info)",
-        "value": {
-            "candidates": [
-                {"id": "sku-1", "features": [12.5, 4.5, None, "A5"]},
-                {"id": "sku-2", "features": [9.0, 3.0, 3.1, "B2"]},
-            ]
         },
     },
     "matrix": {
@@ -61,7 +52,7 @@ EXPLANATIONS: dict[str, dict[str, Any]] = {
     },
     "places": {
         "summary": "The candidates at the first two places",
-        "value": {**REQUESTS["rows_by_position"]["value"], "explain_top_n": 2},
+        "value": {**REQUESTS["rows_by_name"]["value"], "explain_top_n": 2},
     },
 }
 

@@ -42,16 +42,7 @@ VALUE: JsonDict = {
     ],
     "description": "number, category, or null for a missing value; true and false are the categories of these names",
 }
-NAMED_VALUES: JsonDict = {
-    "type": "object",
-    "additionalProperties": VALUE,
-    "description": "values by feature name, in any order",
-}
-ROW: JsonDict = {
-    "type": "array",
-    "items": VALUE,
-    "description": "values in the order of the schema, or of feature_names",
-}
+_ROW = {"type": "array", "items": VALUE, "description": "values in the order of the schema, or of feature_names"}
 LIST: JsonDict = {"minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
 
 MAX_CONTEXT, MAX_CONTEXT_KEY = 100, 200
@@ -70,11 +61,8 @@ MAX_WHOLE = 2**53 - 1
 Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
 Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
 Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
-NamedOrRow = Annotated[Any, WithJsonSchema({"oneOf": [NAMED_VALUES, ROW]})]
-Rows = Annotated[
-    list[Any],
-    WithJsonSchema({"type": "array", "items": ROW}),
-]
+NamedOrRow = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": VALUE})]
+Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": _ROW})]
 Columns = Annotated[
     dict[str, Any],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "array", "items": VALUE, **LIST}}),
@@ -120,7 +108,10 @@ class Candidate(Strict):
     """One candidate: its features by name, or as an array in the order of the schema."""
 
     id: Annotated[Id | None, Field(description="opaque, echoed, unique in the list")] = None
-    features: NamedOrRow
+    features: Annotated[
+        NamedOrRow,
+        Field(description="values by name, in any order; an array in the order of the schema is accepted, too"),
+    ]
 
 
 class Options(Strict):

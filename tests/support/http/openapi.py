@@ -74,6 +74,15 @@ def tensors(length):
     return [tuple_of(features), tuple_of(features, ids), tuple_of(ids, features)]
 
 
+def with_arrays(document):
+    """The document with what its words accept beside its schemas: features of a candidate as an array."""
+    document = copy.deepcopy(document)
+    features = document["components"]["schemas"]["Candidate"]["properties"]["features"]
+    array_or_object = {"anyOf": [features, {"type": "array", "items": {"$ref": "#/components/schemas/Value"}}]}
+    document["components"]["schemas"]["Candidate"]["properties"]["features"] = array_or_object
+    return document
+
+
 def for_this_bundle(document):
     """The document with what it cannot say in general: the served names, kinds and width, and what it says in words.
 
@@ -86,8 +95,8 @@ def for_this_bundle(document):
     context = {"type": "object", "properties": {name: KINDS[name] for name in ("stars", "carrier")}, "maxProperties": 9}
     choices = {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
     choices["context"] = or_null({**context, "additionalProperties": CATEGORY})
-    for way, features in (("Name", named), ("Position", row)):
-        schemas[f"CandidateBy{way}"]["properties"] = {"features": features}  # ids are unique: no schema can say so
+    # ids are unique, which no schema says
+    schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}
     bundles = {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
     for endpoint in ("Rerank", "Explain"):
         schemas[f"{endpoint}Rows"]["properties"]["candidates"]["maxItems"] = 50

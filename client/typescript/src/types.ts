@@ -82,6 +82,46 @@ export interface ExperimentsInfo {
   killed: string | null;
 }
 
+/** A request to rank, and which of its candidates to explain: one, or those at the first places. This form has ``columns``. */
+export interface ExplainColumns {
+  /** length of results; scores and ranks stay complete */
+  top_n?: number | null;
+  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
+  context?: { [name: string]: Value } | null;
+  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
+  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
+  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
+  specialist?: number | null;
+  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
+  timeout_ms?: number | null;
+  /** the ranker's own scores, without softmax and temperature */
+  raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
+  /** what events name the query by, for the served log; default: id, else X-Request-ID */
+  query_id?: string | null;
+  /** opaque key of the person or session that asks, for the served log */
+  unit?: string | null;
+  /** echoed */
+  id?: string | null;
+  /** name or alias of the bundle that is to answer; 404 if it is not served */
+  model?: string | null;
+  /** its version; 404 if it is not served; default: the current one */
+  version?: string | null;
+  /** by feature name an array with one value per candidate; arrays of one length */
+  columns: { [name: string]: Value[] };
+  /** one id per candidate of features or columns, each once */
+  ids?: string[] | null;
+  /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
+  candidate?: number | string | null;
+  /** another one, by index or id: differences of contributions to its own. It goes with candidate */
+  against?: number | string | null;
+  /** explain the candidates at so many first places, instead of one that is named */
+  explain_top_n?: number | null;
+  /** most changed candidates that a stage scores for one explanation, and for the other one of against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET) */
+  explain_budget?: number | null;
+}
+
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. This form has ``features``. */
 export interface ExplainMatrix {
   /** length of results; scores and ranks stay complete */
@@ -96,6 +136,8 @@ export interface ExplainMatrix {
   timeout_ms?: number | null;
   /** the ranker's own scores, without softmax and temperature */
   raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
   query_id?: string | null;
   /** opaque key of the person or session that asks, for the served log */
@@ -110,7 +152,7 @@ export interface ExplainMatrix {
   feature_names?: string[] | null;
   /** one row per candidate: the fast JSON form */
   features: Value[][];
-  /** one id per row of features, each once */
+  /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
   /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
   candidate?: number | string | null;
@@ -131,7 +173,7 @@ export interface ExplainMeta {
 }
 
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. */
-export type ExplainRequest = ExplainRows | ExplainMatrix;
+export type ExplainRequest = ExplainRows | ExplainMatrix | ExplainColumns;
 
 /** The ranking, and why its candidates stand where they stand. */
 export interface ExplainResponse {
@@ -158,6 +200,8 @@ export interface ExplainRows {
   timeout_ms?: number | null;
   /** the ranker's own scores, without softmax and temperature */
   raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
   query_id?: string | null;
   /** opaque key of the person or session that asks, for the served log */
@@ -246,7 +290,8 @@ export interface Info {
   /** what becomes of features sent by name that the bundle lacks */
   unknown_features: "refuse" | "ignore";
   routing: RoutingInfo;
-  score_space: "softmax over the scored candidates of one list";
+  /** what scores are: shares that sum to 1; -1, -2, ... for candidates that no ranker scored */
+  score_space: "softmax over the scored candidates of one list, below 0 places of the others";
   /** a list must not be split over requests */
   supports_chunking: false;
   /** whether POST /explain is there (LISTWRIGHT_EXPLAIN) */
@@ -337,7 +382,39 @@ export interface Refused {
   at: string;
 }
 
-/** One query's candidates, as rows (``candidates``) or as a matrix (``features``). This form has ``features``. */
+/** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``columns``. */
+export interface RerankColumns {
+  /** length of results; scores and ranks stay complete */
+  top_n?: number | null;
+  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
+  context?: { [name: string]: Value } | null;
+  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
+  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
+  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
+  specialist?: number | null;
+  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
+  timeout_ms?: number | null;
+  /** the ranker's own scores, without softmax and temperature */
+  raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
+  /** what events name the query by, for the served log; default: id, else X-Request-ID */
+  query_id?: string | null;
+  /** opaque key of the person or session that asks, for the served log */
+  unit?: string | null;
+  /** echoed */
+  id?: string | null;
+  /** name or alias of the bundle that is to answer; 404 if it is not served */
+  model?: string | null;
+  /** its version; 404 if it is not served; default: the current one */
+  version?: string | null;
+  /** by feature name an array with one value per candidate; arrays of one length */
+  columns: { [name: string]: Value[] };
+  /** one id per candidate of features or columns, each once */
+  ids?: string[] | null;
+}
+
+/** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``features``. */
 export interface RerankMatrix {
   /** length of results; scores and ranks stay complete */
   top_n?: number | null;
@@ -351,6 +428,8 @@ export interface RerankMatrix {
   timeout_ms?: number | null;
   /** the ranker's own scores, without softmax and temperature */
   raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
   query_id?: string | null;
   /** opaque key of the person or session that asks, for the served log */
@@ -365,12 +444,12 @@ export interface RerankMatrix {
   feature_names?: string[] | null;
   /** one row per candidate: the fast JSON form */
   features: Value[][];
-  /** one id per row of features, each once */
+  /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
 }
 
-/** One query's candidates, as rows (``candidates``) or as a matrix (``features``). */
-export type RerankRequest = RerankRows | RerankMatrix;
+/** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. */
+export type RerankRequest = RerankRows | RerankMatrix | RerankColumns;
 
 /** The order, best first in ``results`` and by input position in ``scores`` and ``ranks``. */
 export interface RerankResponse {
@@ -378,7 +457,7 @@ export interface RerankResponse {
   model: string;
   version: string;
   results: Result[];
-  /** in input order */
+  /** relevance_score of each candidate, in input order */
   scores: (number | null)[];
   /** in input order, from 1 */
   ranks: number[];
@@ -386,7 +465,7 @@ export interface RerankResponse {
   meta: Meta;
 }
 
-/** One query's candidates, as rows (``candidates``) or as a matrix (``features``). This form has ``candidates``. */
+/** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``candidates``. */
 export interface RerankRows {
   /** length of results; scores and ranks stay complete */
   top_n?: number | null;
@@ -400,6 +479,8 @@ export interface RerankRows {
   timeout_ms?: number | null;
   /** the ranker's own scores, without softmax and temperature */
   raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
   query_id?: string | null;
   /** opaque key of the person or session that asks, for the served log */
@@ -421,7 +502,7 @@ export interface Result {
   id: string | null;
   /** from 1 */
   rank: number;
-  /** share of the list, from a softmax over the candidates that were scored; sums to 1. It is the probability of being chosen where temperatures of GET /info names the strategy of the answer. null below the cutoff, and in an interleaved list, see meta.experiment */
+  /** share of the list, from a softmax over the candidates that were scored; sums to 1. It is the probability of being chosen where temperatures of GET /info names the strategy of the answer. Below 0 it is no share but a place: -1 for the first candidate below the cutoff, -2 for the next; for all in an interleaved list, see meta.experiment, and where no stage ran */
   relevance_score: number | null;
   stage: "second" | "first" | "input";
   first_stage_score: number | null;

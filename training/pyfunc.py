@@ -36,7 +36,7 @@ class BundleModel:
 
         Returns:
             ``rank`` from 1, ``score``, ``first_stage_score`` and ``strategy`` of every row, under the frame's index.
-            The scores are those of ``POST /rerank`` to the bit, NaN below the cutoff of the second stage.
+            The scores are those of ``POST /rerank`` to the bit.
 
         Raises:
             DataError: if a query id is missing.

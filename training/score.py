@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
 from listwright.training.command import run_command, split_names
@@ -45,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _score(options: argparse.Namespace, console: Console) -> None:
     job = Job(
-        local_copy(options.bundle),
+        _folder_of(options.bundle),
         options.data,
         options.out,
         qid=options.qid,
@@ -62,6 +61,18 @@ def _score(options: argparse.Namespace, console: Console) -> None:
         scored = score(job, jobs=options.jobs, on=options.on, resume=options.resume, progress=bars)
     line = f"{job.out}: {scored.rows:,} rows of {scored.lists:,} lists in {perf_counter() - began:.1f} s"
     console.print(line, soft_wrap=True, markup=False)
+
+
+def _folder_of(bundle: str) -> Path:
+    """Return the folder of a bundle, a copy of one at a URL. Nothing large is imported for a folder."""
+    if ":/" not in bundle:
+        return Path(bundle)
+    from listwright.ranking.remote import as_location, local_copy  # noqa: PLC0415
+
+    try:
+        return local_copy(as_location(bundle))
+    except ValueError as error:
+        raise RecipeError(f"BUNDLE: {error}") from None
 
 
 def _what_is_left(options: argparse.Namespace) -> str:
@@ -128,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    parser.add_argument("bundle", metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument(
         "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
     )

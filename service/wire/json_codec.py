@@ -1,4 +1,4 @@
-"""JSON at ``POST /rerank``: a body to a request, features by name, by position or as a matrix; a ranking to an answer.
+"""JSON at ``POST /rerank``: a body to a request, features by name, by position or by column; a ranking to an answer.
 
 A body is decoded as the contract allows it, in bounded time and memory. The parser holds Python's global lock from the
 first byte to the last. So one quick pass before it counts everything that takes time: arrays and objects, which cost
@@ -15,7 +15,7 @@ import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -23,7 +23,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import numpy as np
 import pydantic_core
 from fastapi.exceptions import RequestValidationError
-from jaxtyping import Real, UInt8
+from jaxtyping import Float, Real, UInt8
 from pydantic_core import to_json
 from starlette.datastructures import State
 
@@ -32,7 +32,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
@@ -124,10 +124,8 @@ def to_answer(
     part: Participation | None = None,
 ) -> dict[str, Any]:
     """Build the body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
-    scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
-    response_scores = (
-        nullable(hide_scores(ranking, part).scores) if part is not None and part.teams is not None else scores
-    )
+    scores = nullable(answer_scores(ranking, request, part))
+    below = np.isnan(ranking.scores).tolist()
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
@@ -143,14 +141,14 @@ def to_answer(
                 "index": index,
                 "id": None if ids is None else ids[index],
                 "rank": rank,
-                "relevance_score": response_scores[index],
-                "stage": "first" if scores[index] is None and reached == "second" else reached,
+                "relevance_score": scores[index],
+                "stage": "first" if below[index] and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
             for rank, index in enumerate(order[: request.top_n], start=1)
         ],
-        "scores": response_scores,
+        "scores": scores,
         "ranks": ranks_of(ranking.order).tolist(),
         "route": {
             "strategy": ranking.route.strategy,
@@ -169,12 +167,21 @@ def to_answer(
     }
 
 
-def hide_scores(ranking: Ranking, part: Participation | None) -> Ranking:
-    """Return a ranking without scores where two rankers made its order: no single one scored that list."""
-    if part is None or part.teams is None:
-        return ranking
-    nothing = np.full(len(ranking.order), np.nan)
-    return replace(ranking, scores=nothing, relevance=nothing)
+def answer_scores(
+    ranking: Ranking, options: Options, part: Participation | None, dtype: str = "<f8"
+) -> Float[np.ndarray, " L"]:
+    """Return the scores of an answer, in input order.
+
+    Args:
+        ranking: that is answered.
+        options: whether scores are raw, and finite for every candidate.
+        part: in an experiment. Where two rankers made the order, no single one scored the list.
+        dtype: of the answer, in which the scores are finite and ordered.
+    """
+    scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
+    if part is not None and part.teams is not None:
+        scores[:] = np.nan
+    return finite_scores(scores, ranking.order) if options.finite_scores else scores
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
@@ -392,7 +399,7 @@ class Bounds:
     @property
     def containers(self) -> int:
         """Arrays and objects: twice what the longest list has in its wordiest form, and the envelope."""
-        return 4 * self.candidates + 64
+        return 2 * max(2 * self.candidates, self.features) + 64
 
     @property
     def values(self) -> int:
@@ -484,10 +491,13 @@ def _too_large(amount: str, limit: int, bounds: Bounds) -> TooLargeError:
 
 def _check_lengths(body: object, limit: int) -> None:
     """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
-    for name in ("candidates", "features"):
-        rows = body.get(name) if isinstance(body, dict) else None
-        if isinstance(rows, list):
-            check_length(len(rows), limit, (name,))
+    if not isinstance(body, dict):
+        return
+    columns = body.get("columns")
+    lists = [(("columns", name), column) for name, column in columns.items()] if isinstance(columns, dict) else []
+    for path, values in [*(((name,), body.get(name)) for name in ("candidates", "features")), *lists]:
+        if isinstance(values, list):
+            check_length(len(values), limit, path)
 
 
 def check_length(length: int, limit: int, path: tuple[str | int, ...] = ()) -> None:
@@ -506,7 +516,7 @@ def _names(body: object) -> int:
         return 0
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
-    inner = [body.get("context"), *(row.get("features") for row in rows)]
+    inner = [body.get("context"), body.get("columns"), *(row.get("features") for row in rows)]
     return len(body) + sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
 
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
-from pydantic.config import JsonDict
 from pydantic_core import to_json
 
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -25,11 +24,11 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.json_codec import Bounds, hide_scores, nullable
+from listwright.service.wire.json_codec import Bounds, answer_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
-    FLOAT32,
+    LIST,
     MAX_ID,
     Envelope,
     Id,
@@ -47,57 +46,9 @@ OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "or
 OutputName = Literal["scores", "ranks", "first_stage_scores", "order", "ids"]
 
 _DATA = {
-    "type": ["array", "null"],
+    "anyOf": [{"type": "array", "items": {}}, {"type": "null"}],
     "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
 }
-
-# Schemas of a tensor, of each kind in either place. Sizes are checked against the bytes and the feature schema, not by
-# pydantic.
-_NUMBERS: JsonDict = {"type": "array", "minItems": 1, "items": {"type": ["number", "null"], **FLOAT32}}
-_ROWS: JsonDict = {"type": "array", "minItems": 1, "items": _NUMBERS}
-_STRINGS: JsonDict = {
-    "type": "array",
-    "minItems": 1,
-    "uniqueItems": True,
-    "items": {"type": "string", "maxLength": MAX_ID},
-}
-_KINDS: dict[str, tuple[list[str], int, JsonDict]] = {
-    "features": (["FP32", "FP64"], 2, {"anyOf": [_NUMBERS, _ROWS]}),
-    "ids": (["BYTES"], 1, _STRINGS),
-}
-_IN_JSON: JsonDict = {"parameters": {"properties": {"binary_data_size": {"type": "null"}}}}
-_BEHIND: JsonDict = {
-    "data": {"type": "null"},
-    "parameters": {
-        "required": ["binary_data_size"],
-        "properties": {"binary_data_size": {"type": "integer", "minimum": 1}},
-    },
-}
-
-
-def _tensor(name: str, *, in_json: bool) -> JsonDict:
-    """Return the schema of a tensor of this name with its data in the JSON object, or behind it."""
-    datatypes, axes, data = _KINDS[name]
-    place: JsonDict = {"data": data, **_IN_JSON} if in_json else _BEHIND
-    return {
-        "title": f"{name}, {'in the JSON object' if in_json else 'as bytes behind it'}",
-        "required": ["data" if in_json else "parameters"],
-        "properties": {
-            "name": {"const": name},
-            "datatype": {"enum": list(datatypes)},
-            "shape": {"minItems": axes, "maxItems": axes, "items": {"minimum": 1}},
-            **place,
-        },
-    }
-
-
-_TENSORS: JsonDict = {"oneOf": [_tensor(name, in_json=in_json) for name in _KINDS for in_json in (True, False)]}
-_FEATURES: JsonDict = {  # each name once: of two, the other one is ids
-    "minItems": 1,
-    "contains": {"required": ["name"], "properties": {"name": {"const": "features"}}},
-    "maxContains": 1,
-}
-_ONCE: JsonDict = {"uniqueItems": True}
 
 
 class TensorParameters(BaseModel):
@@ -112,8 +63,6 @@ class TensorParameters(BaseModel):
 
 class InputTensor(Strict):
     """``features`` or ``ids``."""
-
-    model_config = ConfigDict(json_schema_extra=_TENSORS)
 
     name: Literal["features", "ids"]
     shape: Annotated[list[Number], Field(max_length=8, description="[L, D] for features, [L] for ids")]
@@ -159,16 +108,12 @@ class InferRequest(Strict):
     inputs: Annotated[
         list[InputTensor],
         FailFast(),
-        Field(max_length=2, description="features, and ids if the caller likes", json_schema_extra=_FEATURES),
+        Field(max_length=2, description="features, and ids if the caller likes, each once", json_schema_extra=LIST),
     ]
     outputs: Annotated[
         list[RequestedOutput] | None,
         FailFast(),
-        Field(
-            max_length=len(OUTPUTS),
-            description="each once; default: all, ids only if they were sent",
-            json_schema_extra=_ONCE,
-        ),
+        Field(max_length=len(OUTPUTS), description="each once; default: all, ids only if they were sent"),
     ] = None
 
 
@@ -178,7 +123,7 @@ class OutputTensor(BaseModel):
     name: str
     datatype: str
     shape: list[int]
-    data: Annotated[list[Any] | None, Field(description="in JSON; null for a candidate without a score")] = None
+    data: Annotated[list[Any] | None, Field(description="in JSON; null for a number that is missing")] = None
     parameters: TensorParameters | None = None
 
 
@@ -449,7 +394,7 @@ def encode(
         binary = {name: by_default if own is None else own for name, own in outputs}
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, hide_scores(ranking, part), inference, binary=is_binary)
+        tensor, raw = _output(name, ranking, inference, part, binary=is_binary)
         tensors.append(tensor)
         raws.append(raw)
     head = {
@@ -463,7 +408,9 @@ def encode(
     return (b"".join([text, *raws]), len(text)) if any(binary.values()) else (text, None)
 
 
-def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) -> tuple[dict[str, Any], bytes]:
+def _output(
+    name: str, ranking: Ranking, inference: Inference, part: Participation | None, *, binary: bool
+) -> tuple[dict[str, Any], bytes]:
     """Encode an output; return its entry in the JSON object, and its raw bytes."""
     best = ranking.order[: inference.request.parameters.top_n]
     values: Any
@@ -477,8 +424,7 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
     elif name == "first_stage_scores":
         values = ranking.first_stage_scores.astype("<f4")
     else:
-        raw_scores = inference.request.parameters.raw_scores
-        values = (ranking.scores if raw_scores else ranking.relevance).astype("<f4")
+        values = answer_scores(ranking, inference.request.parameters, part, "<f4")
     tensor = {"name": name, "datatype": OUTPUTS[name], "shape": [len(values)]}
     if not binary:
         return {**tensor, "data": values if name == "ids" else nullable(values)}, b""

@@ -21,6 +21,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema, count_categories
+from listwright.ranking.order import finite_scores
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.leaks import rounding_of
@@ -109,8 +110,8 @@ def ranked(
         prefix: of the added columns.
 
     Returns:
-        The rows in their order. Scores are those of ``POST /rerank``, to the bit: ``score`` is the candidate's share of
-        its list, null for a candidate that the second stage does not score. And what
+        The rows in their order. Scores are those of ``POST /rerank`` to the bit: ``score`` is the candidate's share of
+        its list, or below 0 a place for one that the second stage does not score. And what
         :func:`listwright.ranking.features.count_categories` counts in them.
 
     Raises:
@@ -126,7 +127,7 @@ def ranked(
         if ranking.degraded:
             raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
         orders.append(ranking.order)
-        scores.append(ranking.relevance)
+        scores.append(finite_scores(ranking.relevance, ranking.order))
         first_scores.append(ranking.first_stage_scores)
         strategies.append(ranking.route.strategy)
     list_of = np.repeat(np.arange(len(strategies)), np.diff(offsets))
@@ -135,7 +136,7 @@ def ranked(
     rank[begins + np.concatenate(orders)] = np.arange(rows.height) - begins + 1
     columns = [
         pl.Series(rank),
-        pl.Series(np.concatenate(scores), nan_to_null=True),
+        pl.Series(np.concatenate(scores)),
         pl.Series(np.concatenate(first_scores), nan_to_null=True),
         pl.Series(strategies, dtype=pl.String).gather(list_of),
     ]

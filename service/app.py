@@ -107,7 +107,7 @@ def create_app(
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(models_of(loaded) if isinstance(loaded, Bundle) else loaded)
+    first = _First(models_of(loaded, settings.model_name) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
     service = _compose(settings, telemetry, switch, swapped)
@@ -185,6 +185,10 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
 
         page, keyless = page_routes()
         answers += page.routes
+    if service.settings.grpc_port is not None:
+        from listwright.service.grpc.routes import routes as grpc_routes  # noqa: PLC0415 - as above
+
+        answers += grpc_routes.routes
     answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
@@ -288,6 +292,11 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
     def count(status: http.HTTPStatus) -> None:
         service.telemetry.requests.labels("other", str(status.value)).inc()
 
+    grpc = None
+    if service.settings.grpc_port is not None:
+        from listwright.service.grpc.server import GrpcServer  # noqa: PLC0415 - an extra, see pyproject.toml
+
+        grpc = GrpcServer(app, service.settings, lambda: service.gate.retry_after_s)
     return DrainingServer(
         app,
         service.settings,
@@ -295,6 +304,7 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
         draining=service.draining,
         refused=count,
         reload=service.reloader.wake,
+        grpc=grpc,
         started=started,
     )
 

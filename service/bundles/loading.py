@@ -113,7 +113,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return models_of(_load(settings.bundle, settings))
+        return models_of(_load(settings.bundle, settings), settings.model_name)
     root = settings.models
     try:
         pointers = folder.read(root)

@@ -409,10 +409,12 @@ def _features(
     if raw is None:
         return _numbers(tensor.data, length, width, ("inputs", position, "data"))
     if len(raw) != length * width * kind.itemsize:
+        announced = tensor.parameters.binary_data_size is not None
+        place = ("inputs", position, *(("parameters", "binary_data_size") if announced else ()))
         raise CandidateError(
             f"it has {len(raw)} bytes, {tensor.datatype} of shape {tensor.shape} takes "
             f"{length * width * kind.itemsize}",
-            ("inputs", position, "parameters", "binary_data_size"),
+            place,
         )
     return np.frombuffer(raw, kind).reshape(length, width)
 

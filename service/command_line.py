@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     if fault := _check_names(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
+    ports: list[socket] = []
     number, remedy = settings.port, f"choose another with --port or --host ({PREFIX}PORT, {PREFIX}HOST)"
     try:
         ports = bind_ports(settings.host, number)  # before anything is loaded
@@ -66,12 +67,16 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
         print(f"error: port {number} of {settings.host} {why}: stop the other process, or {remedy}", file=sys.stderr)
+        _close(ports)
         return 3
-    try:
-        return _serve(settings, ports)
-    finally:
-        for port in reserved:
-            port.close()
+    code = _serve(settings, ports)
+    _close(reserved)
+    return code
+
+
+def _close(ports: list[socket]) -> None:
+    for port in ports:
+        port.close()
 
 
 def _serve(settings: Settings, ports: list[socket]) -> int:

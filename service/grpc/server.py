@@ -25,6 +25,10 @@ MOST_ARRIVING = 64
 """Calls whose message may be arriving: gRPC holds what has come of each, up to the largest body. Beyond these the call
 that has been arriving longest is refused."""
 
+QUIET_S, LINGER_S, REFUSE_S = 0.01, 1.0, 0.05
+"""The server stops once there were no calls for so long, or after the second time. Then calls get UNAVAILABLE for the
+third time before: gRPC cancels those that it has received and not handed on, and callers do not repeat those."""
+
 MOST_DETAIL = 500
 """Characters of an error: gRPC sends each byte beyond ASCII as three, in 8 KiB for all metadata."""
 
@@ -177,6 +181,7 @@ class GrpcServer:
     def __init__(self, app: ASGIApp, settings: Settings, retry_after_s: Callable[[], int]) -> None:
         self._app, self._settings = app, settings
         self._arriving = BodyBudget(MOST_ARRIVING, retry_after_s)
+        self._active, self._last, self._refuses = 0, 0.0, False
 
     async def start(self) -> None:
         """Begin to answer, on the running event loop.
@@ -207,12 +212,25 @@ class GrpcServer:
 
     async def stop(self, within_s: float) -> None:
         """Take no new calls (GOAWAY), and wait for those that are answered."""
+        began = time.perf_counter()
+        while self._active or time.perf_counter() < self._last + QUIET_S:
+            if time.perf_counter() > began + LINGER_S:
+                self._refuses = True
+                await asyncio.sleep(REFUSE_S)
+                break
+            await asyncio.sleep(0.001)
         await self._server.stop(within_s)
 
     def _handler(self, path: str) -> Any:
         """Return the handler of a method: as of a stream of messages, of which none is read before it is asked for."""
 
         async def answer(_: object, context: Any) -> bytes:
-            return await Call(context, self._arriving, self._settings).run(self._app, path)
+            if self._refuses:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the service stops: ask again")
+            self._active += 1
+            try:
+                return await Call(context, self._arriving, self._settings).run(self._app, path)
+            finally:
+                self._active, self._last = self._active - 1, time.perf_counter()
 
         return grpc.stream_unary_rpc_method_handler(answer)

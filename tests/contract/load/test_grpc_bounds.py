@@ -1,5 +1,6 @@
 """Calls over gRPC meet the bounds of requests over HTTP: keys, admission, deadlines, sizes, draining, counts."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -210,7 +211,8 @@ def test_probes_beyond_a_rate_are_answered_later_and_others_refused(start, monke
     assert calls.refused(metadata, "ModelMetadata")[0] == "RESOURCE_EXHAUSTED"
 
 
-def test_draining_and_the_end(start, held):
+def test_draining_and_the_end(start, held, monkeypatch):
+    monkeypatch.setattr(server, "LINGER_S", 0.0)
     served, calls = start()
     served.app.service.draining.set()
     assert calls.ask(method="ServerLive").live
@@ -223,6 +225,22 @@ def test_draining_and_the_end(start, held):
     assert calls.refused(LIST)[0] == "UNAVAILABLE"
     held.go.set()
     assert working.result().model_version == "7", "what is in work is answered"
+
+
+def test_a_busy_server_refuses_before_it_stops(start, held, monkeypatch):
+    """Calls that gRPC would cancel are told to ask again."""
+    monkeypatch.setattr(server, "LINGER_S", 0.0)
+    monkeypatch.setattr(server, "REFUSE_S", PATIENCE_S)
+    served, calls = start()
+    working = calls.begin(LIST)
+    until(lambda: served.app.service.gate.working == 1)
+    own = served._server.grpc
+    stopping = asyncio.run_coroutine_threadsafe(own.stop(PATIENCE_S), own._server._loop)
+    until(lambda: own._refuses)
+    assert "ask again" in calls.refused(LIST)[1]
+    held.go.set()
+    assert working.result().model_version == "7"
+    stopping.cancel()
 
 
 def test_counted_logged_and_recorded_beside_http(start, tmp_path, caplog):

@@ -35,7 +35,7 @@ MOST_DETAIL = 500
 _METADATA = frozenset((b"x-request-id", b"traceparent", b"server-timing", b"retry-after"))
 """Headers of an answer that a call gets as trailing metadata."""
 
-_CODES = {
+CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
@@ -111,7 +111,7 @@ class Call:
         metadata = tuple((name.decode(), value.decode()) for name, value in self._headers if name in _METADATA)
         if self._status != 200:
             detail = json.loads(self._content)["detail"] if self._content else "an unexpected error"
-            code = _CODES.get(self._status, grpc.StatusCode.INTERNAL)
+            code = CODES.get(self._status, grpc.StatusCode.INTERNAL)
             await self._context.abort(code, detail[:MOST_DETAIL], metadata)
         self._context.set_trailing_metadata(metadata)
         return self._content

@@ -24,8 +24,6 @@ from listwright.service.wire.schemas import MAX_FIELDS
 
 MEDIA_TYPE = "application/grpc+proto"
 
-_CONTENTS = "3 int64* int64_contents, 6 float* fp32_contents, 7 double* fp64_contents, 8 bytes* bytes_contents"
-
 # The messages of the protocol, with the fields that are read or written. Parts of which a request may repeat many are
 # bytes: they are counted before they are decoded. A map is its entries. All are of package `inference`.
 MESSAGES = compile_messages(
@@ -41,12 +39,12 @@ MESSAGES = compile_messages(
         "TensorMetadata": "1 string name, 2 string datatype, 3 int64* shape",
         "ModelInferRequest": "1 string model_name, 2 string model_version, 3 string id, 4 bytes* parameters, "
         "5 bytes* inputs, 6 bytes* outputs, 7 bytes* raw_input_contents",
-        "InferInputTensor": "1 string name, 2 string datatype, 3 int64* shape, 5 InferTensorContents contents",
         "InferRequestedOutputTensor": "1 string name, 2 bytes* parameters",
         "ModelInferResponse": "1 string model_name, 2 string model_version, 3 string id, 4 Entry* parameters, "
-        "5 InferOutputTensor* outputs, 6 bytes* raw_output_contents",
-        "InferOutputTensor": "1 string name, 2 string datatype, 3 int64* shape, 5 InferTensorContents contents",
-        "InferTensorContents": _CONTENTS,
+        "5 Tensor* outputs, 6 bytes* raw_output_contents",
+        "Tensor": "1 string name, 2 string datatype, 3 int64* shape, 5 InferTensorContents contents",
+        "InferTensorContents": "3 int64* int64_contents, 6 float* fp32_contents, 7 double* fp64_contents, "
+        "8 bytes* bytes_contents",
         "Entry": "1 string key, 2 InferParameter value",
         "InferParameter": "1 bool bool_param, 2 int64 int64_param, 3 string string_param, 4 double double_param, "
         "5 uint64 uint64_param",
@@ -55,12 +53,7 @@ MESSAGES = compile_messages(
     syntax="proto3",
 )
 
-_FIELDS = {
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "INT64": "int64_contents",
-    "BYTES": "bytes_contents",
-}
+_FIELDS = {"FP32": "fp32_contents", "FP64": "fp64_contents", "INT64": "int64_contents", "BYTES": "bytes_contents"}
 _MOST_AXES = 8
 
 
@@ -148,7 +141,7 @@ class InferCodec:
         return content
 
     def _input(self, position: int, content: bytes) -> dict[str, Any]:
-        sent = decode("InferInputTensor", content)
+        sent = decode("Tensor", content)
         tensor = {"name": sent.name, "datatype": sent.datatype, "shape": sent.shape[: _MOST_AXES + 1]}
         if self._is_raw:
             if sent.HasField("contents"):

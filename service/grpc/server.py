@@ -64,7 +64,8 @@ class Call:
 
     def __init__(self, context: Any, arriving: BodyBudget, settings: Settings) -> None:
         self._context, self._arriving, self._settings = context, arriving, settings
-        self._reading: asyncio.Future[Any] | None = None
+        self._is_read = False
+        self._message: bytes | None = None
         self._delivered, self._gone = False, asyncio.Event()
         self._status, self._headers, self._content = 500, list[tuple[bytes, bytes]](), b""
 
@@ -73,23 +74,17 @@ class Call:
 
         A caller that goes, by its deadline or otherwise, is ``http.disconnect`` to the application.
         """
-        arrived, left_s = time.perf_counter(), self._context.time_remaining()
-        sent = self._context.invocation_metadata() or ()
+        left_s, sent = self._context.time_remaining(), self._context.invocation_metadata() or ()
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "2",
             "method": "POST",
-            "scheme": "http" if self._settings.tls_cert is None else "https",
             "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
             "query_string": b"",
             "headers": [(name.encode(), value.encode()) for name, value in sent if isinstance(value, str)],
-            "client": None,
-            "server": None,
             "state": {
-                "arrived": arrived,
+                "arrived": time.perf_counter(),
                 "left_ms": None if left_s is None else 1000.0 * left_s,
                 "read_message": self.read,
             },
@@ -99,15 +94,10 @@ class Call:
             await asyncio.shield(answering)
         except asyncio.CancelledError:  # by gRPC, and nobody waits for an answer any more
             self._gone.set()
-            if self._reading is not None:
-                self._reading.cancel()
             await asyncio.wait([answering])
             raise
         except Exception:
             _log.exception("an exception left the application")
-        finally:
-            if self._reading is not None:
-                self._reading.cancel()
         metadata = tuple((name.decode(), value.decode()) for name, value in self._headers if name in _METADATA)
         if self._status != 200:
             detail = json.loads(self._content)["detail"] if self._content else "an unexpected error"
@@ -123,28 +113,27 @@ class Call:
             OverloadedError: if newer calls took its place, as it was slow to arrive.
             SlowBodyError: if it has not arrived within the settings' time.
         """
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._context.read())
-        reader = asyncio.current_task()
+        if self._is_read:
+            return self._message
+        self._is_read, reader = True, asyncio.current_task()
         assert reader is not None
         place = Body(reader)
         self._arriving.hold(place, 1)
         try:
             async with asyncio.timeout(self._settings.timeout_ms / 1000.0):
-                content = await asyncio.shield(self._reading)
+                content = await self._context.read()
         except TimeoutError as error:
             within = f"{self._settings.timeout_ms:g} ms (LISTWRIGHT_TIMEOUT_MS)"
             raise SlowBodyError(f"the message did not arrive within {within}") from error
         except asyncio.CancelledError as error:
-            if place.lost is not None:
-                place.uncancel()
-                raise place.lost from error
-            if self._gone.is_set():
-                return None
-            raise
+            if place.lost is None:
+                raise
+            place.uncancel()
+            raise place.lost from error
         finally:
             self._arriving.release(place)
-        return None if content is grpc.aio.EOF else content
+        self._message = None if content is grpc.aio.EOF else content
+        return self._message
 
     async def receive(self) -> Message:
         """Wait for the message; ``http.disconnect`` once the caller has gone."""

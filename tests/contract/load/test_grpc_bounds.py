@@ -182,6 +182,17 @@ def test_a_message_that_does_not_arrive(start):
     assert silent(calls, ended).exception().code() is grpc.StatusCode.INVALID_ARGUMENT, "none at all"
 
 
+def test_who_goes_before_its_message_is_there(start):
+    served, calls = start()
+    ended = threading.Event()
+    call = silent(calls, ended)
+    until(lambda: served._server.grpc._arriving.held == 1)
+    call.cancel()
+    until(lambda: count(served, 400) == 1)
+    ended.set()
+    assert served._server.grpc._arriving.held == 0
+
+
 def test_slow_messages_leave_their_room_to_quick_ones(start, monkeypatch):
     monkeypatch.setattr(server, "MOST_ARRIVING", 3)
     served, calls = start()

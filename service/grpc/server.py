@@ -29,9 +29,6 @@ QUIET_S, LINGER_S, REFUSE_S = 0.01, 1.0, 0.05
 """The server stops once there were no calls for so long, or after the second time. Then calls get UNAVAILABLE for the
 third time before: gRPC cancels those that it has received and not handed on, and callers do not repeat those."""
 
-MOST_DETAIL = 500
-"""Characters of an error: gRPC sends each byte beyond ASCII as three, in 8 KiB for all metadata."""
-
 _METADATA = frozenset((b"x-request-id", b"traceparent", b"server-timing", b"retry-after"))
 """Headers of an answer that a call gets as trailing metadata."""
 
@@ -102,7 +99,7 @@ class Call:
         if self._status != 200:
             detail = json.loads(self._content)["detail"] if self._content else "an unexpected error"
             code = CODES.get(self._status, grpc.StatusCode.INTERNAL)
-            await self._context.abort(code, detail[:MOST_DETAIL], metadata)
+            await self._context.abort(code, detail, metadata)
         self._context.set_trailing_metadata(metadata)
         return self._content
 

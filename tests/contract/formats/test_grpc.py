@@ -148,6 +148,12 @@ def with_parameter(name, **value):
     return request
 
 
+def with_ids(*names):
+    request = typed(np.zeros((len(names), 4), np.float32))
+    request.inputs.add(name="ids", datatype="BYTES", shape=[len(names)]).contents.bytes_contents.extend(names)
+    return request
+
+
 def without_features():
     return service_pb2.ModelInferRequest(model_name="shop")
 
@@ -168,6 +174,9 @@ def without_features():
         (raw(MATRIX.tobytes(), shape=[1] * 100), "INVALID_ARGUMENT", "$.inputs[0].shape"),
         (raw(MATRIX.tobytes(), datatype="INT32"), "INVALID_ARGUMENT", "FP32 or FP64"),
         (raw(MATRIX.tobytes(), name="X"), "INVALID_ARGUMENT", "$.inputs[0].name"),
+        (with_ids(b"a", b"\xff"), "INVALID_ARGUMENT", "UTF-8"),
+        (with_ids(b"a", b"a"), "INVALID_ARGUMENT", "'a'"),
+        (b"\x0a\x01\xff", "INVALID_ARGUMENT", "inference.ModelInferRequest"),
         (without_features(), "INVALID_ARGUMENT", "no input named 'features'"),
         (with_parameter("topn", int64_param=1), "INVALID_ARGUMENT", "$.parameters.topn"),
         (with_parameter("top_n", string_param="1"), "INVALID_ARGUMENT", "$.parameters.top_n"),
@@ -214,9 +223,9 @@ def test_other_methods_and_messages(calls, served):
 
 
 def test_a_long_error_of_many_bytes_arrives(calls):
-    code, words, _ = calls.refused(with_parameter("界" * 5000, bool_param=True))
+    code, words, _ = calls.refused(with_ids(*["\U0001f600".encode() * 512] * 2))
     assert code == "INVALID_ARGUMENT"
-    assert "界" in words
+    assert "\U0001f600" in words
 
 
 @pytest.mark.parametrize("name", ["ModelInferRequest", "ModelInferResponse", "ModelMetadataResponse", "InferParameter"])

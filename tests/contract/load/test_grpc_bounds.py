@@ -98,9 +98,12 @@ def test_admission_is_that_of_http(start, held):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(httpx.post, f"{served.url}/rerank", json=BODY, timeout=PATIENCE_S)
         until(lambda: gate.waiting == 1)
-        code, words, metadata = calls.refused(b"unread")
-        assert (code, metadata["retry-after"]) == ("RESOURCE_EXHAUSTED", "1")
-        assert "1 requests are in work and 1 wait" in words
+        ended = threading.Event()
+        refused = silent(calls, ended).exception()
+        ended.set()
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, "before its message has arrived"
+        assert dict(refused.trailing_metadata())["retry-after"] == "1"
+        assert "1 requests are in work and 1 wait" in refused.details()
         assert httpx.post(f"{served.url}/rerank", json={}).status_code == 429, "a call fills the queue of both"
         held.go.set()
         assert waiting.result().status_code == 200
@@ -162,23 +165,24 @@ def test_sizes_and_compression(start):
     calls.ask(LIST)
 
 
-def silent(calls, ended):
+def silent(calls, ended, method="ModelInfer"):
     """A call that sends no message until ``ended``."""
 
     def messages():
         assert ended.wait(PATIENCE_S)
         yield from ()
 
-    call = calls.channel.stream_unary(INFER, lambda message: message, lambda message: message)
+    call = calls.channel.stream_unary(SERVICE + method, lambda message: message, lambda message: message)
     return call.future(messages(), timeout=PATIENCE_S)
 
 
 def test_a_message_that_does_not_arrive(start):
     _, calls = start(timeout_ms=100.0)
     ended = threading.Event()
-    slow = silent(calls, ended)
-    assert slow.exception().code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    for method in ("ModelInfer", "ModelReady"):
+        assert silent(calls, ended, method).exception().code() is grpc.StatusCode.DEADLINE_EXCEEDED
     ended.set()
+    assert silent(calls, ended, "ModelReady").exception().code() is grpc.StatusCode.INVALID_ARGUMENT
     assert silent(calls, ended).exception().code() is grpc.StatusCode.INVALID_ARGUMENT, "none at all"
 
 

@@ -194,8 +194,8 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
-        open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
-        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
+        keyless |= paths.HEALTH | paths.GRPC_HEALTH | (paths.INFORMATION if service.settings.open_info else frozenset())
+        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     throttle = RequestThrottle(keyring, service.admin_key)
     unthrottled = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes

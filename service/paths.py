@@ -43,10 +43,11 @@ UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 
 UI_BUNDLE, UI_REPORT = f"{UI}/bundle", f"{UI}/report"
 
-HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY, GRPC_LIVE, GRPC_READY))
+HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
+GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 
-PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY, GRPC_MODEL_READY))
+PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY, *GRPC_HEALTH, GRPC_MODEL_READY))
 """Paths that machines poll: neither logged nor traced, and answered when nothing else is."""
 
 

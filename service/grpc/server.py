@@ -21,9 +21,9 @@ from listwright.service.admission.body import Body, BodyBudget
 from listwright.service.errors import SlowBodyError
 from listwright.service.settings import Settings
 
-MOST_ARRIVING = 64
+MOST_ARRIVING = 32
 """Calls whose message may be arriving: gRPC holds what has come of each, up to the largest body. Beyond these the call
-that has been arriving longest is refused."""
+that has been arriving longest is refused: slow messages do not keep out quick ones, of which few arrive at a time."""
 
 QUIET_S, LINGER_S, REFUSE_S = 0.01, 1.0, 0.05
 """The server stops once there were no calls for so long, or after the second time. Then calls get UNAVAILABLE for the
@@ -178,6 +178,7 @@ class GrpcServer:
         settings = self._settings
         options = {
             "grpc.so_reuseport": 1,
+            "grpc.http2.bdp_probe": 0,  # else calls whose message nobody reads yet would be sent megabytes of it
             "grpc.max_receive_message_length": settings.max_payload_bytes,
             "grpc.max_allowed_incoming_connections": settings.max_connections,
             "grpc.max_concurrent_streams": settings.max_connections,

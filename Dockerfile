@@ -14,7 +14,7 @@ WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # The dependencies first and alone: their layer outlives changes of the code.
 # Traces come with them (a few MB, not imported unless a receiver is named): nothing can be added to the image later.
-RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], *p['optional-dependencies']['loop'], *p['optional-dependencies']['remote'], sep='\n')" \
+RUN python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *(one for extra in ('grpc', 'loop', 'otel', 'remote') for one in p['optional-dependencies'][extra]), sep='\n')" \
         > requirements.txt \
     && /opt/venv/bin/python -m pip install --no-cache-dir -r requirements.txt -c constraints.txt
 COPY README.md LICENSE setup.py ./
@@ -24,7 +24,7 @@ COPY service service
 # pip leaves the environment last: nothing installs in production.
 RUN /opt/venv/bin/python -m pip install --no-cache-dir --no-deps . \
     && rm -r listwright ranking service \
-    && /opt/venv/bin/python -c "import listwright.ranking.compiled.linear_product, listwright.ranking.compiled.list_summary, listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel, listwright.service.served_log.writer, listwright.service.served_log.stream" \
+    && /opt/venv/bin/python -c "import grpc.aio, listwright.ranking.compiled.linear_product, listwright.ranking.compiled.list_summary, listwright.ranking.compiled.relative_columns, listwright.ranking.compiled.tree_traversal, listwright.service.wire.json_fast, listwright.service.telemetry.otel, listwright.service.served_log.writer, listwright.service.served_log.stream" \
     && /opt/venv/bin/python -m pip uninstall --yes setuptools pip
 COPY models/demo/1 /models/demo/1
 # A checkout made under a strict umask would hide the bundle from the service's user, which OpenShift chooses.

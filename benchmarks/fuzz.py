@@ -27,7 +27,8 @@ from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import atheris
 import numpy as np
@@ -42,7 +43,9 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.ranking.errors import DataError
     from listwright.ranking.features import Feature, FeatureSchema
     from listwright.ranking.served.events import event_in
+    from listwright.service.errors import UnknownModelError
     from listwright.service.events import lines_of
+    from listwright.service.grpc.codec import MESSAGES, InferCodec
     from listwright.service.problems import STATUS
     from listwright.service.wire import json_codec as decode
     from listwright.service.wire import json_matrix as convert
@@ -103,6 +106,21 @@ def tensors_in_a_body(data: bytes) -> None:
     bounds = decode.bounds_of(LIMIT, [SCHEMA])
     head = tensors.decode_head(data[2:], None if length == 0 else str(length), bounds, {})
     tensors.decode(data[2:], head, SCHEMA, LIMIT)
+
+
+class _OneBundle:
+    """What is served, as the codec of a call asks for it."""
+
+    def choose(self, model: str | None, version: str | None) -> Any:
+        if model not in (None, "shop") or version is not None:
+            raise UnknownModelError("is not served here")
+        return SimpleNamespace(reranker=SimpleNamespace(schema=SCHEMA), manifest=SimpleNamespace(fingerprint=""))
+
+
+def a_message_of_grpc(data: bytes) -> None:
+    """``service.grpc.codec``."""
+    bounds, one_bundle, state = decode.bounds_of(LIMIT, [SCHEMA]), cast(Any, _OneBundle()), cast(Any, SimpleNamespace())
+    InferCodec(bounds, one_bundle, LIMIT, {}, 100.0, state).decode(data)
 
 
 def a_scanned_body(data: bytes) -> None:
@@ -171,12 +189,27 @@ def _tensors() -> list[bytes]:
     return [len(raw).to_bytes(2, "big") + raw + ARRAY.tobytes(), b"\0\0" + plain]
 
 
+def _messages() -> list[bytes]:
+    parameter = MESSAGES["Entry"](key="context", value={"string_param": '{"price": 1}'}).SerializeToString()
+    raw = MESSAGES["Tensor"](name="features", datatype="FP32", shape=[2, 3]).SerializeToString()
+    contents = {"fp32_contents": ARRAY.ravel().tolist()}
+    typed = MESSAGES["Tensor"](name="features", datatype="FP32", shape=[2, 3], contents=contents).SerializeToString()
+    ids = MESSAGES["Tensor"](name="ids", datatype="BYTES", shape=[2], contents={"bytes_contents": [b"a", b"b"]})
+    wanted = MESSAGES["InferRequestedOutputTensor"](name="scores").SerializeToString()
+    request = MESSAGES["ModelInferRequest"]
+    return [
+        request(model_name="shop", inputs=[raw], raw_input_contents=[ARRAY.tobytes()]).SerializeToString(),
+        request(inputs=[typed, ids.SerializeToString()], outputs=[wanted], parameters=[parameter]).SerializeToString(),
+    ]
+
+
 LINES = [b"2 qid:1 1:0.5 2:0.1 # x\n0 qid:1 3:NULL\n", b"1 qid:a 1:1e3\r\n\n0 qid:b 2:-1\n", b"1 1:2\n"]
 
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "json": (a_json_body, BODIES),
     "npy": (an_npy_body, [_npy(ARRAY), _npy(ARRAY.astype(np.float64))]),
     "tensors": (tensors_in_a_body, _tensors()),
+    "grpc": (a_message_of_grpc, _messages()),
     "scan": (a_scanned_body, BODIES),
     "letor": (
         letor_text,

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from listwright.ranking.errors import ScoringError
+from listwright.ranking.protobuf import compile_messages, fields_of
 
 _OPERATORS = """
 Abs Add And Cast Clip Concat Div Elu Equal Exp Expand GRU Gather GatherElements GatherND Gemm Greater GreaterOrEqual
@@ -42,8 +42,8 @@ METADATA_PREFIX = "listwright."
 
 REMEDY = "listwright writes no such graph; fit a new version, with the libraries that constraints.txt names"
 
-# The messages of onnx.proto, each with the fields that may be there: number, kind, * for many, name. Strings are read
-# as bytes: a name that is no UTF-8 is ONNX Runtime's to refuse.
+# The messages of onnx.proto, each with the fields that may be there. Strings are read as bytes: a name that is no UTF-8
+# is ONNX Runtime's to refuse.
 _SCHEMA = {
     "Model": "1 int64 ir_version, 2 bytes producer_name, 3 bytes producer_version, 4 bytes domain, "
     "5 int64 model_version, 6 bytes doc_string, 7 Graph graph, 8 OperatorSet* opset_import, 14 Entry* metadata_props",
@@ -66,24 +66,10 @@ _SCHEMA = {
 }
 _ONE_OF = {"Dimension": ("dim_value", "dim_param")}
 _PLAIN_ATTRIBUTES = (1, 2, 3, 6, 7, 8)  # float, int, string, and many of each
-_KINDS = {
-    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
-    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
-    "float": descriptor_pb2.FieldDescriptorProto.TYPE_FLOAT,
-    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
-    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-}
 
-_FIELDS = {
-    message: [
-        (int(number), kind.rstrip("*"), kind.endswith("*"), name)
-        for number, kind, name in (field.split() for field in fields.split(", "))
-    ]
-    for message, fields in _SCHEMA.items()
-}
 _INSIDE = {
-    message: [(kind, many, name) for _, kind, many, name in fields if kind in _SCHEMA]
-    for message, fields in _FIELDS.items()
+    message: [(kind, many, name) for _, kind, many, name in fields_of(fields) if kind in _SCHEMA]
+    for message, fields in _SCHEMA.items()
 }
 
 # What fields are called that ONNX knows and that may not be there; other numbers are named as such.
@@ -182,21 +168,4 @@ def _quoted(name: bytes) -> str:
 @cache
 def _model_class() -> Any:
     """Return the message class of a model."""
-    file = descriptor_pb2.FileDescriptorProto(name="listwright_onnx.proto", package="listwright", syntax="proto2")
-    for message, fields in _FIELDS.items():
-        declared = file.message_type.add(name=message)
-        if message in _ONE_OF:
-            declared.oneof_decl.add(name="value")
-        for number, kind, many, name in fields:
-            field = declared.field.add(name=name, number=number, label=3 if many else 1)
-            if name in _ONE_OF.get(message, ()):
-                field.oneof_index = 0
-            if kind in _KINDS:
-                field.type = _KINDS[kind]
-                field.options.packed = many and kind != "bytes"
-            else:
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
-                field.type_name = f".{file.package}.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.Model"))
+    return compile_messages("listwright", _SCHEMA, _ONE_OF)["Model"]

@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, _end)
     for name in [name for name in os.environ if OF_LIBRARIES.match(name)]:
         del os.environ[name]
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else each bad call writes lines to stderr, whose reader may block
     from listwright.service.command_line import main as serve  # noqa: PLC0415
 
     return serve(arguments)

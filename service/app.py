@@ -108,7 +108,7 @@ def create_app(
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(models_of(loaded) if isinstance(loaded, Bundle) else loaded)
+    first = _First(models_of(loaded, settings.model_name) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
     service = _compose(settings, telemetry, switch, swapped)
@@ -187,13 +187,17 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
 
         page, keyless = page_routes()
         answers += page.routes
+    if service.settings.grpc_port is not None:
+        from listwright.service.grpc.routes import routes as grpc_routes  # noqa: PLC0415 - as above
+
+        answers += grpc_routes.routes
     answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
     if keyring:
-        open_paths = paths.HEALTH | paths.INFORMATION if service.settings.open_info else paths.HEALTH
-        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=open_paths | keyless, telemetry=telemetry)
+        keyless |= paths.HEALTH | paths.GRPC_HEALTH | (paths.INFORMATION if service.settings.open_info else frozenset())
+        app.add_middleware(KeyMiddleware, keyring=keyring, open_paths=keyless, telemetry=telemetry)
     app.add_middleware(AccessLog, telemetry=telemetry, paths=known, tracer=tracer)
     throttle = RequestThrottle(keyring, service.admin_key)
     unthrottled = frozenset() if service.events is None else frozenset((paths.EVENTS,))  # bounded by what it writes
@@ -290,6 +294,11 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
     def count(status: http.HTTPStatus) -> None:
         service.telemetry.requests.labels("other", str(status.value)).inc()
 
+    grpc = None
+    if service.settings.grpc_port is not None:
+        from listwright.service.grpc.server import GrpcServer  # noqa: PLC0415 - an extra, see pyproject.toml
+
+        grpc = GrpcServer(app, service.settings, lambda: service.gate.retry_after_s)
     return DrainingServer(
         app,
         service.settings,
@@ -297,6 +306,7 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
         draining=service.draining,
         refused=count,
         reload=service.reloader.wake,
+        grpc=grpc,
         started=started,
     )
 

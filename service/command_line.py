@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Collection
 from functools import partial
+from importlib.util import find_spec
 from socket import socket
 from typing import Any
 
@@ -23,7 +24,7 @@ from listwright.service.settings import PREFIX, SECRETS, Settings, describe, nea
 from listwright.service.supervisor import supervise
 from listwright.service.telemetry import logs
 from listwright.service.transport.connection_limit import OpenFilesError, fit_into_open_files
-from listwright.service.transport.server import bind_ports, check_tls
+from listwright.service.transport.server import bind_ports, check_tls, reserve_grpc_port
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,14 +57,26 @@ def main(arguments: list[str] | None = None) -> int:
     if fault := _check_names(settings):
         print(f"error: {fault}; see listwright serve --help", file=sys.stderr)
         return 2
+    ports: list[socket] = []
+    number, remedy = settings.port, f"choose another with --port or --host ({PREFIX}PORT, {PREFIX}HOST)"
     try:
-        ports = bind_ports(settings)  # before anything is loaded
+        ports = bind_ports(settings.host, number)  # before anything is loaded
+        if settings.grpc_port is not None:
+            number, remedy = settings.grpc_port, f"choose another {PREFIX}GRPC_PORT"
+        settings, reserved = reserve_grpc_port(settings)
     except OSError as error:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror or error})"
-        remedy = f"stop the other process, or choose another with --port or --host ({PREFIX}PORT, {PREFIX}HOST)"
-        print(f"error: port {settings.port} of {settings.host} {why}: {remedy}", file=sys.stderr)
+        print(f"error: port {number} of {settings.host} {why}: stop the other process, or {remedy}", file=sys.stderr)
+        _close(ports)
         return 3
-    return _serve(settings, ports)
+    code = _serve(settings, ports)
+    _close(reserved)
+    return code
+
+
+def _close(ports: list[socket]) -> None:
+    for port in ports:
+        port.close()
 
 
 def _serve(settings: Settings, ports: list[socket]) -> int:
@@ -89,6 +102,8 @@ def _check_names(settings: Settings) -> str | None:
         if settings.hook is not None:
             hook.load(settings.hook)
         keys.read(settings)
+        if settings.grpc_port is not None and find_spec("grpc") is None:
+            return f"{PREFIX}GRPC_PORT needs grpcio: pip install 'listwright[grpc]'"
     except hook.HookError as error:
         return f"{PREFIX}HOOK: {error}"
     except keys.KeysError as error:

@@ -29,6 +29,14 @@ MODEL = (f"{INFERENCE_MODELS}{{name}}", f"{INFERENCE_MODELS}{{name}}/versions/{{
 INFER = (f"{MODEL[0]}/infer", f"{MODEL[1]}/infer")
 MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
 
+GRPC_SERVICE = "inference.GRPCInferenceService"
+"""The service of the Open Inference Protocol over gRPC, and its methods as paths."""
+
+GRPC_INFER, GRPC_MODEL, GRPC_MODEL_READY, GRPC_LIVE, GRPC_READY, GRPC_METADATA = GRPC = tuple(
+    f"/{GRPC_SERVICE}/{method}"
+    for method in ("ModelInfer", "ModelMetadata", "ModelReady", "ServerLive", "ServerReady", "ServerMetadata")
+)
+
 UI = "/ui"
 UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 """The page and its files, which need no key: they hold no data."""
@@ -36,9 +44,10 @@ UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 UI_BUNDLE, UI_REPORT = f"{UI}/bundle", f"{UI}/report"
 
 HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
+GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 
-PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY))
+PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY, *GRPC_HEALTH, GRPC_MODEL_READY))
 """Paths that machines poll: neither logged nor traced, and answered when nothing else is."""
 
 
@@ -48,7 +57,7 @@ def _pattern_of(routes: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _PROBES = _pattern_of(tuple(sorted(PROBES)))
-RANKINGS = _pattern_of((RERANK, *RERANK_ALIASES, *INFER))
+RANKINGS = _pattern_of((RERANK, *RERANK_ALIASES, *INFER, GRPC_INFER))
 """The paths that rank."""
 
 

@@ -221,6 +221,13 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
             "NAME"
         ),
     ] = None
+    model_name: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+            description="another name of the one bundle, such as that of KServe's InferenceService",
+        ),
+    ] = None
     poll_s: Annotated[
         float,
         Field(ge=0, le=86_400, description="seconds between looks at the folder of bundles; 0: only when told to look"),
@@ -253,6 +260,10 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         "127.0.0.1"
     )
     port: Annotated[int, Field(ge=0, le=65535, description="port to listen on; 0 takes a free one")] = 8000
+    grpc_port: Annotated[
+        int | None,
+        Field(ge=0, le=65535, description="port of Open Inference over gRPC; 0 takes a free one; without it, no gRPC"),
+    ] = None
     tls_cert: Annotated[Path | None, Field(description="PEM file of the certificate and its chain: HTTPS")] = None
     tls_key: Annotated[Path | None, Field(description="PEM file of its private key, not encrypted")] = None
     workers: Annotated[
@@ -357,6 +368,15 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     def strategies(self) -> dict[str, str]:
         """Meaning of ``auto``, by the bundle's name; :data:`ALL_MODELS` stands for all others."""
         return {} if self.strategy is None else _parsed(self.strategy)
+
+    @field_validator("model_name")
+    @classmethod
+    def _names_one_bundle(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("models") is not None:
+            raise ValueError(
+                f"names one bundle, and {PREFIX}MODELS a folder of them: write NAME/ALIAS into that folder"
+            )
+        return value
 
     @field_validator("max_buffered_bytes")
     @classmethod

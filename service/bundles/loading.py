@@ -114,7 +114,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
     """
     if settings.models is None:
         assert settings.bundle is not None
-        return models_of(_load(local_copy(settings.bundle, or_last=True), settings))
+        return models_of(_load(local_copy(settings.bundle, or_last=True), settings), settings.model_name)
     root = settings.models
     try:
         pointers = folder.read(root)

@@ -111,9 +111,10 @@ class Current:
     models: Models | None = None
 
 
-def models_of(bundle: Bundle) -> Models:
-    """Return models of one bundle, under its own name."""
-    return Models({bundle.manifest.name: bundle})
+def models_of(bundle: Bundle, alias: str | None = None) -> Models:
+    """Return models of one bundle, under its own name and perhaps another."""
+    name = bundle.manifest.name
+    return Models({name: bundle}, aliases={} if alias is None or alias == name else {alias: name})
 
 
 def _either(names: Mapping[str, Bundle]) -> str:

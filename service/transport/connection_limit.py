@@ -189,7 +189,8 @@ def fit_into_open_files(settings: Settings) -> Settings:
         OpenFilesError: if the limit leaves no room for a service.
     """
     supervised = settings.workers * FILES_OF_WORKER if settings.workers > 1 else 0
-    wanted = FILES + max(settings.max_connections + OUTSIDE, supervised)
+    ports = 1 if settings.grpc_port is None else 2  # each with as many connections
+    wanted = FILES + max(ports * settings.max_connections + OUTSIDE, supervised)
     limit = _raise_limit(wanted + BURST)
     if limit >= wanted:
         return settings
@@ -200,7 +201,7 @@ def fit_into_open_files(settings: Settings) -> Settings:
             f"a process may have {limit} open files, and {settings.workers} workers need {needed} at least: raise the "
             f"hard limit (ulimit -Hn), or set fewer {PREFIX}WORKERS"
         )
-    most = min(settings.max_connections, room - min(OUTSIDE, room // 4))
+    most = min(settings.max_connections, (room - min(OUTSIDE, room // 4)) // ports)
     if most < settings.max_connections:
         _log.warning(
             "%sMAX_CONNECTIONS is lowered from %d to %d, as a process may have %d open files: raise the hard limit "

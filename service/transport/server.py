@@ -20,13 +20,14 @@ from socket import (
     IPPROTO_IPV6,
     IPV6_V6ONLY,
     SO_REUSEADDR,
+    SO_REUSEPORT,
     SOCK_STREAM,
     SOL_SOCKET,
     getaddrinfo,
     socket,
 )
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -36,6 +37,9 @@ from listwright.ranking.plain_file import NotPlainError
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.transport.connection import HEADERS, Connection
 from listwright.service.transport.connection_limit import ConnectionLimit
+
+if TYPE_CHECKING:
+    from listwright.service.grpc.server import GrpcServer
 
 FINISH_WITHIN_S = 25
 """Seconds after draining at which unanswered requests are dropped: before Kubernetes kills at 30."""
@@ -94,8 +98,8 @@ def options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def bind_ports(settings: Settings) -> list[socket]:
-    """Bind the port on each address of the settings' host, without listening.
+def bind_ports(host: str, port: int) -> list[socket]:
+    """Bind the port on each address of the host, without listening.
 
     Convention: ``::`` takes IPv4, too, whatever the system does by itself.
 
@@ -103,9 +107,9 @@ def bind_ports(settings: Settings) -> list[socket]:
         OSError: if there is no such address here, or the port is in use.
     """
     ports: list[socket] = []
-    port, absent = settings.port, None
+    absent = None
     try:
-        addresses = getaddrinfo(settings.host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
+        addresses = getaddrinfo(host, port, type=SOCK_STREAM, flags=AI_PASSIVE)
     except UnicodeError as error:  # a name that no host can have
         raise OSError(errno.EINVAL, str(error)) from error
     for family, kind, protocol, _, address in addresses:
@@ -137,12 +141,32 @@ def _bind(port: socket, address: tuple[Any, ...]) -> socket:
     return port
 
 
+def reserve_grpc_port(settings: Settings) -> tuple[Settings, list[socket]]:
+    """Bind the port of gRPC, for the servers of this process or its workers to share while the sockets are kept.
+
+    Returns:
+        The settings, with the number of the port; and the sockets, which never listen.
+
+    Raises:
+        OSError: as :func:`bind_ports`.
+    """
+    if settings.grpc_port is None:
+        return settings, []
+    ports = bind_ports(settings.host, settings.grpc_port)
+    for port in ports:
+        port.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)  # from now on: at first nobody else may have it
+    return settings.model_copy(update={"grpc_port": ports[0].getsockname()[1]}), ports
+
+
 def announce(settings: Settings, ports: Sequence[socket]) -> None:
     """Log the addresses that listen."""
-    scheme = "http" if settings.tls_cert is None else "https"
+    tls = settings.tls_cert is not None
     for port in ports:
         host, number = port.getsockname()[:2]
-        _log.info("listening on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, number)
+        host = f"[{host}]" if ":" in host else host
+        _log.info("listening on %s://%s:%d", "https" if tls else "http", host, number)
+        if settings.grpc_port is not None:
+            _log.info("listening on %s:%d for gRPC%s", host, settings.grpc_port, " over TLS" if tls else "")
 
 
 def check_tls(settings: Settings) -> str | None:
@@ -181,6 +205,7 @@ class DrainingServer(uvicorn.Server):
         draining: set when the shutdown begins.
         refused: called with the status of each refusal that no application has seen.
         reload: called in the event loop at each SIGHUP.
+        grpc: started and stopped with this server; None where there is none.
         started: called in the event loop once requests are answered.
     """
 
@@ -193,6 +218,7 @@ class DrainingServer(uvicorn.Server):
         draining: threading.Event,
         refused: Callable[[http.HTTPStatus], None],
         reload: Callable[[], None],
+        grpc: GrpcServer | None = None,
         started: Callable[[], None] | None = None,
     ) -> None:
         connection: Any = partial(
@@ -205,6 +231,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(uvicorn.Config(app, **options(settings), http=connection))
         self._settings, self._draining, self._reload, self._on_start = settings, draining, reload, started
         self._fair_accepts: list[FairAccept] = []
+        self.grpc = grpc
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Start to answer requests (uvicorn's hook)."""
@@ -222,6 +249,8 @@ class DrainingServer(uvicorn.Server):
             _log.error("port %d of %s: %s", self._settings.port, self._settings.host, error.strerror)
             await self.lifespan.shutdown()
             sys.exit(1)
+        if self.grpc is not None:
+            await self.grpc.start()
         if sockets is not None and alone:
             announce(self._settings, sockets)
         if self._settings.models is not None:
@@ -262,6 +291,10 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Close the port, then, a little later, idle connections, and wait for the others (uvicorn's hook)."""
         self._begin_draining()
+        if self.grpc is not None:
+            stopping = asyncio.create_task(self.grpc.stop(FINISH_WITHIN_S))
+            self.server_state.tasks.add(stopping)  # uvicorn waits for it as for requests
+            stopping.add_done_callback(self.server_state.tasks.discard)
         await self._close_port(sockets or [])
         linger_until = asyncio.get_running_loop().time() + LINGER_S
         while self.server_state.connections and not self.force_exit:

@@ -7,13 +7,13 @@ tensors of :data:`OUTPUTS` out. A tensor stands in the JSON object, or as raw li
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
 from pydantic_core import to_json
 
@@ -249,12 +249,20 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
         RequestValidationError: if the object is not the protocol's.
     """
     size = _head(body, head_length)
-    content = decode_json(body[:size], bounds)
+    return Head(read_request(decode_json(body[:size], bounds), outer_words), size)
+
+
+def read_request(content: Any, outer_words: Mapping[str, Any]) -> InferRequest:
+    """Validate a request, merged with the words beside it; data of tensors are not read.
+
+    Raises:
+        RequestValidationError: if it is not the protocol's.
+    """
     if outer_words and isinstance(content, dict):
         options = {name: value for name, value in outer_words.items() if name in InferParameters.model_fields}
         content = merge_words(content, {name: outer_words[name] for name in ("id",) if name in outer_words})
         content["parameters"] = merge_words(content.get("parameters") or {}, options)
-    return Head(validate(InferRequest, content), size)
+    return validate(InferRequest, content)
 
 
 def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
@@ -272,19 +280,38 @@ def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Infere
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
     request, end = head
-    named: dict[str, tuple[int, InputTensor, memoryview | None]] = {}
+    raws: list[memoryview | None] = []
     for position, tensor in enumerate(request.inputs):
-        if tensor.name in named:
-            raise CandidateError(f"{tensor.name!r} is repeated", ("inputs", position, "name"))
-        size, raw = tensor.parameters.binary_data_size, None
+        size = tensor.parameters.binary_data_size
         if (size is None) == (tensor.data is None):
             raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))
-        if size is not None:
-            raw = memoryview(body)[end : end + size]
-            end += size
-        named[tensor.name] = (position, tensor, raw)
+        raws.append(None if size is None else memoryview(body)[end : end + size])
+        end += size or 0
     if end != len(body):
         raise UndecodableBodyError(f"the JSON object and its tensors take {end} bytes, the body has {len(body)}")
+    return read_tensors(request, raws, schema, limit)
+
+
+def read_tensors(
+    request: InferRequest, raws: Sequence[memoryview | bytes | None], schema: FeatureSchema, limit: int
+) -> Inference:
+    """Decode the tensors of a request; raw features of the schema's type are a view where they are aligned.
+
+    Args:
+        request: with the data of those that are not raw.
+        raws: bytes of each input; None where its data are in the request.
+        schema: what the features must fit.
+        limit: most candidates.
+
+    Raises:
+        CandidateError: if a tensor cannot be used; with its path in the request, or its row and column.
+        EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
+    """
+    named: dict[str, tuple[int, InputTensor, memoryview | bytes | None]] = {}
+    for position, (tensor, raw) in enumerate(zip(request.inputs, raws, strict=True)):
+        if tensor.name in named:
+            raise CandidateError(f"{tensor.name!r} is repeated", ("inputs", position, "name"))
+        named[tensor.name] = (position, tensor, raw)
     if "features" not in named:
         raise CandidateError("there is no input named 'features'", ("inputs",))
     matrix = _features(*named["features"], schema, limit)
@@ -312,7 +339,7 @@ def _check_outputs(request: InferRequest, ids: tuple[str, ...] | None) -> None:
 
 
 def _features(
-    position: int, tensor: InputTensor, raw: memoryview | None, schema: FeatureSchema, limit: int
+    position: int, tensor: InputTensor, raw: memoryview | bytes | None, schema: FeatureSchema, limit: int
 ) -> Float[np.ndarray, "L D"]:
     kind = DATATYPES.get(tensor.datatype)
     if kind is None:
@@ -327,10 +354,12 @@ def _features(
     if raw is None:
         return _numbers(tensor.data, length, width, ("inputs", position, "data"))
     if len(raw) != length * width * kind.itemsize:
+        announced = tensor.parameters.binary_data_size is not None
+        place = ("inputs", position, *(("parameters", "binary_data_size") if announced else ()))
         raise CandidateError(
-            f"binary_data_size is {len(raw)}, {tensor.datatype} of shape {tensor.shape} takes "
-            f"{length * width * kind.itemsize} bytes",
-            ("inputs", position, "parameters", "binary_data_size"),
+            f"it has {len(raw)} bytes, {tensor.datatype} of shape {tensor.shape} takes "
+            f"{length * width * kind.itemsize}",
+            place,
         )
     return np.frombuffer(raw, kind).reshape(length, width)
 
@@ -349,7 +378,7 @@ def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray
         raise CandidateError("a number does not fit float32", path) from None
 
 
-def _ids(position: int, tensor: InputTensor, raw: memoryview | None, length: int) -> tuple[str, ...]:
+def _ids(position: int, tensor: InputTensor, raw: memoryview | bytes | None, length: int) -> tuple[str, ...]:
     if tensor.datatype != "BYTES" or tensor.shape != [length]:
         raise CandidateError(
             f"expected BYTES of shape [{length}], one for each candidate, found {tensor.datatype!r} of {tensor.shape}",
@@ -386,17 +415,16 @@ def encode(
 ) -> tuple[bytes, int | None]:
     """Encode an answer; return its body, and how many bytes of it are JSON if raw tensors follow, else None."""
     request = inference.request
-    by_default = request.parameters.binary_data_output
-    if not request.outputs:
-        binary = dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
-    else:
-        outputs = ((output.name, output.parameters.binary_data) for output in request.outputs)
-        binary = {name: by_default if own is None else own for name, own in outputs}
+    binary = binary_outputs(inference, by_default=request.parameters.binary_data_output)
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, ranking, inference, part, binary=is_binary)
-        tensors.append(tensor)
-        raws.append(raw)
+        values = output_values(name, ranking, inference, part)
+        tensor = {"name": name, "datatype": OUTPUTS[name], "shape": [len(values)]}
+        if is_binary:
+            raws.append(raw_bytes(values))
+            tensors.append({**tensor, "parameters": {"binary_data_size": len(raws[-1])}})
+        else:
+            tensors.append({**tensor, "data": values if isinstance(values, list) else nullable(values)})
     head = {
         "model_name": manifest.name,
         "model_version": manifest.version,
@@ -408,32 +436,37 @@ def encode(
     return (b"".join([text, *raws]), len(text)) if any(binary.values()) else (text, None)
 
 
-def _output(
-    name: str, ranking: Ranking, inference: Inference, part: Participation | None, *, binary: bool
-) -> tuple[dict[str, Any], bytes]:
-    """Encode an output; return its entry in the JSON object, and its raw bytes."""
+def binary_outputs(inference: Inference, *, by_default: bool) -> dict[str, bool]:
+    """Return the names of the outputs, in order, each with whether it is wanted as raw bytes."""
+    if not inference.request.outputs:
+        return dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
+    outputs = ((output.name, output.parameters.binary_data) for output in inference.request.outputs)
+    return {name: by_default if own is None else own for name, own in outputs}
+
+
+def output_values(
+    name: str, ranking: Ranking, inference: Inference, part: Participation | None
+) -> list[str] | Real[np.ndarray, " K"]:
+    """Return the values of an output, little-endian; ids as text."""
     best = ranking.order[: inference.request.parameters.top_n]
-    values: Any
     if name == "ids":
         assert inference.candidates.ids is not None
-        values = [inference.candidates.ids[index] for index in best]
-    elif name == "order":
-        values = best.astype("<i8")
-    elif name == "ranks":
-        values = ranking.ranks.astype("<i8")
-    elif name == "first_stage_scores":
-        values = ranking.first_stage_scores.astype("<f4")
-    else:
-        values = answer_scores(ranking, inference.request.parameters, part, "<f4")
-    tensor = {"name": name, "datatype": OUTPUTS[name], "shape": [len(values)]}
-    if not binary:
-        return {**tensor, "data": values if name == "ids" else nullable(values)}, b""
-    if name == "ids":
-        texts = [text.encode() for text in values]
-        raw = b"".join(struct.pack("<I", len(text)) + text for text in texts)
-    else:
-        raw = values.tobytes()
-    return {**tensor, "parameters": {"binary_data_size": len(raw)}}, raw
+        return [inference.candidates.ids[index] for index in best]
+    if name == "order":
+        return best.astype("<i8")
+    if name == "ranks":
+        return ranking.ranks.astype("<i8")
+    if name == "first_stage_scores":
+        return ranking.first_stage_scores.astype("<f4")
+    return answer_scores(ranking, inference.request.parameters, part, "<f4")
+
+
+def raw_bytes(values: list[str] | Real[np.ndarray, " K"]) -> bytes:
+    """Encode the values of an output as raw bytes."""
+    if not isinstance(values, list):
+        return values.tobytes()
+    texts = [text.encode() for text in values]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 def response_parameters(ranking: Ranking, part: Participation | None = None) -> dict[str, str | int | float]:

@@ -22,10 +22,12 @@ TRAINING = (
 )
 OPTIONAL = (
     "fastavro",
+    "grpc",
     "listwright.ranking.explaining.explain",
     "listwright.service.events",
     "listwright.service.experiments",
     "listwright.service.explaining",
+    "listwright.service.grpc",
     "listwright.service.ui",
     "listwright.service.wire.explain_schemas",
     "redis",
@@ -46,10 +48,11 @@ import numpy as np
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.service import __main__
-from listwright.service.app import create_app
+from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
 loaded = bundle.load(Path("models/demo/1"))
 app = create_app(Settings(bundle="models/demo/1"{settings}), loaded=loaded)
+server_of(app)
 loaded.reranker.rerank(CandidateList(np.zeros((2, len(loaded.reranker.schema)), dtype=np.float32)))
 if app.service.served_log:
     app.service.served_log.close()
@@ -81,7 +84,7 @@ def test_a_service_without_settings_loads_neither_what_trains_nor_what_is_off(tm
 def test_settings_load_what_they_switch_on(tmp_path):
     settings = (
         f", served_log={str(tmp_path)!r}, events_log={str(tmp_path)!r}"
-        ", experiments='experiments.toml', explain=True, ui=True"
+        ", experiments='experiments.toml', explain=True, grpc_port=0, ui=True"
     )
     loaded = loaded_after(APP.format(settings=settings))
     assert loaded.isdisjoint(TRAINING)

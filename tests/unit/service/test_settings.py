@@ -62,6 +62,14 @@ def test_what_is_almost_a_setting_is_pointed_out():
     ) == [("LISTWRIGHT_UNKNOWN_FEATURE", "LISTWRIGHT_UNKNOWN_FEATURES"), ("listwright_model", "LISTWRIGHT_MODELS")]
 
 
+def test_another_name_is_one_of_one_bundle():
+    assert settings(model_name="an-isvc").model_name == "an-isvc"
+    with pytest.raises(ValidationError, match="NAME/ALIAS"):
+        Settings(models="models", model_name="an-isvc")
+    with pytest.raises(ValidationError, match="model_name"):
+        settings(model_name="a/b")
+
+
 SECRETS = {
     "admin_key": "an-operators-key-ü",
     "unit_salt": "a passphrase with blanks",

@@ -191,6 +191,11 @@ def test_connections_fit_into_the_open_files(soft, hard, asked, workers, expecte
     assert [args[1:3] for args in lowered] == ([] if expected[0] == asked else [(asked, expected[0])])
 
 
+def test_each_of_two_ports_has_as_many_connections():
+    assert fitted(OpenFiles(256, 4096), max_connections=800, grpc_port=0)[:2] == (800, 3812)
+    assert fitted(OpenFiles(1024, 1024), max_connections=800, grpc_port=0)[0] == 430
+
+
 def test_a_system_may_allow_less_than_its_hard_limit_says():
     """As macOS does."""
     files = OpenFiles(256, resource.RLIM_INFINITY, most=300)

@@ -4,7 +4,6 @@ import socket
 
 import pytest
 
-from listwright.service.settings import Settings
 from listwright.service.transport.server import bind_ports
 
 V4, V6 = "127.0.0.1", "::1"
@@ -22,12 +21,12 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 @pytest.fixture
-def ports(tmp_path):
+def ports():
     """Binds and listens; closes what is open in the end."""
     found = []
 
     def bind(host, port=0):
-        found.extend(bind_ports(Settings(bundle=tmp_path, host=host, port=port)))
+        found.extend(bind_ports(host, port))
         for one in found:
             one.listen()
         return {one.getsockname()[1] for one in found}

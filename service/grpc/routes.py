@@ -1,0 +1,91 @@
+"""The methods of the Open Inference Protocol over gRPC, as endpoints.
+
+The same bundles, limits, errors and counts as in :mod:`listwright.service.api.open_inference`; the message of a call is
+the body of a request, see :mod:`listwright.service.grpc.server`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.routing import Match
+from starlette.types import Scope
+
+from listwright.ranking.bundle import Bundle
+from listwright.service import paths
+from listwright.service.api.open_inference import server_metadata
+from listwright.service.api.rerank import answer
+from listwright.service.api.service import PlainRoute, Service, Serving
+from listwright.service.errors import UndecodableBodyError
+from listwright.service.grpc.codec import MEDIA_TYPE, MESSAGES, InferCodec, decode
+from listwright.service.wire import open_inference as inference
+from listwright.service.wire.schemas import read_outer_words
+
+
+class GrpcRoute(PlainRoute):
+    """A route of calls. A request over HTTP, which is of version 1 here, finds nothing at its path."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the route answers a request (Starlette's hook)."""
+        return super().matches(scope) if scope["http_version"] == "2" else (Match.NONE, {})
+
+
+routes = APIRouter(route_class=GrpcRoute)
+
+
+def _respond(message: str, /, **fields: Any) -> Response:
+    return Response(MESSAGES[message](**fields).SerializeToString(), media_type=MEDIA_TYPE)
+
+
+@routes.post(paths.GRPC_INFER, include_in_schema=False)
+async def infer(request: Request, service: Serving) -> Response:
+    """Rank by the version that is named, or the current one."""
+    models = service.serving()
+    bounds, _ = service.json_bounds.of(models)
+    words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
+    codec = InferCodec(bounds, models, most, words, request.state.left_ms, request.state)
+    return await answer(request, service, codec)
+
+
+async def _find_bundle(request: Request, service: Service) -> Bundle:
+    """Return the bundle that a call names."""
+    content = await request.state.read_message()
+    if content is None:
+        raise UndecodableBodyError("the call has no message")
+    asked_for = decode("ModelReadyRequest", content)
+    return service.find_bundle(request, asked_for.name or None, asked_for.version or None)
+
+
+@routes.post(paths.GRPC_MODEL, include_in_schema=False)
+async def model_metadata(request: Request, service: Serving) -> Response:
+    """Describe the bundle's tensors."""
+    described = inference.describe((await _find_bundle(request, service)).manifest)
+    fields = ("name", "versions", "platform", "inputs", "outputs")
+    return _respond("ModelMetadataResponse", **described.model_dump(include=set(fields)))
+
+
+@routes.post(paths.GRPC_MODEL_READY, include_in_schema=False)
+async def model_ready(request: Request, service: Serving) -> Response:
+    """Report readiness, as /readyz does, for the bundle of this name."""
+    await _find_bundle(request, service)
+    return _respond("ModelReadyResponse", ready=service.reason_unready() is None)
+
+
+@routes.post(paths.GRPC_LIVE, include_in_schema=False)
+async def server_live(request: Request, service: Serving) -> Response:  # noqa: ARG001 - as every endpoint is called
+    """Report liveness, as /livez does."""
+    return _respond("ServerLiveResponse", live=True)
+
+
+@routes.post(paths.GRPC_READY, include_in_schema=False)
+async def server_ready(request: Request, service: Serving) -> Response:  # noqa: ARG001
+    """Report readiness, as /readyz does."""
+    return _respond("ServerReadyResponse", ready=service.reason_unready() is None)
+
+
+@routes.post(paths.GRPC_METADATA, include_in_schema=False)
+async def metadata(request: Request, service: Serving) -> Response:  # noqa: ARG001
+    """Name and version of the server."""
+    described = await server_metadata()
+    return _respond("ServerMetadataResponse", name=described.name, version=described.version)

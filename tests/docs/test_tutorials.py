@@ -97,8 +97,9 @@ class Reader:
     def leave(self):
         """Stop the services that the page started."""
         for service in reversed(self.services):
-            os.killpg(service.pid, signal.SIGTERM)
-            service.wait(timeout=30)
+            if service.poll() is None:
+                os.killpg(service.pid, signal.SIGTERM)
+                service.wait(timeout=30)
 
 
 @pytest.fixture

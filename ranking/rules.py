@@ -1,0 +1,203 @@
+"""Rules of merchandising as a request or a file writes them: pin, exclude, boost, bury, cap and diversify."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
+
+from listwright.ranking.errors import CandidateError
+from listwright.ranking.features import FLOAT32_MAX
+
+MOST_RULES, MOST_RULES_OF_FILE = 100, 1000
+"""Rules of a request, and of a model in a file."""
+
+MOST_IDS, MOST_CONDITIONS, MOST_VALUES = 1000, 10, 100
+"""Ids and conditions of a rule, and values of a condition."""
+
+MOST_VALUES_OF_ALL, MOST_CAPS = 2000, 10
+"""Values and ranges in the conditions of all rules of a request, or of a model in a file; and their caps."""
+
+MOST_PLACES = 1000
+"""Deepest place that a cap or diversity reaches."""
+
+_NAME = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,100}$"
+"""Names that are safe to show and to log: no control characters, no invisible ones, none that turn the direction."""
+
+
+class Range(NamedTuple):
+    """Numbers from a lowest to a highest one, both included.
+
+    Args:
+        min, max: None where there is no end.
+    """
+
+    min: float | None
+    max: float | None
+
+
+Value = bool | float | str
+Condition = tuple[Value, ...] | Range
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number of float32."""
+    return type(value) in (int, float) and abs(value) <= FLOAT32_MAX  # type: ignore[arg-type]
+
+
+def _condition(value: object) -> Condition:
+    """Validate a condition: a value, several of which one must hold, or a range."""
+    if isinstance(value, dict):
+        ends = {name: end for name, end in value.items() if end is not None}
+        if not ends or not ends.keys() <= {"min", "max"} or not all(map(is_number, ends.values())):
+            raise ValueError("expected a range: {min, max}, numbers of float32, one of them at least")
+        return Range(ends.get("min"), ends.get("max"))
+    values = value if isinstance(value, list) else [value]
+    if len(values) > MOST_VALUES:
+        raise ValueError(f"{len(values)} values, the limit is {MOST_VALUES}")
+    if not all(type(one) in (bool, str) or is_number(one) for one in values):
+        raise ValueError("expected a number, a category, an array of them, or a range {min, max}")
+    return tuple(values)
+
+
+_NUMBER: JsonDict = {"type": "number", "minimum": -FLOAT32_MAX, "maximum": FLOAT32_MAX}
+_VALUE: JsonDict = {"anyOf": [_NUMBER, {"type": ["string", "boolean"]}]}
+_END: JsonDict = {"anyOf": [_NUMBER, {"type": "null"}]}
+_RANGE: JsonDict = {
+    "type": "object",
+    "properties": {"min": _END, "max": _END},
+    "additionalProperties": False,
+    "anyOf": [
+        {"required": ["min"], "properties": {"min": _NUMBER}},
+        {"required": ["max"], "properties": {"max": _NUMBER}},
+    ],
+}
+_CONDITION: JsonDict = {
+    "anyOf": [_VALUE, {"type": "array", "maxItems": MOST_VALUES, "items": _VALUE}, _RANGE],
+    "description": "a value, values of which one is enough, or a range with both ends included",
+}
+
+Id = Annotated[str, Field(max_length=512)]
+Places = Annotated[int, Field(ge=1, le=MOST_PLACES)]
+By = Annotated[str, Field(max_length=200)]
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str | None, Field(pattern=_NAME, description="for answers and logs; default: its number")] = None
+
+
+_NO: JsonDict = {"type": "null"}
+_SELECTS: JsonDict = {
+    "oneOf": [
+        {"title": "by id", "required": ["ids"], "properties": {"ids": {"type": "array"}, "where": _NO}},
+        {"title": "by feature", "required": ["where"], "properties": {"where": {"type": "object"}, "ids": _NO}},
+    ]
+}
+
+
+class _Selection(_Rule):
+    model_config = ConfigDict(json_schema_extra=_SELECTS)
+
+    ids: Annotated[list[Id] | None, Field(max_length=MOST_IDS, description="of candidates")] = None
+    where: Annotated[
+        dict[str, Annotated[Condition, PlainValidator(_condition), WithJsonSchema(_CONDITION)]] | None,
+        Field(min_length=1, max_length=MOST_CONDITIONS, description="conditions by feature; all must hold"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _selects(self) -> _Selection:
+        if (self.ids is None) == (self.where is None):
+            raise ValueError("send either ids or where")
+        return self
+
+
+class Pin(_Rule):
+    """Put one candidate at a place."""
+
+    action: Literal["pin"]
+    id: Annotated[Id, Field(description="of the candidate; without effect where the list does not have it")]
+    place: Annotated[int, Field(ge=1, le=2**53 - 1, description="from 1")]
+
+
+class Exclude(_Selection):
+    """Leave candidates out of the results."""
+
+    action: Literal["exclude"]
+
+
+class Boost(_Selection):
+    """Multiply (boost) or divide (bury) the odds of candidates to be chosen."""
+
+    action: Literal["boost", "bury"]
+    factor: Annotated[float, Field(ge=1, le=1e6, description="of the odds against each other candidate")]
+
+
+class Cap(_Rule):
+    """Allow no more than so many candidates with one value of a feature among the first places."""
+
+    action: Literal["cap"]
+    by: Annotated[By, Field(description="the feature; missing values and unknown categories are not counted")]
+    most: Annotated[Places, Field(description="candidates of one value")]
+    first: Annotated[Places, Field(description="places, from the top")] = 10
+
+
+class Diversify(_Rule):
+    """Choose candidates for the first places that are unlike those above them (maximal marginal relevance)."""
+
+    action: Literal["diversify"]
+    by: Annotated[list[By], Field(min_length=1, max_length=MOST_CONDITIONS, description="features to compare")]
+    weight: Annotated[float, Field(ge=0, le=1, description="of diversity; 0 keeps the order, 1 ignores relevance")] = (
+        0.3
+    )
+    first: Annotated[Places, Field(description="places, from the top")] = 10
+
+
+AnyRule = Pin | Exclude | Boost | Cap | Diversify
+Rule = Annotated[AnyRule, Field(discriminator="action")]
+"""One rule, as a request or a file writes it."""
+
+
+def names_of(rules: Sequence[AnyRule], kind: str) -> tuple[str, ...]:
+    """Return what the rules are called: one without a name has its number, from 1, behind its kind."""
+    return tuple(rule.name or f"{kind} {number}" for number, rule in enumerate(rules, 1))
+
+
+def check_rules(rules: Sequence[AnyRule], names: Sequence[str]) -> None:
+    """Check what can be seen without a list.
+
+    Raises:
+        CandidateError: if two rules contradict each other, with both names, or there are too many conditions or caps;
+            at the path of the rule.
+    """
+    places, pins, diverse = dict[int, int](), dict[str, int](), list[int]()
+    excluders = {one: n for n, rule in enumerate(rules) if isinstance(rule, Exclude) for one in rule.ids or ()}
+    values = caps = 0
+    for number, rule in enumerate(rules):
+        if isinstance(rule, Pin):
+            _check_pair(names, places.setdefault(rule.place, number), number, f"both pin place {rule.place}")
+            _check_pair(names, pins.setdefault(rule.id, number), number, f"both pin {quote(rule.id)}")
+            _check_pair(names, excluders.get(rule.id, number), number, f"exclude and pin {quote(rule.id)}")
+        elif isinstance(rule, Diversify):
+            diverse.append(number)
+            _check_pair(names, diverse[0], number, "both diversify: one a list is enough")
+        elif isinstance(rule, Cap):
+            caps += 1
+        else:
+            values += sum(len(one) for one in (rule.where or {}).values())
+        for count, most, what in ((values, MOST_VALUES_OF_ALL, "values and ends of ranges"), (caps, MOST_CAPS, "caps")):
+            if count > most:
+                raise CandidateError(f"more than {most} {what} in all rules together: write fewer", ("rules", number))
+
+
+def _check_pair(names: Sequence[str], one: int, other: int, what: str) -> None:
+    if one != other:
+        raise CandidateError(f"{names[one]!r} and {names[other]!r} contradict each other: {what}", ("rules", other))
+
+
+def quote(text: str) -> str:
+    """Return a text in quotes, shortened: callers may send ids and names of any length."""
+    return repr(text if len(text) <= 100 else text[:100] + "…")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 
 def rank_by_score(scores: Float[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
@@ -116,6 +116,45 @@ def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Floa
     weights: Float[np.ndarray, " L"] = np.exp((scores - np.nanmax(scores)) / temperature)
     weights /= np.nansum(weights)
     return weights
+
+
+def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    """Return scores that a stable sort, highest first, brings into an order.
+
+    A candidate without a score gets a number for its place: the k-th of them is k below 0, or below the lowest score if
+    that is below 0. Where the order is not that of the scores, the k-th place has the k-th highest of them. Where two
+    are equal and would be sorted otherwise, the better place has the next larger number of their type.
+
+    Args:
+        scores: ``(L,)`` finite, or NaN where there is none.
+        order: best first.
+
+    Returns:
+        ``(L,)`` finite, of the type of ``scores``.
+    """
+    along: Float[np.ndarray, " L"] = scores[order]
+    if (along[1:] < along[:-1]).all() and along[0] == along[0]:  # neither is true of NaN
+        return scores
+    unscored = np.isnan(along)
+    if unscored.any():
+        along[unscored] = np.fmin.reduce(scores, initial=0.0) - np.arange(1, np.count_nonzero(unscored) + 1)
+    backwards = order[1:] < order[:-1]
+    if ((along[1:] > along[:-1]) | ((along[1:] == along[:-1]) & backwards)).any():
+        along = _separated(np.sort(along)[::-1], backwards)
+    placed = np.empty_like(along)
+    placed[order] = along
+    return placed
+
+
+def _separated(falling: Float[np.ndarray, " L"], apart: Bool[np.ndarray, " S"]) -> Float[np.ndarray, " L"]:
+    """Raise falling numbers, as little as possible, where they must differ from the next one."""
+    bits = falling.view(f"i{falling.itemsize}")
+    zero = np.iinfo(bits.dtype).min  # the bits of -0.0
+    counts = np.where(bits < 0, zero - bits, bits)  # neighbouring numbers have neighbouring counts
+    steps = np.append(np.cumsum(apart[::-1], dtype=counts.dtype)[::-1], counts.dtype.type(0))
+    counts = np.maximum.accumulate((counts - steps)[::-1])[::-1] + steps
+    raised: Float[np.ndarray, " L"] = np.where(counts < 0, zero - counts, counts).view(falling.dtype)
+    return raised
 
 
 def mixture(scores: Float[np.ndarray, "C K"], weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " C"]:

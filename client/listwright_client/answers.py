@@ -23,7 +23,8 @@ class Result:
     rank: int
     """From 1."""
     relevance_score: float | None
-    """Probability of being the one to put first, among those scored; None below the cutoff."""
+    """Probability of being the one to put first, among those scored; below 0 a place: -1 for the first of the others,
+    -2 for the next. None instead of these with ``finite_scores=False``."""
     stage: str
     """second, first or input."""
     first_stage_score: float | None
@@ -66,7 +67,7 @@ class Ranking:
     results: tuple[Result, ...]
     """Best first, ``top_n`` of them."""
     scores: NDArray[np.float64]
-    """``(L,)`` in input order; NaN below the cutoff, and in an interleaved list; comparable within this list only."""
+    """``(L,)`` in input order, comparable within this list only; below 0 a place, as in ``Result``."""
     ranks: NDArray[np.int64]
     """``(L,)`` in input order, from 1."""
     route: Route

@@ -53,6 +53,8 @@ class RerankOptions(CallOptions, total=False):
     """Milliseconds after which the service should have answered, be it by an earlier stage; attempts share them."""
     raw_scores: bool
     """The ranker's own scores, without softmax and temperature."""
+    finite_scores: bool
+    """False: no score (None, NaN) for a candidate that no single ranker scored, in place of a number for its place."""
     id: str | None
     """Of the query, echoed."""
     query_id: str | None

@@ -150,7 +150,10 @@ class Info(Serving):
         Literal["refuse", "ignore"], Field(description="what becomes of features sent by name that the bundle lacks")
     ]
     routing: RoutingInfo
-    score_space: Literal["softmax over the scored candidates of one list"]
+    score_space: Annotated[
+        Literal["softmax over the scored candidates of one list, below 0 places of the others"],
+        Field(description="what scores are: shares that sum to 1; -1, -2, ... for candidates that no ranker scored"),
+    ]
     supports_chunking: Annotated[Literal[False], Field(description="a list must not be split over requests")]
     explain: Annotated[bool, Field(description="whether POST /explain is there (LISTWRIGHT_EXPLAIN)")]
     protocol: str
@@ -209,7 +212,7 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
         routing=routing(manifest, routing_policy),
-        score_space="softmax over the scored candidates of one list",
+        score_space="softmax over the scored candidates of one list, below 0 places of the others",
         supports_chunking=False,
         explain=settings.explain,
         protocol=str(manifest.protocol),

@@ -67,8 +67,8 @@ SCORES = {
     "schema": {
         "type": "string",
         "format": "binary",
-        "description": "a .npy file of the scores, float32, shape (L,), NaN below the cutoff; for a .npy request that "
-        "accepts it. Model, version, status and route stand in Listwright-* headers",
+        "description": "a .npy file of the scores, float32, shape (L,); for a .npy request that accepts it. Model, "
+        "version, status and route stand in Listwright-* headers",
     }
 }
 

@@ -15,7 +15,7 @@ import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -23,7 +23,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import numpy as np
 import pydantic_core
 from fastapi.exceptions import RequestValidationError
-from jaxtyping import Real, UInt8
+from jaxtyping import Float, Real, UInt8
 from pydantic_core import to_json
 from starlette.datastructures import State
 
@@ -32,7 +32,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
@@ -124,10 +124,8 @@ def to_answer(
     part: Participation | None = None,
 ) -> dict[str, Any]:
     """Build the body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
-    scores = nullable(ranking.scores if request.raw_scores else ranking.relevance)
-    response_scores = (
-        nullable(hide_scores(ranking, part).scores) if part is not None and part.teams is not None else scores
-    )
+    scores = nullable(answer_scores(ranking, request, part))
+    below = np.isnan(ranking.scores).tolist()
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
@@ -143,14 +141,14 @@ def to_answer(
                 "index": index,
                 "id": None if ids is None else ids[index],
                 "rank": rank,
-                "relevance_score": response_scores[index],
-                "stage": "first" if scores[index] is None and reached == "second" else reached,
+                "relevance_score": scores[index],
+                "stage": "first" if below[index] and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
             for rank, index in enumerate(order[: request.top_n], start=1)
         ],
-        "scores": response_scores,
+        "scores": scores,
         "ranks": ranks_of(ranking.order).tolist(),
         "route": {
             "strategy": ranking.route.strategy,
@@ -169,12 +167,21 @@ def to_answer(
     }
 
 
-def hide_scores(ranking: Ranking, part: Participation | None) -> Ranking:
-    """Return a ranking without scores where two rankers made its order: no single one scored that list."""
-    if part is None or part.teams is None:
-        return ranking
-    nothing = np.full(len(ranking.order), np.nan)
-    return replace(ranking, scores=nothing, relevance=nothing)
+def answer_scores(
+    ranking: Ranking, options: Options, part: Participation | None, dtype: str = "<f8"
+) -> Float[np.ndarray, " L"]:
+    """Return the scores of an answer, in input order.
+
+    Args:
+        ranking: that is answered.
+        options: whether scores are raw, and finite for every candidate.
+        part: in an experiment. Where two rankers made the order, no single one scored the list.
+        dtype: of the answer, in which the scores are finite and ordered.
+    """
+    scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
+    if part is not None and part.teams is not None:
+        scores[:] = np.nan
+    return finite_scores(scores, ranking.order) if options.finite_scores else scores
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from listwright.ranking.candidates import Ranking
 from listwright.service.bundles.served import Models
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
-from listwright.service.wire.json_codec import EncodedAnswer, JsonAnswer, RankingRequest, bounds_of
+from listwright.service.wire.json_codec import EncodedAnswer, JsonAnswer, RankingRequest, answer_scores, bounds_of
 from listwright.service.wire.raw_matrix import to_candidates
 from listwright.service.wire.schemas import Envelope, check_agreement
 
@@ -52,7 +52,7 @@ class NpyCodec(JsonAnswer):
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Encode scores in input order, or the JSON answer."""
         if self._wants_npy:
-            scores = ranking.scores if request.options.raw_scores else ranking.relevance
+            scores = answer_scores(ranking, request.options, request.part, "<f4")
             return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _header_fields(ranking, request))
         return super().encode(request, ranking, milliseconds)
 

@@ -25,7 +25,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.json_codec import Bounds, hide_scores, nullable
+from listwright.service.wire.json_codec import Bounds, answer_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
@@ -178,7 +178,7 @@ class OutputTensor(BaseModel):
     name: str
     datatype: str
     shape: list[int]
-    data: Annotated[list[Any] | None, Field(description="in JSON; null for a candidate without a score")] = None
+    data: Annotated[list[Any] | None, Field(description="in JSON; null for a number that is missing")] = None
     parameters: TensorParameters | None = None
 
 
@@ -449,7 +449,7 @@ def encode(
         binary = {name: by_default if own is None else own for name, own in outputs}
     tensors, raws = [], []
     for name, is_binary in binary.items():
-        tensor, raw = _output(name, hide_scores(ranking, part), inference, binary=is_binary)
+        tensor, raw = _output(name, ranking, inference, part, binary=is_binary)
         tensors.append(tensor)
         raws.append(raw)
     head = {
@@ -463,7 +463,9 @@ def encode(
     return (b"".join([text, *raws]), len(text)) if any(binary.values()) else (text, None)
 
 
-def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) -> tuple[dict[str, Any], bytes]:
+def _output(
+    name: str, ranking: Ranking, inference: Inference, part: Participation | None, *, binary: bool
+) -> tuple[dict[str, Any], bytes]:
     """Encode an output; return its entry in the JSON object, and its raw bytes."""
     best = ranking.order[: inference.request.parameters.top_n]
     values: Any
@@ -477,8 +479,7 @@ def _output(name: str, ranking: Ranking, inference: Inference, *, binary: bool) 
     elif name == "first_stage_scores":
         values = ranking.first_stage_scores.astype("<f4")
     else:
-        raw_scores = inference.request.parameters.raw_scores
-        values = (ranking.scores if raw_scores else ranking.relevance).astype("<f4")
+        values = answer_scores(ranking, inference.request.parameters, part, "<f4")
     tensor = {"name": name, "datatype": OUTPUTS[name], "shape": [len(values)]}
     if not binary:
         return {**tensor, "data": values if name == "ids" else nullable(values)}, b""

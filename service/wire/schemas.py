@@ -151,6 +151,13 @@ class Options(Strict):
         ),
     ] = None
     raw_scores: Annotated[bool, Field(description="the ranker's own scores, without softmax and temperature")] = False
+    finite_scores: Annotated[
+        bool,
+        Field(
+            description="every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null "
+            "(in binary forms NaN) where no single ranker scored a candidate"
+        ),
+    ] = True
     query_id: Annotated[
         Id | None,
         Field(description="what events name the query by, for the served log; default: id, else X-Request-ID"),
@@ -228,8 +235,9 @@ class Result(BaseModel):
         float | None,
         Field(
             description="share of the list, from a softmax over the candidates that were scored; sums to 1. It is the "
-            "probability of being chosen where temperatures of GET /info names the strategy of the answer. null below "
-            "the cutoff, and in an interleaved list, see meta.experiment"
+            "probability of being chosen where temperatures of GET /info names the strategy of the answer. Below 0 it "
+            "is no share but a place: -1 for the first candidate below the cutoff, -2 for the next; for all in an "
+            "interleaved list, see meta.experiment, and where no stage ran"
         ),
     ]
     stage: Literal["second", "first", "input"]
@@ -307,7 +315,7 @@ class RerankResponse(BaseModel):
     model: str
     version: str
     results: list[Result]
-    scores: Annotated[list[float | None], Field(description="in input order")]
+    scores: Annotated[list[float | None], Field(description="relevance_score of each candidate, in input order")]
     ranks: Annotated[list[int], Field(description="in input order, from 1")]
     route: RouteInfo
     meta: Meta

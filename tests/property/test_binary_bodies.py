@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from listwright.ranking.order import rank_by_score, ranks_of
 from listwright.service.problems import DOCUMENTED
 from support.http.binary_requests import INFER, NPY, saved
 from support.service.asgi import serving
@@ -176,26 +177,28 @@ def test_any_garbled_inference_gets_a_documented_answer(client, length, data):
 
 NUMBERS = st.just(float("nan")) | st.floats(-1e6, 1e6, width=32)
 ROWS = st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 3)).map(list)
+OPTIONS = ("raw_scores", "finite_scores")
 
 
 @settings(max_examples=scale_examples(100))
-@given(rows=st.lists(ROWS, min_size=1, max_size=12), raw_scores=st.booleans())
-def test_every_format_gives_the_same_answer(client, rows, raw_scores):
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=12), options=st.fixed_dictionaries(dict.fromkeys(OPTIONS, st.booleans()))
+)
+def test_every_format_gives_the_same_answer(client, rows, options):
     array = np.array(rows, dtype=np.float32)
     spelled = [[None if np.isnan(v) else v for v in row[:3]] + [CATEGORIES[row[3]]] for row in rows]
-    expected = check(client.post("/rerank", json={"features": spelled, "raw_scores": raw_scores})).json()
-    by_npy = check(
-        client.post("/rerank", content=saved(array), headers=NPY, params={"raw_scores": str(raw_scores)})
-    ).json()
+    expected = check(client.post("/rerank", json={"features": spelled, **options})).json()
+    by_npy = check(client.post("/rerank", content=saved(array), headers=NPY, params=options)).json()
     for answer in (expected, by_npy):
         del answer["meta"]["timings_ms"]
     assert by_npy == expected
-    head, raw = inference(array, parameters={"raw_scores": raw_scores, "binary_data_output": True})
+    head, raw = inference(array, parameters={**options, "binary_data_output": True})
     found = check(client.post(INFER, content=head + raw, headers=head_length(len(head))))
     start = int(found.headers["inference-header-content-length"])
     scores = np.frombuffer(found.content, "<f4", len(rows), start)
-    assert np.array_equal(scores, np.array(expected["scores"], dtype=np.float32), equal_nan=True)
+    np.testing.assert_allclose(scores, np.array(expected["scores"], dtype=np.float32), rtol=1e-6, atol=1e-40)
     assert np.frombuffer(found.content, "<i8", len(rows), start + scores.nbytes).tolist() == expected["ranks"]
+    assert not options["finite_scores"] or ranks_of(rank_by_score(scores)).tolist() == expected["ranks"]
 
 
 def test_a_shape_bomb_costs_no_memory(client):

@@ -168,7 +168,8 @@ def test_answer_hangs_together(client, rows, top_n, data):
     assert [result["rank"] for result in results] == list(range(1, len(rows) + 1))
     assert [whole["ranks"][result["index"]] for result in results] == list(range(1, len(rows) + 1))
     assert [whole["scores"][result["index"]] for result in results] == [result["relevance_score"] for result in results]
-    scored = [score for score in whole["scores"] if score is not None]
+    scored = [score for score in whole["scores"] if score >= 0]
+    assert sorted(range(len(rows)), key=lambda n: -whole["scores"][n]) == [result["index"] for result in results]
     assert sum(scored) == pytest.approx(1.0)
     by_qilcm = whole["meta"]["stage_reached"] == "second_stage" and whole["route"]["strategy"] == "qilcm"
     assert len(scored) == (min(5, len(rows)) if by_qilcm else len(rows))

@@ -109,8 +109,8 @@ def ranked(
         prefix: of the added columns.
 
     Returns:
-        The rows in their order. Scores are those of ``POST /rerank``, to the bit: ``score`` is the candidate's share of
-        its list, null for a candidate that the second stage does not score. And what
+        The rows in their order. Scores are those of ``POST /rerank`` with ``finite_scores`` false, to the bit:
+        ``score`` is the candidate's share of its list, null for one that the second stage does not score. And what
         :func:`listwright.ranking.features.count_categories` counts in them.
 
     Raises:

@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
+from listwright.ranking.order import rank_by_score
 from listwright.ranking.served import files
 from support.experiments import experiment
 from support.http import binary_requests
@@ -73,8 +75,10 @@ def test_an_interleaved_list_is_the_draft_of_both_orders(running, records, rival
         assert tuple(shown(answer)) == draft.order
         assert (record.teams, tuple(record.order)) == (draft.teams, draft.order)
         assert (record.experiment, record.arm, record.bundle) == ("first", None, "shop/1")
-        assert {result["relevance_score"] for result in answer["results"]} == {None}
-        assert set(answer["scores"]) == {None}
+        assert answer["scores"] == [-rank for rank in answer["ranks"]], "no single ranker scored this list"
+        assert [result["relevance_score"] for result in answer["results"]] == [
+            -1 - n for n in range(len(shown(answer)))
+        ]
         assert sorted(answer["ranks"]) == list(range(1, 8))
         assert [answer["ranks"][index] for index in draft.order] == list(range(1, len(draft.order) + 1))
         assert answer["meta"]["experiment"]["reason"]
@@ -83,12 +87,15 @@ def test_an_interleaved_list_is_the_draft_of_both_orders(running, records, rival
     assert len({tuple(shown(answer)) for answer in answers.values()}) > 1
 
 
-def test_raw_scores_of_an_interleaved_list_are_null_too(running):
+def test_an_interleaved_list_has_no_scores_of_either_kind(running):
     with running(experiment("interleave")) as client:
-        assert set(asked(client, 0, raw_scores=True)["scores"]) == {None}
+        raw = asked(client, 0, raw_scores=True)
+        assert raw["scores"] == [-rank for rank in raw["ranks"]]
+        for more in ({}, {"raw_scores": True}):
+            assert set(asked(client, 0, finite_scores=False, **more)["scores"]) == {None}
 
 
-def test_explored_lists_are_swapped_as_drawn_and_keep_their_scores(running, records, rivals):
+def test_explored_lists_are_swapped_as_drawn_and_swap_the_scores_too(running, records, rivals):
     with running(experiment("explore", swap_share=0.5, k=4)) as client:
         answers = {number: asked(client, number, top_n=5) for number in range(40)}
         plain = asked(client, 1000, version="1", model="shop")
@@ -103,7 +110,9 @@ def test_explored_lists_are_swapped_as_drawn_and_keep_their_scores(running, reco
             found = record.intervention
             assert (found.kind, found.places, found.propensity) == ("swap", swap.places, 0.5 / 3)
         assert (record.intervention is None) == (swap is None)
-        assert answer["scores"] == plain["scores"]
+        assert sorted(answer["scores"]) == sorted(plain["scores"])
+        assert rank_by_score(np.array(answer["scores"])).tolist() == np.argsort(answer["ranks"]).tolist()
+        assert (answer["scores"] == plain["scores"]) == (swap is None)
         seen[swap is None] += 1
     assert min(seen[True], seen[False]) > 5
 

@@ -26,7 +26,7 @@ def test_answer_is_what_the_kernel_computes(live, reranker):
     assert (answer["model"], answer["version"]) == ("shop", "7")
     assert [result["index"] for result in answer["results"]] == expected.order.tolist()
     assert answer["ranks"] == expected.ranks.tolist()
-    assert [s for s in answer["scores"] if s is not None] == pytest.approx(
+    assert [s for s in answer["scores"] if s >= 0] == pytest.approx(
         [s for s in expected.relevance if not math.isnan(s)]
     )
     assert [r["first_stage_score"] for r in answer["results"]] == pytest.approx(
@@ -37,11 +37,25 @@ def test_answer_is_what_the_kernel_computes(live, reranker):
     assert answer["meta"]["stage_reached"] == "second_stage"
 
 
-def test_candidates_below_the_cutoff_stand_last_without_a_score(live):
+def test_candidates_below_the_cutoff_stand_last_with_a_number_for_their_place(live):
     results = ask(live, by_name())["results"]
     assert [result["stage"] for result in results] == ["second"] * 5 + ["first"] * 2
-    assert [result["relevance_score"] for result in results[5:]] == [None, None]
+    assert [result["relevance_score"] for result in results[5:]] == [-1, -2]
     assert [result["first_stage_rank"] for result in results[5:]] == [6, 7]
+    assert sum(result["relevance_score"] for result in results[:5]) == pytest.approx(1.0)
+
+
+def test_raw_scores_below_the_cutoff_are_below_the_others_and_below_0(live):
+    scores = [result["relevance_score"] for result in ask(live, by_name(raw_scores=True))["results"]]
+    lowest = min(0, *scores[:5])
+    assert scores[5:] == [lowest - 1, lowest - 2]
+
+
+def test_a_caller_may_have_no_score_below_the_cutoff(live):
+    finite, asked = ask(live, by_name()), ask(live, by_name(finite_scores=False))
+    assert asked["scores"] == [None if score < 0 else score for score in finite["scores"]]
+    assert [result["relevance_score"] for result in asked["results"][5:]] == [None, None]
+    assert [result["stage"] for result in asked["results"]] == ["second"] * 5 + ["first"] * 2
 
 
 def test_all_forms_of_a_request_are_one(live):
@@ -59,8 +73,10 @@ def test_all_forms_of_a_request_are_one(live):
 
 
 def test_raw_scores_are_the_logits(client):
-    exponentials = np.exp(client.rerank(ROWS, raw_scores=True).scores)
-    np.testing.assert_allclose(client.rerank(ROWS).scores, exponentials / np.nansum(exponentials), rtol=1e-6)
+    exponentials = np.exp(client.rerank(ROWS, raw_scores=True, finite_scores=False).scores)
+    np.testing.assert_allclose(
+        client.rerank(ROWS, finite_scores=False).scores, exponentials / np.nansum(exponentials), rtol=1e-6
+    )
 
 
 def test_first_stage_strategy(client):

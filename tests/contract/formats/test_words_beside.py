@@ -97,10 +97,24 @@ def test_another_bundle_is_refused_beside_any_body(post, query):
 
 @pytest.mark.parametrize("word", sorted(Envelope.model_fields.keys() - {"context"}))
 def test_a_word_of_the_body_is_not_contradicted(live, word):
-    said = {"raw_scores": True, "strategy": "srm", "specialist": 1, "model": "shop", "version": "7"}
+    said = {
+        "raw_scores": True,
+        "finite_scores": True,
+        "strategy": "srm",
+        "specialist": 1,
+        "model": "shop",
+        "version": "7",
+    }
     said |= {"top_n": 2, "timeout_ms": 600_000}
     value = said.get(word, "x-1")
-    other = {"raw_scores": "false", "strategy": "auto", "specialist": "0", "model": "other", "version": "8"}
+    other = {
+        "raw_scores": "false",
+        "finite_scores": "false",
+        "strategy": "auto",
+        "specialist": "0",
+        "model": "other",
+        "version": "8",
+    }
     other |= {"top_n": "3", "timeout_ms": "600001"}
     for body in (by_name(), {**matrix(), "context": None}):
         sent = {**body, word: value}

@@ -6,7 +6,7 @@
  * @property {number} index
  * @property {number} rank now
  * @property {number} was rank before
- * @property {number | null} share relevance score
+ * @property {number | null} share of the list; null: the candidate was not scored
  * @property {number | null} scoreBefore
  * @property {string} stage that ordered it
  */
@@ -40,13 +40,22 @@ export function placesOf(answer, baseline, before) {
       first: one.first_stage_rank ?? one.index + 1,
       edits: baseline?.ranks[one.index] ?? one.rank,
     }[before],
-    share: one.relevance_score,
-    scoreBefore: { input: null, first: one.first_stage_score, edits: baseline?.scores[one.index] ?? null }[before],
+    share: shareOf(one.relevance_score),
+    scoreBefore: {
+      input: null,
+      first: one.first_stage_score,
+      edits: baseline ? shareOf(baseline.scores[one.index]) : null,
+    }[before],
     stage: one.stage,
   }));
   const byBefore = [...byRank].sort((one, other) => one.was - other.was);
   const byIndex = [...byRank].sort((one, other) => one.index - other.index);
   return { byRank, byBefore, byIndex };
+}
+
+/** @param {number} score @returns {number | null} the share; null for a number that stands for a place */
+function shareOf(score) {
+  return score < 0 ? null : score;
 }
 
 /** @param {Place} place @returns {string} how far it moved, for a narrow column */

@@ -48,9 +48,9 @@ def test_results_stand_in_ranked_order_and_arrays_in_input_order():
     assert [tuple(result[key] for key in keys) for result in found["results"]] == [
         (2, "c", 1, 0.75, "second", 0.5, 1),
         (0, "a", 2, 0.25, "second", 0.25, 2),
-        (1, "b", 3, None, "first", -1.0, 3),
+        (1, "b", 3, -1.0, "first", -1.0, 3),
     ]
-    assert found["scores"] == [0.25, None, 0.75]
+    assert found["scores"] == [0.25, -1.0, 0.75]
     assert found["ranks"] == [2, 3, 1]
 
 
@@ -58,11 +58,17 @@ def test_raw_scores_top_n_and_id():
     found = answer(ranking(), ids=None, raw_scores=True, top_n=1, id="q")
     assert [result["relevance_score"] for result in found["results"]] == [3.0]
     assert found["results"][0]["id"] is None
-    assert found["scores"] == [1.0, None, 3.0]
+    assert found["scores"] == [1.0, -1.0, 3.0]
     assert found["id"] == "q"
 
 
-def test_input_order_has_no_scores_at_all():
+def test_scores_that_are_not_finite_for_all_are_null():
+    found = answer(ranking(), finite_scores=False)
+    assert found["scores"] == [0.25, None, 0.75]
+    assert [(result["relevance_score"], result["stage"]) for result in found["results"]][2] == (None, "first")
+
+
+def test_input_order_has_places_for_scores():
     nothing = np.full(3, NAN)
     ranked = ranking(
         order=np.arange(3),
@@ -74,7 +80,8 @@ def test_input_order_has_no_scores_at_all():
     )
     found = answer(ranked)
     assert {result["stage"] for result in found["results"]} == {"input"}
-    for key in ("relevance_score", "first_stage_score", "first_stage_rank"):
+    assert found["scores"] == [-1.0, -2.0, -3.0]
+    for key in ("first_stage_score", "first_stage_rank"):
         assert [result[key] for result in found["results"]] == [None] * 3
     assert found["ranks"] == [1, 2, 3]
     assert found["meta"]["status"] == "degraded"

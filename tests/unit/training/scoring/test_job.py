@@ -23,7 +23,9 @@ def answers(folder, frame, names=(*NUMERIC, CATEGORY.name)):
     with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
         for rows in frame.partition_by("query", maintain_order=True):
             features = rows.select(names).rows()
-            said = client.post("/rerank", json={"features": [list(row) for row in features]}).json()
+            said = client.post(
+                "/rerank", json={"features": [list(row) for row in features], "finite_scores": False}
+            ).json()
             first = {one["index"]: one["first_stage_score"] for one in said["results"]}
             yield from zip(
                 said["scores"],

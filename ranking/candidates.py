@@ -168,7 +168,7 @@ class Ranking:
         object.__setattr__(self, "degraded", self.reason is not None)
 
     @property
-    def shown(self) -> Int[np.ndarray, " S"]:
+    def results(self) -> Int[np.ndarray, " S"]:
         """``(S,)`` the order without excluded candidates."""
         return self.order[: len(self.order) - self.excluded] if self.excluded else self.order
 

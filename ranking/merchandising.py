@@ -252,15 +252,15 @@ def apply_rules(
             list. Where two rules of the file contradict each other on this list, one is not applied: a pin against an
             exclusion, the later of two pins, a cap against pins, the later of two that diversify.
     """
-    found = [one for rules in rule_sets for one in rules.find(candidates)]
+    matches = [one for rules in rule_sets for one in rules.find(candidates)]
     lost = [
         AppliedRule(rules.names[number], rules.rules[number].action, (), reason)
         for rules in rule_sets
         for number, reason in rules.faults.items()
     ]
-    if not found and not lost:
+    if not matches and not lost:
         return ranking
-    return _Arrangement(ranking, candidates, manifest, found, lost).ranked()
+    return _Arrangement(ranking, candidates, manifest, matches, lost).ranked()
 
 
 class _Arrangement:
@@ -283,11 +283,11 @@ class _Arrangement:
         """Return the ranking with this order; the same one where nothing was touched."""
         ranking, order = self._ranking, self._ranking.order
         self._exclude()
-        shown = order
+        visible = order
         if self._excluders:
-            shown = order[[index not in self._excluders for index in order.tolist()]]
-        self._pin(len(shown))
-        queue, odds = self._weigh(shown)
+            visible = order[[index not in self._excluders for index in order.tolist()]]
+        self._pin(len(visible))
+        queue, odds = self._weigh(visible)
         if self._pins:
             free = ~np.isin(queue, [one.candidates[0] for one in self._pins.values()])
             queue, odds = queue[free], odds[free]
@@ -324,15 +324,15 @@ class _Arrangement:
                 self._excluders.setdefault(index, one)
             self._applied.append(one.apply(one.candidates))
 
-    def _pin(self, shown: int) -> None:
+    def _pin(self, visible: int) -> None:
         """Reserve the places of pins."""
         of_candidate: dict[int, _Match] = {}
         for rule, one in self._of(Pin):
             index, place = one.candidates[0], rule.place - 1
             if index in self._excluders:
                 self._lose(one, self._excluders[index], f"exclude and pin {quote(rule.id)}")
-            elif place >= shown:
-                message = f"{one.name!r} pins place {rule.place}, and {shown} candidates are left: pin a higher place"
+            elif place >= visible:
+                message = f"{one.name!r} pins place {rule.place}, and {visible} candidates are left: pin a higher place"
                 if one.of_request:
                     raise CandidateError(message, ("rules", one.number))
                 self._applied.append(AppliedRule(one.name, rule.action, (), message))
@@ -344,10 +344,10 @@ class _Arrangement:
                 self._pins[place] = of_candidate[index] = one
                 self._applied.append(one.apply(one.candidates))
 
-    def _weigh(self, shown: Int[np.ndarray, " S"]) -> tuple[Int[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+    def _weigh(self, visible: Int[np.ndarray, " S"]) -> tuple[Int[np.ndarray, " S"], Float[np.ndarray, " S"]]:
         """Return the order by boosted odds, and their logarithms."""
         if not any(isinstance(one.rule, Boost | Diversify) for one in self._matches):
-            return shown, np.zeros(len(shown))
+            return visible, np.zeros(len(visible))
         shift, boosts = np.zeros(len(self._features)), False
         for rule, one in self._of(Boost):
             selected = [index for index in one.candidates if index not in self._excluders]
@@ -355,14 +355,14 @@ class _Arrangement:
                 shift[selected] += math.log(rule.factor) if rule.action == "boost" else -math.log(rule.factor)
                 self._applied.append(one.apply(selected))
                 boosts = True
-        odds = self._log_odds(shown)
+        odds = self._log_odds(visible)
         if not boosts:
-            return shown, odds
-        odds += shift[shown]
+            return visible, odds
+        odds += shift[visible]
         places = np.argsort(-odds, kind="stable")
-        return shown[places], odds[places]
+        return visible[places], odds[places]
 
-    def _log_odds(self, shown: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    def _log_odds(self, visible: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
         """Return logarithms of the odds of each place to be chosen, up to a constant, from the best place on.
 
         The odds are those of the ranker's softmax. Below the cutoff they go on by the first stage's. Where an
@@ -370,12 +370,12 @@ class _Arrangement:
         """
         ranking, temperatures = self._ranking, self._manifest.temperatures
         strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
-        odds: Float[np.ndarray, " S"] = ranking.scores[shown] / temperatures.get(strategy, 1.0)
+        odds: Float[np.ndarray, " S"] = ranking.scores[visible] / temperatures.get(strategy, 1.0)
         below = np.isnan(odds)
         if below.all():
             return np.zeros(len(odds))
         if below.any():
-            first = ranking.first_stage_scores[shown[below]] / temperatures.get("first_stage", 1.0)
+            first = ranking.first_stage_scores[visible[below]] / temperatures.get("first_stage", 1.0)
             odds[below] = odds[~below].min() - (first.max() - first)
         return np.sort(odds)[::-1]
 

@@ -110,7 +110,7 @@ def test_pins_and_caps_hold_and_the_untouched_keep_their_order(ranked, rules):
         after = ruled(ranking, candidates, rule_set(*rules))
     except CandidateError:
         assume(False)
-    shown = after.shown.tolist()
+    shown = after.results.tolist()
     assert sorted(after.order.tolist()) == list(range(len(candidates)))
     touched = {index for one in after.rules for index in one.candidates}
     assert [i for i in shown if i not in touched] == [i for i in ranking.order.tolist() if i not in touched]
@@ -150,7 +150,7 @@ def test_rules_of_a_file_never_fail_a_list(ranked, file, others):
     except CandidateError:  # seen when the file is read
         assume(False)
     after = ruled(ranking, candidates, first, second)
-    shown = after.shown.tolist()
+    shown = after.results.tolist()
     for one in after.rules:
         if one.action == "pin" and one.reason is None:
             assert one.candidates[0] in shown
@@ -249,7 +249,7 @@ def test_of_two_rules_of_a_file_one_is_not_applied():
         {"action": "pin", "id": "c9", "place": 2},
     ]
     after = ruled(ranking, candidates, rule_set(*rules, of_request=False))
-    assert after.shown.tolist() == []
+    assert after.results.tolist() == []
     assert [(one.name, one.reason is None) for one in after.rules] == [("file rule 1", True), ("file rule 2", False)]
     too_deep = ruled(ranking, candidates, rule_set({"action": "pin", "id": "c0", "place": 4}, of_request=False))
     assert too_deep.order.tolist() == ranking.order.tolist()
@@ -305,4 +305,4 @@ def test_conditions_of_float32_are_inclusive_in_blocks(monkeypatch):
     low = rule_set({"action": "exclude", "where": {"price": {"min": 0.1, "max": 0.2}}})
     assert ruled(ranking, candidates, low).excluded == 4
     equal = rule_set({"action": "exclude", "where": {"price": [0.1, 0.4]}})
-    assert ruled(ranking, candidates, equal).shown.tolist() == [5, 4, 2, 1]
+    assert ruled(ranking, candidates, equal).results.tolist() == [5, 4, 2, 1]

@@ -170,7 +170,12 @@ class Ranking:
     @property
     def results(self) -> Int[np.ndarray, " S"]:
         """``(S,)`` the order without excluded candidates."""
-        return self.order[: len(self.order) - self.excluded] if self.excluded else self.order
+        return self.order[: len(self.order) - self.excluded]
+
+    @property
+    def exclusions(self) -> Int[np.ndarray, " E"]:
+        """``(E,)`` the candidates that rules exclude."""
+        return self.order[len(self.order) - self.excluded :]
 
     @property
     def ranks(self) -> Int[np.ndarray, " L"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
@@ -88,6 +88,12 @@ class _Rule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Annotated[str | None, Field(pattern=_NAME, description="for answers and logs; default: its number")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        """Drop optional members that are null, which are as good as absent."""
+        return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
 
 
 _NO: JsonDict = {"type": "null"}

@@ -34,6 +34,7 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
+from listwright.ranking.rules import AnyRule
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
@@ -64,6 +65,7 @@ class RankingRequest(NamedTuple):
     id: str | None = None  # of the caller
     pinned: bool = False  # whether the caller names the bundle's version
     scores_only: bool = False  # whether the answer has no order
+    rules: tuple[AnyRule, ...] = ()  # of the caller
     part: Participation | None = None  # in an experiment; None: in none
 
     def join_experiment(self, part: Participation) -> RankingRequest:
@@ -131,7 +133,10 @@ def to_answer(
     if first_scores[0] is not None:
         first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
     reached = _STAGES[ranking.stage_reached]
-    order = ranking.order.tolist()
+    order, ranks = ranking.results[: request.top_n].tolist(), list[int | None](ranks_of(ranking.order).tolist())
+    for index in ranking.exclusions.tolist():
+        ranks[index] = None
+    rules: Mapping[int, Mapping[str, Any]] = _rules_of_results(ranking) if ranking.rules else {}
     return {
         "id": request.id,
         "model": manifest.name,
@@ -145,11 +150,12 @@ def to_answer(
                 "stage": "first" if below[index] and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
+                **rules.get(index, {}),
             }
-            for rank, index in enumerate(order[: request.top_n], start=1)
+            for rank, index in enumerate(order, start=1)
         ],
         "scores": scores,
-        "ranks": ranks_of(ranking.order).tolist(),
+        "ranks": ranks,
         "route": {
             "strategy": ranking.route.strategy,
             "specialist": ranking.route.specialist,
@@ -163,6 +169,7 @@ def to_answer(
             "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
             **_experiment(part),
+            **_rules(ranking),
         },
     }
 
@@ -181,7 +188,33 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
-    return finite_scores(scores, ranking.order) if options.finite_scores else scores
+    scores[ranking.exclusions] = np.nan
+    if options.finite_scores:
+        scores = finite_scores(scores, ranking.order)
+        scores[ranking.exclusions] = np.nan
+    return scores
+
+
+def _rules_of_results(ranking: Ranking) -> dict[int, dict[str, list[str]]]:
+    """Return the field of a result for the rules that touched it, by index."""
+    fields: dict[int, dict[str, list[str]]] = {}
+    for one in ranking.rules:
+        for index in one.candidates:
+            fields.setdefault(index, {"rules": []})["rules"].append(one.name)
+    return fields
+
+
+def _rules(ranking: Ranking) -> dict[str, Any]:
+    """Return the field of ``meta`` for rules; empty where none touched a candidate and none was set aside."""
+    if not ranking.rules:
+        return {}
+    fields = ("name", "action", "candidates", "reason")
+    return {
+        "rules": [
+            dict(zip(fields, (one.name, one.action, len(one.candidates), one.reason), strict=True))
+            for one in ranking.rules
+        ]
+    }
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
@@ -287,8 +320,7 @@ class JsonCodec(JsonAnswer):
         bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        pinned = request.version is not None
-        return RankingRequest(candidates, request, bundle, tuple(ignored), request.id, pinned)
+        return _ranking_request(request, candidates, bundle, tuple(ignored))
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """Scan an ordinary body; return None for any other, which is parsed in full."""
@@ -311,7 +343,7 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
-        return RankingRequest(candidates, request, bundle, ignored, request.id, request.version is not None)
+        return _ranking_request(request, candidates, bundle, ignored)
 
     def _plan(self, reranker: Reranker) -> Any:
         """Return the plan for scanning the rows of a bundle, made once for each."""
@@ -324,6 +356,15 @@ class JsonCodec(JsonAnswer):
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
+
+
+def _ranking_request(
+    request: RerankRequest, candidates: CandidateList, bundle: Bundle, ignored: tuple[str, ...]
+) -> RankingRequest:
+    rules = tuple(request.rules or ())
+    return RankingRequest(
+        candidates, request, bundle, ignored, request.id, pinned=request.version is not None, rules=rules
+    )
 
 
 def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
@@ -514,7 +555,12 @@ def _names(body: object) -> int:
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
     inner = [body.get("context"), *(row.get("features") for row in rows)]
-    return len(body) + sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
+    return (
+        len(body)
+        + _all_names(body.get("rules"))
+        + sum(map(len, rows))
+        + sum(len(names) for names in inner if isinstance(names, dict))
+    )
 
 
 def _all_names(value: object) -> int:

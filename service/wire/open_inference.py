@@ -467,7 +467,7 @@ def _output(
     name: str, ranking: Ranking, inference: Inference, part: Participation | None, *, binary: bool
 ) -> tuple[dict[str, Any], bytes]:
     """Encode an output; return its entry in the JSON object, and its raw bytes."""
-    best = ranking.order[: inference.request.parameters.top_n]
+    best = ranking.results[: inference.request.parameters.top_n]
     values: Any
     if name == "ids":
         assert inference.candidates.ids is not None
@@ -476,6 +476,7 @@ def _output(
         values = best.astype("<i8")
     elif name == "ranks":
         values = ranking.ranks.astype("<i8")
+        values[ranking.exclusions] = 0
     elif name == "first_stage_scores":
         values = ranking.first_stage_scores.astype("<f4")
     else:

@@ -54,8 +54,8 @@ class ExplainTask(NamedTuple):
         against: index of the candidate to compare with, or None.
         budget: changed candidates that a stage may score for one explanation; None: the usual number.
         most_budget: the limit of the settings.
-        rules: of the file and of the request.
         by: when the answer must be there, on the clock of ``time.monotonic``, which all processes share.
+        rules: of the file and of the request.
     """
 
     path: str
@@ -72,8 +72,8 @@ class ExplainTask(NamedTuple):
     against: int | None
     budget: int | None
     most_budget: int
-    rules: tuple[RuleSet, ...]
     by: float
+    rules: tuple[RuleSet, ...] = ()
 
 
 class ExplainedList(NamedTuple):

@@ -63,7 +63,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
             result.different.append(record.query_id)
     if not result.same and not result.differing:
         others = (
-            f"{result.others} records of other bundles, of experiments or of rules, {result.degraded} degraded ones"
+            f"{result.others} records of other bundles, experiments or rules, {result.degraded} degraded ones"
         )
         raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({others})")
     return result
@@ -73,9 +73,9 @@ def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Rep
     for record in served:
         if record.degraded is not None:
             result.degraded += 1
-        elif (record.bundle, record.fingerprint) != (name, fingerprint):
-            result.others += 1
-        elif record.teams or record.intervention or record.rules:
+        elif (record.bundle, record.fingerprint) != (name, fingerprint) or (
+            record.teams or record.intervention or record.rules
+        ):
             result.others += 1
         else:
             yield record

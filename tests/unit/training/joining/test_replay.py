@@ -10,6 +10,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.served.files import write
+from listwright.ranking.served.record import RuleEffect
 from listwright.training.joining.replay import replay
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle, rows
@@ -85,4 +86,4 @@ def test_other_bundles_experiments_and_degraded_answers_are_left_out(loaded, tmp
         replay(tmp_path, loaded, 100)
     write(tmp_path / "2.avro", [good])
     found = replay(tmp_path, loaded, 100)
-    assert (found.same, found.others, found.degraded) == (1, 3, 1)
+    assert (found.same, found.others, found.degraded) == (1, 4, 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -38,40 +38,19 @@ from listwright.ranking.rules import (
 BLOCK = 2**20
 """Values that are compared with conditions at a time, which bounds the memory."""
 
+NOTHING = (math.inf, -math.inf)
+"""A range without numbers."""
+
+SPACING = 2.0
+"""Distance between missing values: nothing is alike beyond a distance of 1."""
+
 T = TypeVar("T", bound=AnyRule)
 
-
-class Condensed(NamedTuple):
-    """Conditions of many rules as arrays: M values and ranges, of conditions, of rules.
-
-    Args:
-        columns, low, high: ``(M,)`` of each value or range, its feature and both ends.
-        conditions: where the values of each condition begin.
-        rules: where the conditions of each rule begin.
-        numbers: of these rules.
-    """
-
-    columns: Int[np.ndarray, " M"]
-    low: Float[np.ndarray, " M"]
-    high: Float[np.ndarray, " M"]
-    conditions: Int[np.ndarray, " C"]
-    rules: Int[np.ndarray, " R"]
-    numbers: tuple[int, ...]
-
-    def hits(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L R"]:
-        """Return which candidates each rule selects."""
-        rows = max(1, BLOCK // len(self.columns))
-        blocks = []
-        for start in range(0, len(features), rows):
-            values = features[start : start + rows, self.columns]
-            within = (values >= self.low) & (values <= self.high)
-            blocks.append(
-                np.logical_and.reduceat(np.logical_or.reduceat(within, self.conditions, axis=1), self.rules, axis=1)
-            )
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+Intervals = tuple[int, list[tuple[float, float]]]
+"""A column, and the ranges of its values of which one must hold."""
 
 
-class _Match(NamedTuple):
+class Match(NamedTuple):
     """A rule on one list.
 
     Args:
@@ -92,7 +71,6 @@ class _Match(NamedTuple):
         return AppliedRule(self.name, self.rule.action, tuple(candidates))
 
 
-@dataclass(frozen=True)
 class RuleSet:
     """Rules of one source, prepared for the lists of one schema.
 
@@ -106,68 +84,68 @@ class RuleSet:
             each other whatever the list is, or if there are too many conditions or caps; at the path of the rule.
     """
 
-    rules: Sequence[AnyRule]
-    schema: FeatureSchema
-    of_request: bool = False
-    names: tuple[str, ...] = field(init=False)
-    faults: Mapping[int, str] = field(init=False)
-    """Why rules of a file are not applied, by number."""
-    _by_id: Mapping[str, list[int]] = field(init=False)
-    _condensed: Condensed | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_rules(self.rules, names := names_of(self.rules, "rule" if self.of_request else "file rule"))
-        faults, by_id, wheres = dict[int, str](), dict[str, list[int]](), dict[int, list[_Intervals]]()
-        for number, rule in enumerate(self.rules):
+    def __init__(self, rules: Sequence[AnyRule], schema: FeatureSchema, *, of_request: bool = False) -> None:
+        self._rules, self._of_request = rules, of_request
+        self._names = names_of(rules, "rule" if of_request else "file rule")
+        check_rules(rules, self._names)
+        self.faults: list[AppliedRule] = []
+        """Rules of a file that are not applied, with the reason."""
+        self._for_all: list[Match] = []
+        self._by_id: dict[str, list[int]] = {}
+        wheres: dict[int, list[Intervals]] = {}
+        for number, rule in enumerate(rules):
             try:
                 if isinstance(rule, Cap | Diversify):
                     for feature in [rule.by] if isinstance(rule, Cap) else rule.by:
-                        _column(self.schema, feature)
-                elif not isinstance(rule, Pin) and rule.where is not None:
-                    wheres[number] = [_intervals(self.schema, *one) for one in rule.where.items()]
+                        _column(schema, feature)
+                    self._for_all.append(Match(rule, self._names[number], number, of_request))
+                elif isinstance(rule, Exclude | Boost) and rule.where is not None:
+                    wheres[number] = [_intervals(schema, *one) for one in rule.where.items()]
             except ValueError as error:
-                if self.of_request:
-                    raise CandidateError(f"{names[number]!r}: {error}", ("rules", number)) from None
-                faults[number] = str(error)
-                continue
+                if of_request:
+                    raise CandidateError(f"{self._names[number]!r}: {error}", ("rules", number)) from None
+                self.faults.append(AppliedRule(self._names[number], rule.action, (), str(error)))
             ids = [rule.id] if isinstance(rule, Pin) else rule.ids if isinstance(rule, Exclude | Boost) else None
             for one in dict.fromkeys(ids or ()):
-                by_id.setdefault(one, []).append(number)
-        values = {"names": names, "faults": faults, "_by_id": by_id, "_condensed": _condense(wheres)}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+                self._by_id.setdefault(one, []).append(number)
+        # the ranges of all conditions as columns of one matrix, and where each condition's and each rule's begin
+        self._conditional = tuple(wheres)
+        conditions = list(chain.from_iterable(wheres.values()))
+        ranges = [(column, *ends) for column, several in conditions for ends in several]
+        self._columns = np.array([column for column, _, _ in ranges], dtype=np.intp)
+        self._ends = np.array([ends for _, *ends in ranges], dtype=np.float32).reshape(-1, 2).T
+        self._conditions = [0, *accumulate(len(several) for _, several in conditions)][:-1]
+        self._starts = [0, *accumulate(map(len, wheres.values()))][:-1]
 
-    def find(self, candidates: CandidateList) -> Iterator[_Match]:
-        """Yield the rules that select a candidate of the list, and caps and diversity, as they are written."""
-        selected = self._select(candidates)
-        for number, rule in enumerate(self.rules):
-            if isinstance(rule, Cap | Diversify):
-                if number not in self.faults:
-                    yield _Match(rule, self.names[number], number, self.of_request)
-            elif number in selected:
-                yield _Match(rule, self.names[number], number, self.of_request, selected[number])
-
-    def _select(self, candidates: CandidateList) -> dict[int, list[int]]:
-        """Return the candidates of each rule that selects any, by its number."""
+    def find(self, candidates: CandidateList) -> Iterator[Match]:
+        """Yield the rules that select a candidate of the list, and all caps and diversity, as they are written."""
         selected: dict[int, list[int]] = {}
         if self._by_id and candidates.ids is not None:
             for index, name in enumerate(candidates.ids):
                 for number in self._by_id.get(name, ()):
                     selected.setdefault(number, []).append(index)
-        elif self._by_id and self.of_request:
+        elif self._by_id and self._of_request:
             number = next(iter(self._by_id.values()))[0]
-            message = f"{self.names[number]!r} names candidates by id, and they have none: send ids, or use where"
+            message = f"{self._names[number]!r} names candidates by id, and they have none: send ids, or use where"
             raise CandidateError(message, ("rules", number))
-        if self._condensed is None:
-            return selected
-        hits = self._condensed.hits(candidates.features)
-        for place in np.flatnonzero(hits.any(axis=0)).tolist():
-            selected[self._condensed.numbers[place]] = np.flatnonzero(hits[:, place]).tolist()
-        return selected
+        if self._conditional:
+            hits = self._hits(candidates.features)
+            for place in np.flatnonzero(hits.any(axis=0)).tolist():
+                selected[self._conditional[place]] = np.flatnonzero(hits[:, place]).tolist()
+        for number in sorted(selected):
+            yield Match(self._rules[number], self._names[number], number, self._of_request, selected[number])
+        yield from self._for_all
 
-
-_Intervals = tuple[int, list[tuple[float, float]]]
-"""A column, and the ranges of its values of which one must hold."""
+    def _hits(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L R"]:
+        """Return which candidates fulfil the conditions of each rule that has some."""
+        low, high = self._ends
+        rows = max(1, BLOCK // len(self._columns))
+        blocks = []
+        for start in range(0, len(features), rows):
+            values = features[start : start + rows, self._columns]
+            held = np.logical_or.reduceat((values >= low) & (values <= high), self._conditions, axis=1)
+            blocks.append(np.logical_and.reduceat(held, self._starts, axis=1))
+        return np.concatenate(blocks)
 
 
 def _column(schema: FeatureSchema, name: str) -> int:
@@ -182,7 +160,7 @@ def _column(schema: FeatureSchema, name: str) -> int:
     return column
 
 
-def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> _Intervals:
+def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> Intervals:
     """Convert a condition to ranges of numbers in the feature matrix.
 
     Raises:
@@ -197,39 +175,13 @@ def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> _Inter
         for value, code in zip(condition, codes, strict=True):
             if code == UNKNOWN_CODE:
                 raise ValueError(f"the bundle knows no category {quote(str(value))} of {name!r}: select by ids")
-        return column, [(code, code) for code in codes] or [_NOTHING]
+        return column, [(code, code) for code in codes] or [NOTHING]
     if isinstance(condition, Range):
         low, high = condition
         return column, [(-math.inf if low is None else low, math.inf if high is None else high)]
     if not all(map(is_number, condition)):
         raise ValueError(f"feature {name!r} is numeric: expected numbers, or a range {{min, max}}")
-    return column, [(float(value), float(value)) for value in condition] or [_NOTHING]
-
-
-_NOTHING = (math.inf, -math.inf)
-
-
-def _condense(wheres: Mapping[int, list[_Intervals]]) -> Condensed | None:
-    """Return the conditions of rules, by number, as arrays; None where there are none."""
-    if not wheres:
-        return None
-    conditions = list(chain.from_iterable(wheres.values()))
-    flat = [(column, *interval) for column, intervals in conditions for interval in intervals]
-    columns, low, high = zip(*flat, strict=True)
-    return Condensed(
-        np.array(columns),
-        np.array(low, dtype=np.float32),
-        np.array(high, dtype=np.float32),
-        _starts(len(intervals) for _, intervals in conditions),
-        _starts(map(len, wheres.values())),
-        tuple(wheres),
-    )
-
-
-def _starts(lengths: Iterable[int]) -> Int[np.ndarray, " N"]:
-    """Return where parts begin that stand one behind the other."""
-    ends = np.cumsum(list(lengths))
-    return np.concatenate([[0], ends[:-1]])
+    return column, [(float(value), float(value)) for value in condition] or [NOTHING]
 
 
 def apply_rules(
@@ -253,68 +205,75 @@ def apply_rules(
             exclusion, the later of two pins, a cap against pins, the later of two that diversify.
     """
     matches = [one for rules in rule_sets for one in rules.find(candidates)]
-    lost = [
-        AppliedRule(rules.names[number], rules.rules[number].action, (), reason)
-        for rules in rule_sets
-        for number, reason in rules.faults.items()
-    ]
-    if not matches and not lost:
+    faults = [one for rules in rule_sets for one in rules.faults]
+    if not matches and not faults:
         return ranking
-    return _Arrangement(ranking, candidates, manifest, matches, lost).ranked()
+    return _Arrangement(ranking, candidates.features, manifest, matches, faults).ranked()
 
 
 class _Arrangement:
-    """One list while rules act on it."""
+    """One list while rules act on it.
+
+    Args:
+        ranking: before rules.
+        features: of the candidates.
+        manifest: of the bundle.
+        matches: rules on this list.
+        applied: rules that are not applied; the others are added.
+    """
 
     def __init__(
         self,
         ranking: Ranking,
-        candidates: CandidateList,
+        features: Float[np.ndarray, "L D"],
         manifest: Manifest,
-        matches: Sequence[_Match],
+        matches: Sequence[Match],
         applied: list[AppliedRule],
     ) -> None:
-        self._ranking, self._features, self._manifest = ranking, candidates.features, manifest
+        self._ranking, self._features, self._manifest = ranking, features, manifest
         self._matches, self._applied = matches, applied
-        self._excluders: dict[int, _Match] = {}
-        self._pins: dict[int, _Match] = {}  # by place, from 0
+        self._excluders: dict[int, Match] = {}
+        self._pins: dict[int, Match] = {}  # by place, from 0
 
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
-        ranking, order = self._ranking, self._ranking.order
+        order = queue = self._ranking.order
         self._exclude()
-        visible = order
         if self._excluders:
-            visible = order[[index not in self._excluders for index in order.tolist()]]
-        self._pin(len(visible))
-        queue, odds = self._weigh(visible)
+            queue = order[[index not in self._excluders for index in order.tolist()]]
+        self._reserve(len(queue))
+        odds = np.zeros(len(queue))
+        if any(isinstance(one.rule, Boost | Diversify) for one in self._matches):
+            queue, odds = self._weigh(queue)
         if self._pins:
-            free = ~np.isin(queue, [one.candidates[0] for one in self._pins.values()])
-            queue, odds = queue[free], odds[free]
-        queue = self._diversify(queue, odds)
-        placed = self._arrange(queue)
+            pinned = {one.candidates[0] for one in self._pins.values()}
+            others = [index not in pinned for index in queue.tolist()]
+            queue, odds = queue[others], odds[others]
+        queue = self._hold_back(self._diversify(queue, odds))
         if not self._applied:
-            return ranking
-        last = [index for index in order.tolist() if index in self._excluders]
-        return replace(
-            ranking,
-            order=np.concatenate([placed, np.array(last, dtype=order.dtype)]),
-            rules=tuple(self._applied),
-            excluded=len(self._excluders),
-        )
+            return self._ranking
+        final = order.copy()
+        visible = final[: len(queue) + len(self._pins)]
+        free = np.ones(len(visible), dtype=bool)
+        for place, one in self._pins.items():
+            visible[place], free[place] = one.candidates[0], False
+        visible[free] = queue
+        final[len(visible) :] = [index for index in order.tolist() if index in self._excluders]
+        return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(self._excluders))
 
-    def _of(self, kind: type[T]) -> Iterator[tuple[T, _Match]]:
+    def _of(self, kind: type[T]) -> Iterator[tuple[T, Match]]:
         return ((one.rule, one) for one in self._matches if isinstance(one.rule, kind))
 
-    def _lose(self, loser: _Match, winner: _Match, what: str) -> None:
+    def _lose(self, loser: Match, message: str, winner: Match | None = None) -> None:
         """Record that a rule of the file is not applied.
 
         Raises:
-            CandidateError: if one of both is of the request.
+            CandidateError: if it, or the one that it contradicts, is of the request.
         """
-        message = f"{winner.name!r} and {loser.name!r} contradict each other: {what}"
+        if winner is not None:
+            message = f"{winner.name!r} and {loser.name!r} contradict each other: {message}"
         for one in (loser, winner):
-            if one.of_request:
+            if one is not None and one.of_request:
                 raise CandidateError(message, ("rules", one.number))
         self._applied.append(AppliedRule(loser.name, loser.rule.action, (), message))
 
@@ -324,45 +283,36 @@ class _Arrangement:
                 self._excluders.setdefault(index, one)
             self._applied.append(one.apply(one.candidates))
 
-    def _pin(self, visible: int) -> None:
-        """Reserve the places of pins."""
-        of_candidate: dict[int, _Match] = {}
+    def _reserve(self, length: int) -> None:
+        """Reserve the places of pins, in a list of so many candidates."""
+        pinned: dict[int, Match] = {}
         for rule, one in self._of(Pin):
             index, place = one.candidates[0], rule.place - 1
             if index in self._excluders:
-                self._lose(one, self._excluders[index], f"exclude and pin {quote(rule.id)}")
-            elif place >= visible:
-                message = f"{one.name!r} pins place {rule.place}, and {visible} candidates are left: pin a higher place"
-                if one.of_request:
-                    raise CandidateError(message, ("rules", one.number))
-                self._applied.append(AppliedRule(one.name, rule.action, (), message))
+                self._lose(one, f"exclude and pin {quote(rule.id)}", self._excluders[index])
+            elif place >= length:
+                self._lose(one, f"{one.name!r} pins place {rule.place} of {length}: pin a higher one")
             elif place in self._pins:
-                self._lose(one, self._pins[place], f"both pin place {rule.place}")
-            elif index in of_candidate:
-                self._lose(one, of_candidate[index], f"both pin {quote(rule.id)}")
+                self._lose(one, f"both pin place {rule.place}", self._pins[place])
+            elif index in pinned:
+                self._lose(one, f"both pin {quote(rule.id)}", pinned[index])
             else:
-                self._pins[place] = of_candidate[index] = one
+                self._pins[place] = pinned[index] = one
                 self._applied.append(one.apply(one.candidates))
 
-    def _weigh(self, visible: Int[np.ndarray, " S"]) -> tuple[Int[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+    def _weigh(self, queue: Int[np.ndarray, " Q"]) -> tuple[Int[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
         """Return the order by boosted odds, and their logarithms."""
-        if not any(isinstance(one.rule, Boost | Diversify) for one in self._matches):
-            return visible, np.zeros(len(visible))
-        shift, boosts = np.zeros(len(self._features)), False
+        odds, shifts = self._log_odds(queue), np.zeros(len(self._features))
         for rule, one in self._of(Boost):
             selected = [index for index in one.candidates if index not in self._excluders]
             if selected:
-                shift[selected] += math.log(rule.factor) if rule.action == "boost" else -math.log(rule.factor)
+                shifts[selected] += math.log(rule.factor) if rule.action == "boost" else -math.log(rule.factor)
                 self._applied.append(one.apply(selected))
-                boosts = True
-        odds = self._log_odds(visible)
-        if not boosts:
-            return visible, odds
-        odds += shift[visible]
+        odds = odds + shifts[queue]
         places = np.argsort(-odds, kind="stable")
-        return visible[places], odds[places]
+        return queue[places], odds[places]
 
-    def _log_odds(self, visible: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    def _log_odds(self, queue: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " Q"]:
         """Return logarithms of the odds of each place to be chosen, up to a constant, from the best place on.
 
         The odds are those of the ranker's softmax. Below the cutoff they go on by the first stage's. Where an
@@ -370,12 +320,12 @@ class _Arrangement:
         """
         ranking, temperatures = self._ranking, self._manifest.temperatures
         strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
-        odds: Float[np.ndarray, " S"] = ranking.scores[visible] / temperatures.get(strategy, 1.0)
+        odds: Float[np.ndarray, " Q"] = ranking.scores[queue] / temperatures.get(strategy, 1.0)
         below = np.isnan(odds)
         if below.all():
             return np.zeros(len(odds))
         if below.any():
-            first = ranking.first_stage_scores[visible[below]] / temperatures.get("first_stage", 1.0)
+            first = ranking.first_stage_scores[queue[below]] / temperatures.get("first_stage", 1.0)
             odds[below] = odds[~below].min() - (first.max() - first)
         return np.sort(odds)[::-1]
 
@@ -387,37 +337,34 @@ class _Arrangement:
         of categories, whether they are equal; of numbers, 1 less the difference as a share of the list's range. Missing
         values and unknown categories are like no other.
         """
-        chosen = None
-        for rule, one in self._of(Diversify):
-            if chosen is None:
-                chosen = rule, one
-            else:
-                self._lose(one, chosen[1], "both diversify: one a list is enough")
-        if chosen is None or len(queue) == 0:
+        rules = list(self._of(Diversify))
+        for _, other in rules[1:]:
+            self._lose(other, "both diversify, and one a list is enough", rules[0][1])
+        if not rules or len(queue) == 0:
             return queue
-        rule, one = chosen
+        rule, one = rules[0]
         pinned = [pin.candidates[0] for place, pin in self._pins.items() if place < rule.first]
-        points = self._points(np.concatenate([queue, pinned]).astype(np.intp), rule.by)
+        points = self._points(rule.by)
+        others = points[queue]
         value = (1.0 - rule.weight) * np.exp(odds - odds[0])
-        alike = np.zeros(len(queue))
-        for at in range(len(queue), len(points)):
-            _raise_likeness(alike, points, at)
-        picks, first, early = list[int](), 0, list[int]()
-        left = np.ones(len(queue), dtype=bool)
+        likeness = np.zeros(len(queue))
+        for index in pinned:
+            np.maximum(likeness, _likeness(others, points[index]), out=likeness)
+        picks, early, first, left = list[int](), list[int](), 0, np.ones(len(queue), dtype=bool)
         for _ in range(min(rule.first - len(pinned), len(queue))):
-            at = int(np.argmax(value - rule.weight * alike))
+            at = int(np.argmax(value - rule.weight * likeness))
             while not left[first]:
                 first += 1
             if at != first:
                 early.append(int(queue[at]))
             picks.append(at)
             left[at], value[at] = False, -np.inf
-            _raise_likeness(alike, points, at)
+            np.maximum(likeness, _likeness(others, others[at]), out=likeness)
         if early:
             self._applied.append(one.apply(early))
         return np.concatenate([queue[picks], queue[left]])
 
-    def _points(self, indices: Int[np.ndarray, " P"], by: Sequence[str]) -> Float[np.ndarray, "P B"]:
+    def _points(self, by: Sequence[str]) -> Float[np.ndarray, "L B"]:
         """Return candidates as points: numbers as shares of the list's range, equal categories at one place."""
         schema = self._manifest.feature_schema
         columns = [schema.index[name] for name in by]
@@ -425,83 +372,69 @@ class _Arrangement:
         for place, column in enumerate(columns):
             values = points[:, place]
             if schema.features[column].kind == "numeric":
-                there = ~np.isnan(values)
-                lowest, highest = values[there].min(initial=np.inf), values[there].max(initial=-np.inf)
+                missing = np.isnan(values)
+                lowest, highest = np.fmin.reduce(values), np.fmax.reduce(values)
                 values -= lowest
                 values /= highest - lowest or 1.0
             else:
-                there = values != UNKNOWN_CODE
-            values[~there] = _FAR * np.arange(1, np.count_nonzero(~there) + 1)
-        chosen: Float[np.ndarray, "P B"] = points[indices]
-        return chosen
+                missing = values == UNKNOWN_CODE
+            values[missing] = -SPACING * np.arange(1, np.count_nonzero(missing) + 1)
+        return points
 
-    def _arrange(self, queue: Int[np.ndarray, " Q"]) -> Int[np.ndarray, " S"]:
-        """Return candidates by place: pins where they are pinned, the others in order, as far as caps allow it.
+    def _hold_back(self, queue: Int[np.ndarray, " Q"]) -> Int[np.ndarray, " Q"]:
+        """Return the candidates beside pins in an order that keeps to the caps.
 
         At each place stands the first candidate that no cap keeps back; where all are kept back, the first of them.
+        Counts never fall while a cap's places last, so a candidate that is kept back is looked at again at such an end.
         """
-        caps = [_CapCount(rule, one, self._features, self._manifest.feature_schema) for rule, one in self._of(Cap)]
-        caps = [cap for cap in caps if self._fits_pins(cap)]
-        if caps:
-            queue = self._hold_back(queue, caps)
-        order = np.empty(len(queue) + len(self._pins), dtype=queue.dtype)
-        free = np.ones(len(order), dtype=bool)
-        for place, one in self._pins.items():
-            order[place], free[place] = one.candidates[0], False
-        order[free] = queue
-        return order
+        every = [_CapCount(rule, one, self._features, self._manifest.feature_schema) for rule, one in self._of(Cap)]
+        every = caps = [cap for cap in every if self._fits_pins(cap)]
+        if not caps:
+            return queue
+        candidates = queue.tolist()
+        waiting, held, placed = deque(range(len(queue))), deque[int](), list[int]()
+        holder, ends = dict[int, _CapCount](), {cap.rule.first for cap in caps}
+        for place in range(min(len(queue) + len(self._pins), max(ends))):
+            if place in ends:
+                caps = [cap for cap in caps if cap.rule.first > place]
+                waiting.extendleft(reversed(held))
+                held.clear()
+            if place in self._pins:
+                continue
+            while waiting and (full := next((cap for cap in caps if cap.is_full(candidates[waiting[0]])), None)):
+                holder[waiting[0]] = full
+                held.append(waiting.popleft())
+            placed.append((waiting or held).popleft())
+            for cap in caps:
+                cap.count(candidates[placed[-1]])
+        order = np.array([*placed, *held, *waiting], dtype=np.intp)
+        for at in order[np.maximum.accumulate(order) > order].tolist():
+            holder[at].passed.append(candidates[at])
+        self._applied += [cap.match.apply(cap.passed) for cap in every if cap.passed]
+        return queue[order]
 
     def _fits_pins(self, cap: _CapCount) -> bool:
         """Count the pins within a cap's places; return whether the cap can hold."""
         for place in sorted(place for place in self._pins if place < cap.rule.first):
             pin = self._pins[place]
             if cap.is_full(pin.candidates[0]):
-                what = f"the pins among the first {cap.rule.first} places are more than {cap.rule.most} of one value"
-                self._lose(cap.match, pin, what)
+                what = f"more than {cap.rule.most} of one value are pinned among the first {cap.rule.first} places"
+                self._lose(cap.match, what, pin)
                 return False
             cap.count(pin.candidates[0])
         return True
-
-    def _hold_back(self, queue: Int[np.ndarray, " Q"], caps: list[_CapCount]) -> Int[np.ndarray, " Q"]:
-        """Return the candidates beside pins in an order that keeps to the caps.
-
-        Counts never fall while a cap's places last, so that a candidate is looked at once for each different end.
-        """
-        waiting, held, placed = deque(queue.tolist()), deque[_Held](), list[int]()
-        every, total, passed = caps, len(queue) + len(self._pins), 0
-        for place in range(min(total, max(cap.rule.first for cap in caps))):
-            if any(cap.rule.first == place for cap in caps):
-                caps = [cap for cap in caps if cap.rule.first > place]
-                waiting.extendleft(one.candidate for one in reversed(held))
-                _note_passed(held, passed)
-                held.clear()
-            if place in self._pins:
-                continue
-            while waiting and (full := next((cap for cap in caps if cap.is_full(waiting[0])), None)) is not None:
-                held.append(_Held(waiting.popleft(), full, passed))
-            if waiting:
-                placed.append(waiting.popleft())
-                passed += 1
-            else:
-                placed.append(held[0].candidate)
-                _note_passed([held.popleft()], passed)
-            for cap in caps:
-                cap.count(placed[-1])
-        _note_passed(held, passed)
-        self._applied += [cap.match.apply(cap.passed) for cap in every if cap.passed]
-        return np.array([*placed, *(one.candidate for one in held), *waiting], dtype=queue.dtype)
 
 
 class _CapCount:
     """Candidates among a cap's places, by the value of its feature."""
 
-    def __init__(self, rule: Cap, match: _Match, features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
+    def __init__(self, rule: Cap, match: Match, features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
         self.rule, self.match = rule, match
         column = schema.index[rule.by]
         self._values: list[float] = features[:, column].tolist()
-        self._categorical = schema.features[column].kind == "categorical"
+        self._unknown = UNKNOWN_CODE if schema.features[column].kind == "categorical" else None
         self._counts = Counter[float]()
-        self.passed: dict[int, None] = {}
+        self.passed: list[int] = []
         """Candidates that were kept back while others passed them."""
 
     def is_full(self, candidate: int) -> bool:
@@ -511,30 +444,11 @@ class _CapCount:
     def count(self, candidate: int) -> None:
         """Count a candidate; a missing value or an unknown category is like no other."""
         value = self._values[candidate]
-        if not (math.isnan(value) or (self._categorical and value == UNKNOWN_CODE)):
+        if value == value and value != self._unknown:  # noqa: PLR0124 - NaN
             self._counts[value] += 1
 
 
-class _Held(NamedTuple):
-    """A candidate that a cap keeps back, and how many had been placed in order by then."""
-
-    candidate: int
-    cap: _CapCount
-    passed: int
-
-
-def _note_passed(held: Iterable[_Held], passed: int) -> None:
-    """Note at the caps which candidates others have passed."""
-    for one in held:
-        if one.passed < passed:
-            one.cap.passed[one.candidate] = None
-
-
-_FAR = -2.0
-"""Distance from one missing value to the next; from [0, 1] and from all codes it is larger, too."""
-
-
-def _raise_likeness(alike: Float[np.ndarray, " Q"], points: Float[np.ndarray, "P B"], at: int) -> None:
-    """Raise the likeness of candidates to that of one point, where it is higher."""
-    distances = np.minimum(np.abs(points[: len(alike)] - points[at]), 1.0)
-    np.maximum(alike, 1.0 - distances.mean(axis=1), out=alike)
+def _likeness(points: Float[np.ndarray, "Q B"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " Q"]:
+    """Return how alike candidates are to another one, from 0 to 1."""
+    likeness: Float[np.ndarray, " Q"] = 1.0 - np.minimum(np.abs(points - point), 1.0).mean(axis=1)
+    return likeness

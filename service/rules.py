@@ -74,8 +74,8 @@ class LiveRules:
         if not rules:
             return None
         rule_set = RuleSet(rules, bundle.manifest.feature_schema)
-        for number, why in rule_set.faults.items():
-            _log.warning("%s of %s is not applied: %s", rule_set.names[number], bundle.manifest.name, why)
+        for fault in rule_set.faults:
+            _log.warning("%s of %s is not applied: %s", fault.name, bundle.manifest.name, fault.reason)
         return rule_set
 
     def _look(self) -> None:

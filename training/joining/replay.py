@@ -62,9 +62,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
         if len(result.different) < 20:
             result.different.append(record.query_id)
     if not result.same and not result.differing:
-        others = (
-            f"{result.others} records of other bundles, experiments or rules, {result.degraded} degraded ones"
-        )
+        others = f"{result.others} records of other bundles, experiments or rules, {result.degraded} degraded ones"
         raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({others})")
     return result
 

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -50,7 +50,7 @@ Intervals = tuple[int, list[tuple[float, float]]]
 """A column, and the ranges of its values of which one must hold."""
 
 
-class Match(NamedTuple):
+class Match(NamedTuple, Generic[T]):
     """A rule on one list.
 
     Args:
@@ -60,7 +60,7 @@ class Match(NamedTuple):
         candidates: indices of those that it selects; empty for caps and diversity.
     """
 
-    rule: AnyRule
+    rule: T
     name: str
     number: int
     of_request: bool
@@ -90,22 +90,26 @@ class RuleSet:
         check_rules(rules, self._names)
         self.faults: list[AppliedRule] = []
         """Rules of a file that are not applied, with the reason."""
-        self._for_all: list[Match] = []
+        self._for_all: list[Match[Any]] = []
         self._by_id: dict[str, list[int]] = {}
         wheres: dict[int, list[Intervals]] = {}
         for number, rule in enumerate(rules):
+            ids: list[str] | None = None
             try:
-                if isinstance(rule, Cap | Diversify):
-                    for feature in [rule.by] if isinstance(rule, Cap) else rule.by:
+                if rule.action == "pin":
+                    ids = [rule.id]
+                elif rule.action == "cap" or rule.action == "diversify":  # noqa: PLR1714 - mypy knows the type by it
+                    for feature in [rule.by] if rule.action == "cap" else rule.by:
                         _column(schema, feature)
                     self._for_all.append(Match(rule, self._names[number], number, of_request))
-                elif isinstance(rule, Exclude | Boost) and rule.where is not None:
+                elif rule.where is None:
+                    ids = rule.ids
+                else:
                     wheres[number] = [_intervals(schema, *one) for one in rule.where.items()]
             except ValueError as error:
                 if of_request:
                     raise CandidateError(f"{self._names[number]!r}: {error}", ("rules", number)) from None
                 self.faults.append(AppliedRule(self._names[number], rule.action, (), str(error)))
-            ids = [rule.id] if isinstance(rule, Pin) else rule.ids if isinstance(rule, Exclude | Boost) else None
             for one in dict.fromkeys(ids or ()):
                 self._by_id.setdefault(one, []).append(number)
         # the ranges of all conditions as columns of one matrix, and where each condition's and each rule's begin
@@ -117,13 +121,14 @@ class RuleSet:
         self._conditions = [0, *accumulate(len(several) for _, several in conditions)][:-1]
         self._starts = [0, *accumulate(map(len, wheres.values()))][:-1]
 
-    def find(self, candidates: CandidateList) -> Iterator[Match]:
+    def find(self, candidates: CandidateList) -> Iterator[Match[Any]]:
         """Yield the rules that select a candidate of the list, and all caps and diversity, as they are written."""
         selected: dict[int, list[int]] = {}
         if self._by_id and candidates.ids is not None:
             for index, name in enumerate(candidates.ids):
-                for number in self._by_id.get(name, ()):
-                    selected.setdefault(number, []).append(index)
+                if name in self._by_id:
+                    for number in self._by_id[name]:
+                        selected.setdefault(number, []).append(index)
         elif self._by_id and self._of_request:
             number = next(iter(self._by_id.values()))[0]
             message = f"{self._names[number]!r} names candidates by id, and they have none: send ids, or use where"
@@ -227,44 +232,43 @@ class _Arrangement:
         ranking: Ranking,
         features: Float[np.ndarray, "L D"],
         manifest: Manifest,
-        matches: Sequence[Match],
+        matches: Sequence[Match[Any]],
         applied: list[AppliedRule],
     ) -> None:
         self._ranking, self._features, self._manifest = ranking, features, manifest
         self._matches, self._applied = matches, applied
-        self._excluders: dict[int, Match] = {}
-        self._pins: dict[int, Match] = {}  # by place, from 0
+        self._excluders: dict[int, Match[Exclude]] = {}
+        self._pins: dict[int, Match[Pin]] = {}  # by place, from 0
 
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
-        order = queue = self._ranking.order
+        order = self._ranking.order
         self._exclude()
-        if self._excluders:
-            queue = order[[index not in self._excluders for index in order.tolist()]]
+        left = np.ones(len(order), dtype=bool)
+        left[list(self._excluders)] = False
+        queue = order[left[order]]
         self._reserve(len(queue))
         odds = np.zeros(len(queue))
-        if any(isinstance(one.rule, Boost | Diversify) for one in self._matches):
+        if any(type(one.rule) in (Boost, Diversify) for one in self._matches):
             queue, odds = self._weigh(queue)
-        if self._pins:
-            pinned = {one.candidates[0] for one in self._pins.values()}
-            others = [index not in pinned for index in queue.tolist()]
-            queue, odds = queue[others], odds[others]
-        queue = self._hold_back(self._diversify(queue, odds))
+        left[[one.candidates[0] for one in self._pins.values()]] = False
+        beside = left[queue]
+        queue = self._hold_back(self._diversify(queue[beside], odds[beside]))
         if not self._applied:
             return self._ranking
-        final = order.copy()
-        visible = final[: len(queue) + len(self._pins)]
+        visible = np.empty(len(queue) + len(self._pins), dtype=order.dtype)
         free = np.ones(len(visible), dtype=bool)
         for place, one in self._pins.items():
             visible[place], free[place] = one.candidates[0], False
         visible[free] = queue
-        final[len(visible) :] = [index for index in order.tolist() if index in self._excluders]
+        left[visible] = True
+        final = np.concatenate([visible, order[~left[order]]])
         return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(self._excluders))
 
-    def _of(self, kind: type[T]) -> Iterator[tuple[T, Match]]:
-        return ((one.rule, one) for one in self._matches if isinstance(one.rule, kind))
+    def _of(self, kind: type[T]) -> list[Match[T]]:
+        return [one for one in self._matches if type(one.rule) is kind]  # isinstance takes far longer
 
-    def _lose(self, loser: Match, message: str, winner: Match | None = None) -> None:
+    def _lose(self, loser: Match[Any], message: str, winner: Match[Any] | None = None) -> None:
         """Record that a rule of the file is not applied.
 
         Raises:
@@ -278,16 +282,16 @@ class _Arrangement:
         self._applied.append(AppliedRule(loser.name, loser.rule.action, (), message))
 
     def _exclude(self) -> None:
-        for _, one in self._of(Exclude):
+        for one in self._of(Exclude):
             for index in one.candidates:
                 self._excluders.setdefault(index, one)
             self._applied.append(one.apply(one.candidates))
 
     def _reserve(self, length: int) -> None:
         """Reserve the places of pins, in a list of so many candidates."""
-        pinned: dict[int, Match] = {}
-        for rule, one in self._of(Pin):
-            index, place = one.candidates[0], rule.place - 1
+        pinned: dict[int, Match[Pin]] = {}
+        for one in self._of(Pin):
+            rule, index, place = one.rule, one.candidates[0], one.rule.place - 1
             if index in self._excluders:
                 self._lose(one, f"exclude and pin {quote(rule.id)}", self._excluders[index])
             elif place >= length:
@@ -303,10 +307,11 @@ class _Arrangement:
     def _weigh(self, queue: Int[np.ndarray, " Q"]) -> tuple[Int[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
         """Return the order by boosted odds, and their logarithms."""
         odds, shifts = self._log_odds(queue), np.zeros(len(self._features))
-        for rule, one in self._of(Boost):
+        for one in self._of(Boost):
             selected = [index for index in one.candidates if index not in self._excluders]
             if selected:
-                shifts[selected] += math.log(rule.factor) if rule.action == "boost" else -math.log(rule.factor)
+                shift = math.log(one.rule.factor)
+                shifts[selected] += shift if one.rule.action == "boost" else -shift
                 self._applied.append(one.apply(selected))
         odds = odds + shifts[queue]
         places = np.argsort(-odds, kind="stable")
@@ -337,12 +342,13 @@ class _Arrangement:
         of categories, whether they are equal; of numbers, 1 less the difference as a share of the list's range. Missing
         values and unknown categories are like no other.
         """
-        rules = list(self._of(Diversify))
-        for _, other in rules[1:]:
-            self._lose(other, "both diversify, and one a list is enough", rules[0][1])
+        rules = self._of(Diversify)
+        for other in rules[1:]:
+            self._lose(other, "both diversify, and one a list is enough", rules[0])
         if not rules or len(queue) == 0:
             return queue
-        rule, one = rules[0]
+        one = rules[0]
+        rule = one.rule
         pinned = [pin.candidates[0] for place, pin in self._pins.items() if place < rule.first]
         points = self._points(rule.by)
         others = points[queue]
@@ -387,7 +393,7 @@ class _Arrangement:
         At each place stands the first candidate that no cap keeps back; where all are kept back, the first of them.
         Counts never fall while a cap's places last, so a candidate that is kept back is looked at again at such an end.
         """
-        every = [_CapCount(rule, one, self._features, self._manifest.feature_schema) for rule, one in self._of(Cap)]
+        every = [_CapCount(one, self._features, self._manifest.feature_schema) for one in self._of(Cap)]
         every = caps = [cap for cap in every if self._fits_pins(cap)]
         if not caps:
             return queue
@@ -428,9 +434,9 @@ class _Arrangement:
 class _CapCount:
     """Candidates among a cap's places, by the value of its feature."""
 
-    def __init__(self, rule: Cap, match: Match, features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
-        self.rule, self.match = rule, match
-        column = schema.index[rule.by]
+    def __init__(self, match: Match[Cap], features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
+        self.rule, self.match = match.rule, match
+        column = schema.index[match.rule.by]
         self._values: list[float] = features[:, column].tolist()
         self._unknown = UNKNOWN_CODE if schema.features[column].kind == "categorical" else None
         self._counts = Counter[float]()
@@ -450,5 +456,5 @@ class _CapCount:
 
 def _likeness(points: Float[np.ndarray, "Q B"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " Q"]:
     """Return how alike candidates are to another one, from 0 to 1."""
-    likeness: Float[np.ndarray, " Q"] = 1.0 - np.minimum(np.abs(points - point), 1.0).mean(axis=1)
+    likeness: Float[np.ndarray, " Q"] = 1.0 - np.minimum(np.abs(points - point), 1.0).sum(axis=1) / points.shape[1]
     return likeness

@@ -180,17 +180,17 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str]) -> None:
             at the path of the rule.
     """
     places, pins, diverse = dict[int, int](), dict[str, int](), list[int]()
-    excluders = {one: n for n, rule in enumerate(rules) if isinstance(rule, Exclude) for one in rule.ids or ()}
+    excluders = {one: n for n, rule in enumerate(rules) if rule.action == "exclude" for one in rule.ids or ()}
     values = caps = 0
     for number, rule in enumerate(rules):
-        if isinstance(rule, Pin):
+        if rule.action == "pin":
             _check_pair(names, places.setdefault(rule.place, number), number, f"both pin place {rule.place}")
             _check_pair(names, pins.setdefault(rule.id, number), number, f"both pin {quote(rule.id)}")
             _check_pair(names, excluders.get(rule.id, number), number, f"exclude and pin {quote(rule.id)}")
-        elif isinstance(rule, Diversify):
+        elif rule.action == "diversify":
             diverse.append(number)
             _check_pair(names, diverse[0], number, "both diversify: one a list is enough")
-        elif isinstance(rule, Cap):
+        elif rule.action == "cap":
             caps += 1
         else:
             values += sum(len(one) for one in (rule.where or {}).values())

@@ -58,7 +58,7 @@ class Meta:
     experiment: Mapping[str, str | None] | None = None
     """``name``, ``kind``, ``arm`` and ``reason`` of the experiment on traffic; None: the answer is in none."""
     rules: tuple[Mapping[str, Any], ...] = ()
-    """``name``, ``action``, ``candidates`` (how many it touched) and ``reason`` (why it was not applied) of each rule."""
+    """``name``, ``action``, ``candidates`` (how many each touched) and ``reason`` (why it was not applied)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,7 @@ MAX_BODY = Limit(256 * 2**10, "(send fewer events at a time)")
 _REFUSALS = (400, 408, 413, 415, 422, 429)
 
 _BODY: dict[str, Any] = {
-    "schema": {
-        "anyOf": [
-            {"$ref": "#/components/schemas/Event"},
-            {"type": "array", "maxItems": MAX_EVENTS, "items": {"$ref": "#/components/schemas/Event"}},
-        ]
-    },
+    "schema": {"type": "array", "maxItems": MAX_EVENTS, "items": {"$ref": "#/components/schemas/Event"}},
     "examples": EVENTS,
 }
 
@@ -57,7 +52,7 @@ class Accepted(BaseModel):
     openapi_extra={"requestBody": {"content": {"application/json": _BODY}, "required": True}},
 )
 async def events(request: Request, service: Serving) -> Response:
-    """Write one event, or an array of events, in the words of User Behavior Insights (UBI 1.3.0).
+    """Write an array of events, or one event alone, in the words of User Behavior Insights (UBI 1.3.0).
 
     Further fields are kept as they are. All events of a request are written, or none. Send events again after a 503 or
     without an answer: a join counts events of one query and one `event_id` once.

@@ -7,9 +7,10 @@ differs.
 from __future__ import annotations
 
 from importlib.metadata import version as version_of
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import WithJsonSchema
 
 from listwright.service import paths
 from listwright.service.api.health import readyz
@@ -92,6 +93,9 @@ async def _infer(request: Request, service: Service, name: str, version: str | N
     return await answer(request, service, codec)
 
 
+Version = Annotated[str | None, WithJsonSchema({"type": "string"})]
+"""Of the path, where it names one."""
+
 METADATA: dict[str, Any] = {
     "summary": "Tensors of a bundle",
     "response_model": ModelMetadata,
@@ -102,7 +106,7 @@ METADATA: dict[str, Any] = {
 
 @routes.get(paths.MODEL[0], operation_id="model_metadata", **METADATA)
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
-async def model_metadata(request: Request, name: str, version: str | None = None) -> ModelMetadata:
+async def model_metadata(request: Request, name: str, version: Version = None) -> ModelMetadata:
     """Describe the bundle's tensors, its columns in order, and the codes of the categorical ones."""
     return inference.describe(service_of(request).find_bundle(request, name, version).manifest)
 
@@ -117,7 +121,7 @@ MODEL_READY: dict[str, Any] = {
 
 @routes.get(paths.MODEL_READY[0], operation_id="model_ready", **MODEL_READY)
 @routes.get(paths.MODEL_READY[1], operation_id="model_version_ready", **MODEL_READY)
-async def model_ready(request: Request, name: str, version: str | None = None) -> ModelReady:
+async def model_ready(request: Request, name: str, version: Version = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
     bundle = service_of(request).find_bundle(request, name, version)
     await readyz(request)

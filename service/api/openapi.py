@@ -12,7 +12,14 @@ from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
 from listwright.service.wire.open_inference import InferRequest, InferWords
-from listwright.service.wire.schemas import BODY_ONLY, UNIT, Envelope, RerankRequest
+from listwright.service.wire.schemas import (
+    BODY_ONLY,
+    FORMS,
+    UNIT,
+    VALUE,
+    Envelope,
+    RerankRequest,
+)
 
 _EXAMPLES = {
     paths.RERANK: examples.REQUESTS,
@@ -21,13 +28,15 @@ _EXAMPLES = {
     **dict.fromkeys(paths.INFER, examples.INFERENCES),
 }
 _UNUSED = ("HTTPValidationError", "ValidationError")
+_REFERENCE = "#/components/schemas/{model}"
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
     """Complete FastAPI's document with what it leaves out.
 
-    Refusals get their own media type, and bodies that FastAPI does not parse get their schemas. Examples stand word for
-    word: FastAPI drops their nulls. Words of explanations are made here, so that they cost nothing where they are off.
+    Refusals get their own media type, and bodies that FastAPI does not parse get their schemas: each form of a request
+    one of its own, as generators of clients cannot read conditions. Examples stand word for word: FastAPI drops their
+    nulls. Words of explanations are made here, so that they cost nothing where they are off.
 
     Args:
         document: of FastAPI; it is changed.
@@ -53,14 +62,50 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     sent = (RerankRequest, InferRequest, Event, ExplainRequest)
     for model in (*sent, ExplainResponse):
         mode: Literal["validation", "serialization"] = "serialization" if model is ExplainResponse else "validation"
-        words = model.model_json_schema(ref_template="#/components/schemas/{model}", mode=mode)
+        words = model.model_json_schema(ref_template=_REFERENCE, mode=mode)
         schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
+    for model in (RerankRequest, ExplainRequest):
+        schemas |= _split_request(model.__name__, schemas[model.__name__])
+    components = {name: _simplify(schema) for name, schema in schemas.items() if name not in _UNUSED}
+    document["paths"] = _simplify(document["paths"])
     document["components"]["securitySchemes"] |= middleware.SCHEME
-    document["components"]["schemas"] = {k: v for k, v in sorted(schemas.items()) if k not in _UNUSED}
+    document["components"]["schemas"] = dict(sorted({**components, "Value": VALUE}.items()))
     document = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
     for path, bodies in _EXAMPLES.items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = bodies
     return document
+
+
+def _split_request(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a request as one of its forms, and the schema of each form."""
+    of_some = {member for members in FORMS.values() for member in members}
+    forms = {}
+    for form, members in FORMS.items():
+        properties = {key: value for key, value in schema["properties"].items() if key in members or key not in of_some}
+        first = properties[members[0]]
+        properties[members[0]] = {**first["anyOf"][0], **first}
+        del properties[members[0]]["anyOf"]
+        description = f"{schema['description']} This form has ``{members[0]}``."
+        form_name = name.replace("Request", form)
+        forms[form_name] = {**schema, "description": description, "properties": properties, "required": [members[0]]}
+    references = [{"$ref": _REFERENCE.format(model=form)} for form in forms]
+    return {name: {"description": schema["description"], "oneOf": references}, **forms}
+
+
+def _simplify(node: Any) -> Any:
+    """Return a part of the document as generators of clients read it best.
+
+    A value of a feature is one type with one name. Titles, which would become names of types, are dropped. Numbers are
+    double, where a generator might take float.
+    """
+    if node == VALUE:
+        return {"$ref": _REFERENCE.format(model="Value")}
+    if isinstance(node, list):
+        return [_simplify(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    members = {key: _simplify(value) for key, value in node.items() if key != "title" or isinstance(value, dict)}
+    return {**members, "format": "double"} if node.get("type") == "number" else members
 
 
 def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:

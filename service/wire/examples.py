@@ -16,15 +16,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
             "top_n": 10,
         },
     },
-    "rows_by_position": {
-        "summary": "One array per candidate, in the order of the schema (see /info)",
-        "value": {
-            "candidates": [
-                {"id": "sku-1", "features": [12.5, 4.5, None, "A5"]},
-                {"id": "sku-2", "features": [9.0, 3.0, 3.1, "B2"]},
-            ]
-        },
-    },
     "matrix": {
         "summary": "The fast form: names once, then one array per candidate",
         "value": {
@@ -32,6 +23,13 @@ REQUESTS: dict[str, dict[str, Any]] = {
             "features": [[12.5, 4.5, "A5", None], [9.0, 3.0, "B2", 3.1]],
             "ids": ["sku-1", "sku-2"],
             "strategy": "qilcm",
+        },
+    },
+    "columns": {
+        "summary": "One array per feature, as search engines collect them",
+        "value": {
+            "columns": {"price": [12.5, 9.0], "stars": [4.5, 3.0], "carrier": ["A5", "B2"], "bm25": [None, 3.1]},
+            "ids": ["sku-1", "sku-2"],
         },
     },
     "specialist_and_context": {
@@ -54,21 +52,23 @@ EXPLANATIONS: dict[str, dict[str, Any]] = {
     },
     "places": {
         "summary": "The candidates at the first two places",
-        "value": {**REQUESTS["rows_by_position"]["value"], "explain_top_n": 2},
+        "value": {**REQUESTS["rows_by_name"]["value"], "explain_top_n": 2},
     },
 }
 
 EVENTS: dict[str, dict[str, Any]] = {
     "click": {
         "summary": "One event",
-        "value": {
-            "event_id": "e-1",
-            "query_id": "req-7",
-            "action_name": "click",
-            "client_id": "browser-5",
-            "timestamp": "2026-11-25T12:00:00Z",
-            "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
-        },
+        "value": [
+            {
+                "event_id": "e-1",
+                "query_id": "req-7",
+                "action_name": "click",
+                "client_id": "browser-5",
+                "timestamp": "2026-11-25T12:00:00Z",
+                "event_attributes": {"object": {"object_id": "sku-2"}, "position": {"ordinal": 1}},
+            }
+        ],
     },
     "array": {
         "summary": "Several events",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
 from listwright.ranking.explaining.explanation import CandidateExplanation
@@ -35,8 +35,13 @@ _NAMED: JsonDict = {
 }
 Named = Annotated[int | str | None, PlainValidator(_named), WithJsonSchema(_NAMED)]
 
-NamedCandidate = Annotated[Named, Field(description="the one to explain: its index, from 0, or its id")]
-NamedOther = Annotated[Named, Field(description="another one, by index or id: differences of contributions to its own")]
+NamedCandidate = Annotated[
+    Named, Field(description="the one to explain: its index, from 0, or its id. Send it or explain_top_n")
+]
+NamedOther = Annotated[
+    Named,
+    Field(description="another one, by index or id: differences of contributions to its own. It goes with candidate"),
+]
 Places = Annotated[
     Annotated[Whole, Field(le=MOST_EXPLAINED)] | None,
     Field(description="explain the candidates at so many first places, instead of one that is named"),
@@ -48,30 +53,6 @@ Budget = Annotated[
         "against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET)"
     ),
 ]
-
-_SOME: JsonDict = {"not": {"type": "null"}}
-_NONE: JsonDict = {"type": "null"}
-_ONE_QUESTION: JsonDict = {
-    "allOf": [
-        {
-            "oneOf": [
-                {
-                    "title": "one candidate",
-                    "required": ["candidate"],
-                    "properties": {"candidate": _SOME, "explain_top_n": _NONE},
-                },
-                {
-                    "title": "the first places",
-                    "required": ["explain_top_n"],
-                    "properties": {"explain_top_n": _SOME, "candidate": _NONE, "against": _NONE},
-                },
-            ]
-        }
-    ]
-}
-_of_a_ranking = RerankRequest.model_config["json_schema_extra"]
-assert isinstance(_of_a_ranking, dict)
-_WORDS: JsonDict = {**_of_a_ranking, **_ONE_QUESTION}
 
 
 def _index_or_id(value: str) -> int | str:
@@ -90,8 +71,6 @@ class ExplainWords(Envelope):
 
 class ExplainRequest(RerankRequest):
     """A request to rank, and which of its candidates to explain: one, or those at the first places."""
-
-    model_config = ConfigDict(json_schema_extra=_WORDS)
 
     candidate: NamedCandidate = None
     against: NamedOther = None

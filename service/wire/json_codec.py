@@ -1,4 +1,4 @@
-"""JSON at ``POST /rerank``: a body to a request, features by name, by position or as a matrix; a ranking to an answer.
+"""JSON at ``POST /rerank``: a body to a request, features by name, by position or by column; a ranking to an answer.
 
 A body is decoded as the contract allows it, in bounded time and memory. The parser holds Python's global lock from the
 first byte to the last. So one quick pass before it counts everything that takes time: arrays and objects, which cost
@@ -440,7 +440,7 @@ class Bounds:
     @property
     def containers(self) -> int:
         """Arrays and objects: twice what the longest list has in its wordiest form, and the envelope."""
-        return 4 * self.candidates + 64
+        return 2 * max(2 * self.candidates, self.features) + 64
 
     @property
     def values(self) -> int:
@@ -532,10 +532,13 @@ def _too_large(amount: str, limit: int, bounds: Bounds) -> TooLargeError:
 
 def _check_lengths(body: object, limit: int) -> None:
     """Raise TooLargeError for a list above the limit: before validation, which would look at every candidate."""
-    for name in ("candidates", "features"):
-        rows = body.get(name) if isinstance(body, dict) else None
-        if isinstance(rows, list):
-            check_length(len(rows), limit, (name,))
+    if not isinstance(body, dict):
+        return
+    columns = body.get("columns")
+    lists = [(("columns", name), column) for name, column in columns.items()] if isinstance(columns, dict) else []
+    for path, values in [*(((name,), body.get(name)) for name in ("candidates", "features")), *lists]:
+        if isinstance(values, list):
+            check_length(len(values), limit, path)
 
 
 def check_length(length: int, limit: int, path: tuple[str | int, ...] = ()) -> None:
@@ -554,13 +557,9 @@ def _names(body: object) -> int:
         return 0
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
-    inner = [body.get("context"), *(row.get("features") for row in rows)]
-    return (
-        len(body)
-        + _all_names(body.get("rules"))
-        + sum(map(len, rows))
-        + sum(len(names) for names in inner if isinstance(names, dict))
-    )
+    inner = [body.get("context"), body.get("columns"), *(row.get("features") for row in rows)]
+    named = sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
+    return len(body) + named + _all_names(body.get("rules"))
 
 
 def _all_names(value: object) -> int:

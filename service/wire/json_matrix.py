@@ -15,7 +15,7 @@ from jaxtyping import Float
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema
-from listwright.service.wire.schemas import MAX_CONTEXT_KEY, Candidate, RerankRequest
+from listwright.service.wire.schemas import FORMS, MAX_CONTEXT_KEY, Candidate, RerankRequest
 
 _NUMBERS = frozenset((float, int, type(None)))
 _NAMES = frozenset((str, bool))
@@ -50,17 +50,23 @@ def to_candidates(
         SchemaMismatchError: if names are unknown or required ones absent, or an array has another width.
         CandidateError: if a value cannot be used; with its JSON path.
     """
-    if len(request) == 0:
-        name = "features" if request.candidates is None else "candidates"
-        raise EmptyListError("the list holds no candidates: send at least one", (name,))
+    if not (request.candidates or request.features or request.columns):
+        raise _empty(next(name for name, *_ in FORMS.values() if getattr(request, name) is not None))
     context = MappingProxyType(check_context(request.context, schema) if request.context else {})
     supplied = {name: value for name, value in context.items() if name in schema.index}
     if request.candidates is not None:
         matrix = _from_rows(request.candidates, schema, supplied, ignored)
         return CandidateList(matrix, _ids(request.candidates), context)
     ids = None if request.ids is None else tuple(request.ids)
-    matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied, ignored)
+    if request.columns is not None:
+        matrix = _from_columns(request.columns, schema, supplied, ignored)
+    else:
+        matrix = _from_matrix(request.features or [], request.feature_names, schema, supplied, ignored)
     return CandidateList(matrix, ids, context)
+
+
+def _empty(name: str) -> EmptyListError:
+    return EmptyListError("the list holds no candidates: send at least one", (name,))
 
 
 def check_context(context: dict[str, Any], schema: FeatureSchema) -> dict[str, Any]:
@@ -191,6 +197,39 @@ def _from_matrix(
     return ordered
 
 
+def _from_columns(
+    columns: Mapping[str, Any],
+    schema: FeatureSchema,
+    supplied: Mapping[str, Any],
+    ignored: dict[str, None] | None,
+) -> Float[np.ndarray, "L D"]:
+    """Convert columns of one length; features that are not among them come from ``supplied``, or have their default."""
+    names = schema.names
+    _check_names({**supplied, **columns}, schema, ("columns",), ignored)
+    length = _common_length(columns)
+    values = {feature.name: [feature.default] * length for feature in schema.features}
+    values |= {name: [value] * length for name, value in supplied.items()} | dict(columns)
+    rows = list(zip(*map(values.__getitem__, names), strict=True))
+    return _matrix(rows, schema.features, lambda row, column: ("columns", names[column], row))
+
+
+def _common_length(columns: Mapping[str, Any]) -> int:
+    """Return how many values each column has; there is at least one column."""
+    first = next(iter(columns))
+    for name, column in columns.items():
+        if type(column) is not list:
+            raise CandidateError(f"expected an array of values, found {_describe(column)}", ("columns", name))
+        if len(column) != len(columns[first]):
+            raise CandidateError(
+                f"column {_describe(name)} has {len(column)} values, column {_describe(first)} has "
+                f"{len(columns[first])}: send one value per candidate in each",
+                ("columns", name),
+            )
+    if not columns[first]:
+        raise _empty("columns")
+    return len(columns[first])
+
+
 def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignored: dict[str, None] | None) -> None:
     """Raise unless the names are the schema's, each once, with all required ones; note unknown ones to be ignored."""
     names = set(sent)
@@ -210,7 +249,7 @@ def _check_names(sent: Collection[str], schema: FeatureSchema, path: Path, ignor
     if unknown:
         examples = list(islice((name for name in sent if name not in known), LISTED))
         parts.append(f"has unknown features {_listed(examples, unknown)}")
-    place = "feature_names" if path == ("feature_names",) else f"candidate {path[1]}"
+    place = path[0] if len(path) == 1 else f"candidate {path[1]}"
     raise SchemaMismatchError(
         f"{place} {' and '.join(parts)}: GET /info lists the features of the bundle",
         expected=schema.names,

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
-from pydantic.config import JsonDict
 from pydantic_core import to_json
 
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -29,7 +28,7 @@ from listwright.service.wire.json_codec import Bounds, answer_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
-    FLOAT32,
+    LIST,
     MAX_ID,
     Envelope,
     Id,
@@ -47,57 +46,9 @@ OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "or
 OutputName = Literal["scores", "ranks", "first_stage_scores", "order", "ids"]
 
 _DATA = {
-    "type": ["array", "null"],
+    "anyOf": [{"type": "array", "items": {}}, {"type": "null"}],
     "description": "row by row, flat or nested; numbers, null for a missing one; ids: strings",
 }
-
-# Schemas of a tensor, of each kind in either place. Sizes are checked against the bytes and the feature schema, not by
-# pydantic.
-_NUMBERS: JsonDict = {"type": "array", "minItems": 1, "items": {"type": ["number", "null"], **FLOAT32}}
-_ROWS: JsonDict = {"type": "array", "minItems": 1, "items": _NUMBERS}
-_STRINGS: JsonDict = {
-    "type": "array",
-    "minItems": 1,
-    "uniqueItems": True,
-    "items": {"type": "string", "maxLength": MAX_ID},
-}
-_KINDS: dict[str, tuple[list[str], int, JsonDict]] = {
-    "features": (["FP32", "FP64"], 2, {"anyOf": [_NUMBERS, _ROWS]}),
-    "ids": (["BYTES"], 1, _STRINGS),
-}
-_IN_JSON: JsonDict = {"parameters": {"properties": {"binary_data_size": {"type": "null"}}}}
-_BEHIND: JsonDict = {
-    "data": {"type": "null"},
-    "parameters": {
-        "required": ["binary_data_size"],
-        "properties": {"binary_data_size": {"type": "integer", "minimum": 1}},
-    },
-}
-
-
-def _tensor(name: str, *, in_json: bool) -> JsonDict:
-    """Return the schema of a tensor of this name with its data in the JSON object, or behind it."""
-    datatypes, axes, data = _KINDS[name]
-    place: JsonDict = {"data": data, **_IN_JSON} if in_json else _BEHIND
-    return {
-        "title": f"{name}, {'in the JSON object' if in_json else 'as bytes behind it'}",
-        "required": ["data" if in_json else "parameters"],
-        "properties": {
-            "name": {"const": name},
-            "datatype": {"enum": list(datatypes)},
-            "shape": {"minItems": axes, "maxItems": axes, "items": {"minimum": 1}},
-            **place,
-        },
-    }
-
-
-_TENSORS: JsonDict = {"oneOf": [_tensor(name, in_json=in_json) for name in _KINDS for in_json in (True, False)]}
-_FEATURES: JsonDict = {  # each name once: of two, the other one is ids
-    "minItems": 1,
-    "contains": {"required": ["name"], "properties": {"name": {"const": "features"}}},
-    "maxContains": 1,
-}
-_ONCE: JsonDict = {"uniqueItems": True}
 
 
 class TensorParameters(BaseModel):
@@ -112,8 +63,6 @@ class TensorParameters(BaseModel):
 
 class InputTensor(Strict):
     """``features`` or ``ids``."""
-
-    model_config = ConfigDict(json_schema_extra=_TENSORS)
 
     name: Literal["features", "ids"]
     shape: Annotated[list[Number], Field(max_length=8, description="[L, D] for features, [L] for ids")]
@@ -159,16 +108,12 @@ class InferRequest(Strict):
     inputs: Annotated[
         list[InputTensor],
         FailFast(),
-        Field(max_length=2, description="features, and ids if the caller likes", json_schema_extra=_FEATURES),
+        Field(max_length=2, description="features, and ids if the caller likes, each once", json_schema_extra=LIST),
     ]
     outputs: Annotated[
         list[RequestedOutput] | None,
         FailFast(),
-        Field(
-            max_length=len(OUTPUTS),
-            description="each once; default: all, ids only if they were sent",
-            json_schema_extra=_ONCE,
-        ),
+        Field(max_length=len(OUTPUTS), description="each once; default: all, ids only if they were sent"),
     ] = None
 
 

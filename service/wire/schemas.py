@@ -35,24 +35,17 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-FLOAT32: JsonDict = {"minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38}
-_VALUE_TEXT = "number, category, or null for a missing value; true and false are the categories of these names"
-_VALUE = {"type": ["number", "string", "boolean", "null"], **FLOAT32, "description": _VALUE_TEXT}
-_ROW = {"type": "array", "items": _VALUE, "description": "values in the order of the schema, or of feature_names"}
-_NAMED = {"type": "object", "additionalProperties": _VALUE, "description": "values by feature name, in any order"}
-
-_LIST: JsonDict = {"type": "array", "minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
-_NO: JsonDict = {"type": "null"}
-_IDS_OF_ALL_OR_NONE: JsonDict = {
-    "anyOf": [
-        {"items": {"required": ["id"], "properties": {"id": {"type": "string"}}}},
-        {"items": {"properties": {"id": _NO}}},
-    ]
+VALUE: JsonDict = {
+    "oneOf": [
+        {"type": "number", "format": "double", "minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38},
+        {"type": "string"},
+        {"type": "boolean"},
+        {"type": "null"},
+    ],
+    "description": "number, category, or null for a missing value; true and false are the categories of these names",
 }
-_SPECIALISTS: JsonDict = {  # a 404 of the bundle's, so pydantic does not check it
-    "anyOf": [{"properties": {"specialist": _NO}}, {"properties": {"strategy": {"enum": ["auto", "srm"]}}}]
-}
-_UNIQUE: JsonDict = {"uniqueItems": True}
+_ROW = {"type": "array", "items": VALUE, "description": "values in the order of the schema, or of feature_names"}
+LIST: JsonDict = {"minItems": 1}  # an empty list is a 400 of its own, so pydantic does not check it
 
 MAX_CONTEXT, MAX_CONTEXT_KEY = 100, 200
 """Entries that a context may have, and characters of a name: as many as a feature's may have."""
@@ -61,7 +54,7 @@ _CONTEXT = {
     "type": "object",
     "maxProperties": MAX_CONTEXT,
     "propertyNames": {"maxLength": MAX_CONTEXT_KEY},
-    "additionalProperties": _VALUE,
+    "additionalProperties": VALUE,
 }
 
 MAX_WHOLE = 2**53 - 1
@@ -70,10 +63,11 @@ MAX_WHOLE = 2**53 - 1
 Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
 Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
 Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
-NamedOrRow = Annotated[Any, WithJsonSchema({"anyOf": [_NAMED, _ROW]})]
-Rows = Annotated[
-    list[Any],
-    WithJsonSchema({"type": "array", "minItems": 1, "items": _ROW, "description": "one row of values per candidate"}),
+NamedOrRow = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": VALUE})]
+Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": _ROW})]
+Columns = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "array", "items": VALUE, **LIST}}),
 ]
 
 MOST_IGNORED = 32
@@ -116,13 +110,14 @@ class Candidate(Strict):
     """One candidate: its features by name, or as an array in the order of the schema."""
 
     id: Annotated[Id | None, Field(description="opaque, echoed, unique in the list")] = None
-    features: NamedOrRow
+    features: Annotated[
+        NamedOrRow,
+        Field(description="values by name, in any order; an array in the order of the schema is accepted, too"),
+    ]
 
 
 class Options(Strict):
     """How to rank, and what to answer."""
-
-    model_config = ConfigDict(json_schema_extra=_SPECIALISTS)
 
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     context: Annotated[
@@ -182,36 +177,24 @@ class Envelope(Options):
 
 
 class RerankRequest(Envelope):
-    """One query's candidates, as rows (``candidates``) or as a matrix (``features``)."""
+    """One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            **_SPECIALISTS,
-            "oneOf": [
-                {
-                    "title": "rows",
-                    "required": ["candidates"],
-                    "properties": {
-                        "candidates": {**_LIST, **_IDS_OF_ALL_OR_NONE},
-                        "features": _NO,
-                        "feature_names": _NO,
-                        "ids": _NO,
-                    },
-                },
-                {"title": "matrix", "required": ["features"], "properties": {"features": _LIST, "candidates": _NO}},
-            ],
-        }
-    )
-
-    candidates: Annotated[list[Candidate] | None, FailFast(), Field(description="candidates, in input order")] = None
-    feature_names: Annotated[
-        list[str] | None,
+    candidates: Annotated[
+        list[Candidate] | None,
         FailFast(),
-        Field(description="columns of features; default: the schema's", json_schema_extra=_UNIQUE),
+        Field(description="candidates, in input order; all have an id, or none has", json_schema_extra=LIST),
     ] = None
-    features: Annotated[Rows | None, Field(description="one row per candidate: the fast JSON form")] = None
+    feature_names: Annotated[
+        list[str] | None, FailFast(), Field(description="columns of features, each once; default: the schema's")
+    ] = None
+    features: Annotated[
+        Rows | None, Field(description="one row per candidate: the fast JSON form", json_schema_extra=LIST)
+    ] = None
+    columns: Annotated[
+        Columns | None, Field(description="by feature name an array with one value per candidate; arrays of one length")
+    ] = None
     ids: Annotated[
-        list[Id] | None, FailFast(), Field(description="one id per row of features", json_schema_extra=_UNIQUE)
+        list[Id] | None, FailFast(), Field(description="one id per candidate of features or columns, each once")
     ] = None
     rules: Annotated[
         list[Rule] | None,
@@ -220,15 +203,17 @@ class RerankRequest(Envelope):
 
     @model_validator(mode="after")
     def _one_form(self) -> RerankRequest:
-        if (self.candidates is None) == (self.features is None):
-            raise ValueError("send either candidates or features")
-        if self.candidates is not None and (self.feature_names is not None or self.ids is not None):
-            raise ValueError("feature_names and ids go with features, not with candidates")
+        if sum(form is not None for form in (self.candidates, self.features, self.columns)) != 1:
+            raise ValueError("send candidates, features or columns, and only one of them")
+        if self.feature_names is not None and self.features is None:
+            raise ValueError("feature_names go with features")
+        if self.ids is not None and self.candidates is not None:
+            raise ValueError("ids go with features or columns: each of candidates has its own")
         return self
 
-    def __len__(self) -> int:
-        rows = self.candidates if self.candidates is not None else self.features
-        return len(rows or ())
+
+FORMS = {"Rows": ("candidates",), "Matrix": ("features", "feature_names", "ids"), "Columns": ("columns", "ids")}
+"""Forms of a request, each with the members that only some forms have; the first of them is required."""
 
 
 class Result(BaseModel):

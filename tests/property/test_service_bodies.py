@@ -70,6 +70,7 @@ BODIES = st.fixed_dictionaries(
         "candidates": st.lists(CANDIDATES | JSON, max_size=22) | JSON,
         "feature_names": st.lists(st.sampled_from(NAMES), max_size=5) | JSON,
         "features": st.lists(ODD_ROWS, max_size=22) | JSON,
+        "columns": st.dictionaries(st.sampled_from([*NAMES, "other"]), st.lists(VALUES, max_size=22) | JSON) | JSON,
         "ids": st.lists(IDS, max_size=5) | JSON,
         "top_n": st.integers(-1, 5) | JSON,
         "strategy": st.sampled_from(["auto", "qilcm", "first_stage", "srm"]) | JSON,
@@ -156,8 +157,26 @@ def test_every_form_of_a_list_gets_the_same_answer(client, rows, data):
     by_name = {"candidates": [{"id": i, "features": row} for i, row in zip(ids, shuffled, strict=True)]}
     names = data.draw(st.permutations(NAMES))
     matrix = {"feature_names": names, "features": [[row[name] for name in names] for row in named], "ids": ids}
+    columns = {"columns": {name: [row[name] for row in named] for name in names}, "ids": ids}
     assert answer_of(client, by_name) == expected
     assert answer_of(client, matrix) == expected
+    assert answer_of(client, columns) == expected
+
+
+@settings(max_examples=scale_examples(150))
+@given(
+    columns=st.lists(st.lists(VALUES, min_size=2, max_size=2), min_size=len(NAMES), max_size=len(NAMES)),
+    more=st.fixed_dictionaries({}, optional={"ids": st.lists(IDS, max_size=3), "context": st.just({"carrier": "A5"})}),
+)
+def test_any_values_in_sound_columns_are_what_they_are_in_rows(client, columns, more):
+    by_column = {"columns": dict(zip(NAMES, columns, strict=True))}
+    matrix = {"feature_names": NAMES, "features": list(zip(*columns, strict=True))}
+    found, expected = (check(client.post("/rerank", json={**form, **more})) for form in (by_column, matrix))
+    if "errors" in expected:  # they name another place
+        assert found["status"] == expected["status"]
+        assert [e["message"] for e in found["errors"]] == [e["message"] for e in expected["errors"]]
+    else:
+        assert (found["scores"], found["results"]) == (expected["scores"], expected["results"])
 
 
 @given(rows=st.lists(ROWS, min_size=2, max_size=12), top_n=st.integers(1, 15), data=st.data())
@@ -191,5 +210,7 @@ def test_a_value_in_the_context_is_a_value_of_every_candidate(client, rows, shar
     expected = answer_of(client, {"candidates": [{"features": row | context} for row in own]})
     by_name = {"candidates": [{"features": {name: row[name] for name in kept}} for row in own], "context": context}
     matrix = {"feature_names": kept, "features": [[row[name] for name in kept] for row in own], "context": context}
+    columns = {"columns": {name: [row[name] for row in own] for name in kept}, "context": context}
+    assert answer_of(client, columns) == expected
     assert answer_of(client, by_name) == expected
     assert answer_of(client, matrix) == expected

@@ -65,7 +65,12 @@ def test_fit_seal_load_measure_serve(run, tmp_path, name):
     expected = loaded.reranker.rerank(CandidateList(features), strategy=strategy)
     with asking(create_app(Settings(bundle=out))) as client:
         by_name = [dict(zip(loaded.reranker.schema.names, row, strict=True)) for row in _sent(loaded, features)]
-        body = {"candidates": [{"features": row} for row in by_name], "raw_scores": True, "strategy": strategy}
+        body = {
+            "candidates": [{"features": row} for row in by_name],
+            "raw_scores": True,
+            "finite_scores": False,
+            "strategy": strategy,
+        }
         answer = client.post("/rerank", json=body).json()
         assert answer["route"]["strategy"] == strategy
         assert answer["meta"]["status"] == "ok"

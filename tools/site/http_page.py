@@ -92,13 +92,8 @@ def _schema(name: str, schema: Node) -> str:
         [code(field), _type(one), "yes" if field in required else _default(one), plain(one.get("description", ""))]
         for field, one in schema.get("properties", {}).items()
     ]
-    return "\n".join(
-        [
-            f"### {name} {{ #schema-{name.lower()} }}\n",
-            f"{schema.get('description', '')}\n",
-            table(["field", "type", "required, or default", "meaning"], rows),
-        ]
-    )
+    fields = table(["field", "type", "required, or default", "meaning"], rows) if rows else f"{_type(schema)}\n"
+    return f"### {name} {{ #schema-{name.lower()} }}\n\n{schema.get('description', '')}\n\n{fields}"
 
 
 def _default(schema: Node) -> str:
@@ -124,7 +119,8 @@ def _plain_type(schema: Node) -> str:
     if kind == "array":
         return f"array of {_type(schema.get('items', {}))}"
     named = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    return named + (f" ({schema['format']})" if "format" in schema else "") + _range(schema)
+    form = schema.get("format", "double")
+    return named + (f" ({form})" if form != "double" else "") + _range(schema)
 
 
 def _range(schema: Node) -> str:

@@ -9,7 +9,7 @@ from listwright.service.wire.examples import EVENTS
 from support.service.asgi import serving
 
 PATH = "/ubi/events"
-EVENT = EVENTS["click"]["value"]
+EVENT = EVENTS["click"]["value"][0]
 RANKS, POSTS, BOTH = "r" * 20, "e" * 20, "b" * 20
 KEYS = f"web:{RANKS},shop:{POSTS} scope=events,all:{BOTH} scope=rank+events"
 LIST = {"candidates": [{"features": [1.0, 2.0, 3.0, "A5"]}]}

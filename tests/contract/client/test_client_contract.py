@@ -14,6 +14,7 @@ import pytest
 
 import listwright_client
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.order import finite_scores
 from listwright.service.api import info
 from listwright.service.wire import schemas
 from listwright_client import AsyncClient, Client, RequestError, answers, options
@@ -37,9 +38,12 @@ def test_a_large_matrix_of_numbers(rerank, reranker):
     ranking = rerank(numbers, feature_names=NAMES[:3], context={"carrier": "B2"})
     codes = np.full((40, 1), CODES["B2"])
     expected = reranker.rerank(CandidateList(np.hstack([numbers, codes]).astype(np.float32)))
-    np.testing.assert_allclose(ranking.scores, expected.relevance, rtol=1e-6)
+    np.testing.assert_allclose(ranking.scores, finite_scores(expected.relevance, expected.order), rtol=1e-6)
     np.testing.assert_array_equal(ranking.order, expected.order)
-    assert np.isnan(ranking.scores).sum() == 40 - 5, "the cutoff is 5"
+    assert (ranking.scores < 0).sum() == 40 - 5, "the cutoff is 5"
+    holey = rerank(numbers, feature_names=NAMES[:3], context={"carrier": "B2"}, finite_scores=False)
+    np.testing.assert_allclose(holey.scores, expected.relevance, rtol=1e-6)
+    assert [result.relevance_score is None for result in holey.results] == [False] * 5 + [True] * 35
 
 
 def test_rules_leave_candidates_out_and_are_named(rerank):
@@ -114,7 +118,7 @@ def test_info_and_ready(client, app):
 
 def test_every_field_of_a_request_has_its_word():
     words = set(options.RerankOptions.__annotations__) | {"features", "candidates"}
-    assert set(schemas.RerankRequest.model_fields) <= words
+    assert set(schemas.RerankRequest.model_fields) - words == {"columns"}, "a matrix under names is as good"
     assert typing.get_args(options.Strategy) == typing.get_args(schemas.Strategy)
 
 

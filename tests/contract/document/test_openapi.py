@@ -10,7 +10,7 @@ import yaml
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from listwright.service.wire.examples import INFERENCES, REQUESTS
-from support.http.openapi import CONFIG, INVALID, OPERATIONS, RANKINGS, VALID
+from support.http.openapi import CONFIG, INVALID, OPERATIONS, RANKINGS, VALID, with_arrays
 from support.strategies import scale_examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +35,9 @@ def test_the_tool_writes_the_committed_document():
 
 @pytest.fixture(scope="module")
 def schema(app):
-    return schemathesis.openapi.from_asgi("/openapi.json", app, config=CONFIG)
+    loaded = schemathesis.openapi.from_dict(with_arrays(app.openapi()), config=CONFIG)
+    loaded.app = app
+    return loaded
 
 
 def test_a_wrong_body_may_be_too_large_first(schema):
@@ -62,7 +64,7 @@ def test_documented_examples_are_answered(live, name):
 def test_documented_inferences_are_answered(live, name):
     response = live.post("/v2/models/shop/infer", json=INFERENCES[name]["value"])
     assert response.status_code == 200, response.text
-    by_rows = live.post("/rerank", json=REQUESTS["rows_by_position"]["value"] | {"strategy": "qilcm"}).json()
+    by_rows = live.post("/rerank", json=REQUESTS["rows_by_name"]["value"] | {"strategy": "qilcm"}).json()
     outputs = {output["name"]: output["data"] for output in response.json()["outputs"]}
     assert outputs["ids"] == [result["id"] for result in by_rows["results"]]
 

@@ -7,7 +7,17 @@ from jsonschema import Draft202012Validator
 from listwright.ranking.candidates import CandidateList
 from listwright.service.wire.examples import EXPLANATIONS
 from support.http.problem_bodies import check
-from support.http.rerank_requests import BROKEN, CODES, NAMES, ROWS, by_name, by_position, matrix, without_timings
+from support.http.rerank_requests import (
+    BROKEN,
+    CODES,
+    NAMES,
+    ROWS,
+    by_column,
+    by_name,
+    by_position,
+    matrix,
+    without_timings,
+)
 from support.service.asgi import serving
 
 PATH = "/explain"
@@ -26,7 +36,7 @@ def test_without_the_setting_there_is_nothing(explained_folder):
         assert "listwright_explanations" not in client.get("/metrics").text
 
 
-@pytest.mark.parametrize("form", [by_name, by_position, matrix])
+@pytest.mark.parametrize("form", [by_name, by_position, matrix, by_column])
 def test_the_ranking_is_that_of_rerank(client, form):
     for more in ({}, {"top_n": 3, "raw_scores": True, "id": "q-1"}, {"strategy": "srm", "specialist": 1}):
         found = explained(client, form() | more | {"candidate": 1})

@@ -1,12 +1,10 @@
 """Questions made from the document: each gets an answer of the document, and those that fit the list are explained."""
 
-import copy
-
 import hypothesis
 import pytest
 import schemathesis
 
-from support.http.openapi import CONFIG, INVALID, VALID, for_this_bundle
+from support.http.openapi import CONFIG, INVALID, VALID, for_this_bundle, with_arrays
 from support.strategies import scale_examples
 
 
@@ -15,7 +13,7 @@ def operation(client, mode):
     """Valid for the served bundle, or not valid for any: a bundle may take what its own part of the document leaves out,
     such as true for a category.
     """
-    document = copy.deepcopy(client.app.openapi())
+    document = with_arrays(client.app.openapi())
     if mode == VALID:
         document = for_this_bundle(document)
     else:

@@ -23,6 +23,11 @@ def matrix(features, **second):
     return {"feature_names": list(features), "features": [list(features.values()), list(other.values())]}
 
 
+def columns(features, **second):
+    body = matrix(features, **second)
+    return {"columns": dict(zip(body["feature_names"], zip(*body["features"], strict=True), strict=True))}
+
+
 def spaced(features, **second):
     """The general way reads what the scanner gives up, an escape for one."""
     return {**rows(features, **second), "id": "\\"}
@@ -50,7 +55,7 @@ async def ask(client, body):
     return found["version"], found["scores"], found["meta"]["ignored"]
 
 
-@pytest.mark.parametrize("form", [rows, matrix, spaced])
+@pytest.mark.parametrize("form", [rows, matrix, columns, spaced])
 def test_in_either_order(models, form):
     async def scenario():
         async with serving(models, unknown_features="ignore") as (_, client):
@@ -74,7 +79,7 @@ def test_in_either_order(models, form):
     run(scenario)
 
 
-@pytest.mark.parametrize("form", [rows, matrix, spaced])
+@pytest.mark.parametrize("form", [rows, matrix, columns, spaced])
 def test_without_the_setting_callers_that_are_early_are_refused(models, form):
     async def scenario():
         async with serving(models) as (_, client):
@@ -111,7 +116,7 @@ def test_what_the_context_says_goes_before_the_default(models):
     async def scenario():
         folder.point(models, "shop", "2")
         async with serving(models, unknown_features="ignore") as (_, client):
-            for form in (rows, matrix):
+            for form in (rows, matrix, columns):
                 said = await ask(client, form(OLD) | {"context": {"carrier": "B2"}})
                 assert said[1] == (await ask(client, form(NEW)))[1]
                 null = await ask(client, form({**OLD, "carrier": None}, carrier="A5"))
@@ -144,7 +149,7 @@ def test_values_of_unknown_features_may_be_anything(models):
         async with serving(models, unknown_features="ignore") as (_, client):
             plain = (await ask(client, rows(OLD)))[1]
             for value in (None, True, "text", [1, [2]], {"deep": {}}, 1e300):
-                for form in (rows, matrix):
+                for form in (rows, matrix, columns):
                     assert (await ask(client, form({**OLD, "odd": value})))[1:] == (plain, ["odd"])
 
     run(scenario)

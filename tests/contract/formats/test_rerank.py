@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.candidates import CandidateList
 from listwright_client import Route
-from support.http.rerank_requests import CODES, NAMES, ROWS, by_name, by_position, matrix, without_timings
+from support.http.rerank_requests import CODES, NAMES, ROWS, by_column, by_name, by_position, matrix, without_timings
 
 
 def ask(live, body, **headers):
@@ -62,7 +62,15 @@ def test_all_forms_of_a_request_are_one(live):
     expected = without_timings(ask(live, by_name()))
     reordered = [{k: row[k] for k in reversed(row)} for row in ROWS]
     without_optional = [{k: v for k, v in row.items() if v is not None} for row in ROWS]
-    bodies = [by_position(), matrix(), matrix(reversed(NAMES)), by_name(reordered), by_name(without_optional)]
+    bodies = [
+        by_position(),
+        matrix(),
+        matrix(reversed(NAMES)),
+        by_column(),
+        by_column(NAMES[::-1]),
+        by_name(reordered),
+        by_name(without_optional),
+    ]
     for body in bodies:
         assert without_timings(ask(live, body)) == expected
     partial = matrix(NAMES[:2])

@@ -28,7 +28,7 @@ def test_a_golden_list_is_there_at_once_and_another_can_be_chosen(demo, open_pag
     assert "Time in the service" in text_of(page)
 
 
-@pytest.mark.parametrize("form", ["matrix", "by name", "objects", "csv", "semicolons"])
+@pytest.mark.parametrize("form", ["matrix", "columns", "by name", "objects", "csv", "semicolons"])
 def test_a_list_can_be_pasted_in_every_form(demo, open_page, form):
     ids = [f"sku {number}" for number in range(len(ROWS))]
     named = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
@@ -36,6 +36,7 @@ def test_a_list_can_be_pasted_in_every_form(demo, open_page, form):
     lines = [["id", "qid", *NAMES], *([i, "7", *row] for i, row in zip(ids, cells, strict=True))]
     text = {
         "matrix": {"feature_names": NAMES, "features": ROWS, "ids": ids},
+        "columns": {"columns": dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)), "ids": ids},
         "by name": {"candidates": [{"id": i, "features": row} for i, row in zip(ids, named, strict=True)]},
         "objects": [{"id": i, **row} for i, row in zip(ids, named, strict=True)],
         "csv": "\r\n".join(",".join(line) for line in lines),
@@ -54,9 +55,10 @@ def test_a_list_can_be_pasted_in_every_form(demo, open_page, form):
     [
         ("{", "This is no JSON"),
         ("[]", "The list has no candidates"),
-        ('{"what": 1}', "Neither candidates nor features"),
+        ('{"what": 1}', "Neither candidates, features nor columns"),
         ('[{"n1": true}]', "Candidate 1, n1: true is no number, category or null"),
         ('{"features": [[1], [1, 2]], "feature_names": ["n1"]}', "Row 2 has 2 values; there are 1 names"),
+        ('{"columns": {"n1": [1, 2], "n2": [1]}}', "columns are not arrays of one length"),
         ("n1,n2\n1,2\n3", "Line 3 has 1 values, and the first line names 2"),
         ('n1,n2\n"1,2', "The quotation marks that begin in line 2 never end"),
         ("n1,n2\n1,far", "Candidate 1, n2: far is no number"),

@@ -5,6 +5,7 @@ import copy
 import schemathesis
 
 from listwright.service.paths import INFER
+from listwright.service.wire.schemas import FORMS
 
 PROBES = ("/livez", "/readyz", "/info", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready")
 MODELS = [
@@ -25,6 +26,22 @@ VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMo
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}
 NUMBER = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
 CATEGORY = {"type": ["string", "number", "null"]}
+ONE_QUESTION = {
+    "oneOf": [
+        {
+            "required": ["candidate"],
+            "properties": {"candidate": {"enum": [0, 1, 2]}, "explain_top_n": {"type": "null"}},
+        },
+        {
+            "required": ["explain_top_n"],
+            "properties": {
+                "explain_top_n": {"type": "integer", "minimum": 1, "maximum": 5},
+                "candidate": {"type": "null"},
+                "against": {"type": "null"},
+            },
+        },
+    ]
+}
 KINDS = {"price": NUMBER, "stars": NUMBER, "bm25": NUMBER, "carrier": CATEGORY}
 
 
@@ -57,8 +74,17 @@ def tensors(length):
     return [tuple_of(features), tuple_of(features, ids), tuple_of(ids, features)]
 
 
+def with_arrays(document):
+    """The document with what its words accept beside its schemas: features of a candidate as an array."""
+    document = copy.deepcopy(document)
+    features = document["components"]["schemas"]["Candidate"]["properties"]["features"]
+    array_or_object = {"anyOf": [features, {"type": "array", "items": {"$ref": "#/components/schemas/Value"}}]}
+    document["components"]["schemas"]["Candidate"]["properties"]["features"] = array_or_object
+    return document
+
+
 def for_this_bundle(document):
-    """The document with what it cannot say in general: the served names, kinds and width.
+    """The document with what it cannot say in general: the served names, kinds and width, and what it says in words.
 
     Without it every generated list would be another schema's, and no answer but 409 would be seen. Bytes behind a JSON
     object cannot be generated: they have tests of their own.
@@ -69,14 +95,21 @@ def for_this_bundle(document):
     context = {"type": "object", "properties": {name: KINDS[name] for name in ("stars", "carrier")}, "maxProperties": 9}
     choices = {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
     choices["context"] = or_null({**context, "additionalProperties": CATEGORY})
-    schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}  # ids are unique: no schema can say so
-    fields = schemas["RerankRequest"]["properties"]
-    fields |= {**choices, "features": or_null(array(row, 1, 50))}
-    fields["candidates"]["anyOf"][0]["maxItems"] = 50
-    fields |= {name: {"type": "null"} for name in ("feature_names", "ids")}
-    fields |= {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
+    # ids are unique, which no schema says
+    schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}
+    bundles = {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
+    for endpoint in ("Rerank", "Explain"):
+        schemas[f"{endpoint}Rows"]["properties"]["candidates"]["maxItems"] = 50
+        fields = schemas[f"{endpoint}Matrix"]["properties"]
+        fields |= {"features": array(row, 1, 50), "feature_names": {"type": "null"}, "ids": {"type": "null"}}
+        lists = [{name: array(KINDS[name], length, length) for name in KINDS} for length in (1, 2, 5)]
+        columns = {"anyOf": [object_of(["price", "stars"], **named) for named in lists]}
+        schemas[f"{endpoint}Columns"]["properties"] |= {"columns": columns, "ids": {"type": "null"}}
+        for form in FORMS:
+            schemas[f"{endpoint}{form}"]["properties"] |= choices | bundles
+    for form in FORMS:
+        schemas[f"Explain{form}"] |= ONE_QUESTION
     schemas["InferParameters"]["properties"] |= choices
-    schemas["ExplainRequest"]["properties"] |= fields | {"candidate": {"enum": [0, 1, 2]}}
     fields = schemas["InferRequest"]["properties"]
     fields["inputs"] = {"anyOf": [inputs for length in (1, 2, 5) for inputs in tensors(length)]}
     fields |= {"model_name": {"enum": ["shop", None]}, "model_version": {"enum": ["7", None]}}

@@ -27,6 +27,11 @@ def matrix(order=NAMES):
     return {"feature_names": order, "features": [[row[k] for k in order] for row in ROWS], "ids": ids}
 
 
+def by_column(order=NAMES):
+    ids = [f"sku-{n}" for n in range(len(ROWS))]
+    return {"columns": {name: [row[name] for row in ROWS] for name in order}, "ids": ids}
+
+
 def without_timings(answer):
     answer = dict(answer, meta=dict(answer["meta"]))
     del answer["meta"]["timings_ms"]

@@ -68,7 +68,16 @@ function fromJson(text, columns) {
   if (Array.isArray(body?.features)) {
     return fromRows(body.features, body.feature_names ?? namesOf(columns), body.ids ?? null, columns, context);
   }
-  throw new Error("Neither candidates nor features stand in it: paste a body of POST /rerank, or an array of objects.");
+  if (isObject(body?.columns)) {
+    const arrays = Object.values(body.columns);
+    if (!arrays.every((array) => Array.isArray(array) && array.length === arrays[0].length))
+      throw new Error("columns are not arrays of one length.");
+    const rows = (arrays[0] ?? []).map((_, at) => arrays.map((array) => array[at]));
+    return fromRows(rows, Object.keys(body.columns), body.ids ?? null, columns, context);
+  }
+  throw new Error(
+    "Neither candidates, features nor columns stand in it: paste a body of POST /rerank, or an array of objects.",
+  );
 }
 
 /** @param {unknown} value @returns {value is Record<string, any>} */

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from listwright.ranking.errors import CandidateError, SchemaMismatchError
+from listwright.ranking.errors import CandidateError, EmptyListError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.service.wire.json_matrix import to_candidates
 from listwright.service.wire.schemas import RerankRequest
@@ -59,6 +59,57 @@ def test_unknown_features_are_ignored_where_that_is_wanted(name):
             to_candidates(body, schema())
     with pytest.raises(SchemaMismatchError, match=r"lacks the required 'price' .* and has unknown features 'prise'"):
         to_candidates(named({"prise": 1, "stars": 2}), schema(), {})
+
+
+def test_columns_in_any_order_are_rows():
+    body = request(columns={name: [value, None] for name, value in reversed(ROW.items())})
+    np.testing.assert_array_equal(features(body), np.array([VALUES, [NAN, NAN, NAN, 0.0]], dtype=np.float32))
+
+
+def test_a_column_that_is_left_out_has_its_default_or_the_value_of_the_context():
+    body = {"stars": [2, None]}
+    columns = schema(defaults={"price": 2.5, "carrier": "C7"})
+    expected = np.array([[2.5, 2.0, NAN, 3.0], [2.5, NAN, NAN, 3.0]])
+    np.testing.assert_array_equal(features(request(columns=body), columns), expected)
+    expected[:, [0, 3]] = 9.0, 2.0
+    context = {"price": 9, "carrier": "B2", "stars": 7}
+    np.testing.assert_array_equal(features(request(columns=body, context=context), columns), expected)
+    with pytest.raises(SchemaMismatchError, match="columns lacks the required 'price'") as fault:
+        features(request(columns=body))
+    assert fault.value.path == ("columns",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "path", "words"),
+    [
+        ({"price": [1, 2], "stars": [1]}, ("columns", "stars"), "'stars' has 1 values, column 'price' has 2"),
+        ({"price": [1], "stars": [1], "bm25": []}, ("columns", "bm25"), "'bm25' has 0 values, column 'price' has 1"),
+        ({"price": 1, "stars": [1]}, ("columns", "price"), "expected an array of values, found 1"),
+        ({"price": [1], "stars": {"0": 1}}, ("columns", "stars"), "expected an array of values, found an object"),
+        ({"price": [1, 2], "stars": [1, "x"]}, ("columns", "stars", 1), "'stars' is numeric: .* found 'x'"),
+        ({"price": [1], "stars": [1], "carrier": [[]]}, ("columns", "carrier", 0), "is a category: .* found an array"),
+    ],
+)
+def test_faults_of_columns_name_them(columns, path, words):
+    with pytest.raises(CandidateError, match=words) as fault:
+        features(request(columns=columns))
+    assert fault.value.path == path
+
+
+@pytest.mark.parametrize("columns", [{}, {"price": [], "stars": []}])
+def test_columns_of_no_candidate_are_an_empty_list(columns):
+    with pytest.raises(EmptyListError) as fault:
+        features(request(columns=columns), schema(defaults={"price": 2.5, "carrier": "C7"}))
+    assert fault.value.path == ("columns",)
+
+
+def test_an_ignored_column_has_as_many_values_as_the_others_of_any_type():
+    ignored = {}
+    body = request(columns={"new": [{}], "price": [1.5], "stars": [2]})
+    np.testing.assert_array_equal(to_candidates(body, schema(), ignored).features, [[1.5, 2.0, NAN, 0.0]])
+    assert list(ignored) == ["new"]
+    with pytest.raises(CandidateError, match="column 'price' has 1 values, column 'new' has 0"):
+        to_candidates(request(columns={"new": [], "price": [1.5], "stars": [2]}), schema(), {})
 
 
 def test_a_required_feature_may_be_null_but_not_absent():

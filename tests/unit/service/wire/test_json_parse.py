@@ -129,6 +129,7 @@ def test_the_longest_list_fits_in_every_form():
     bodies = [
         {"candidates": rows, "context": {str(n): n for n in range(100)}, **{str(n): n for n in range(30)}},
         {"feature_names": names, "features": [[1.5] * 6000] * 50, "ids": [str(n) for n in range(50)]},
+        {"columns": {name: [1.5] * 50 for name in names}, "ids": [str(n) for n in range(50)]},
     ]
     for body in bodies:
         assert decode(json.dumps(body).encode(), bounds) == body
@@ -154,6 +155,9 @@ def test_a_list_that_is_too_long_is_named():
     with pytest.raises(TooLargeError, match="1001 candidates, the limit is 1000") as refused:
         decode(json.dumps({"features": [[1.5]] * 1001}).encode(), BOUNDS)
     assert refused.value.path == ("features",)
+    with pytest.raises(TooLargeError, match="1001 candidates, the limit is 1000") as refused:
+        decode(json.dumps({"columns": {"a": [1.5], "b": [1.5] * 1001, "c": 1}}).encode(), BOUNDS)
+    assert refused.value.path == ("columns", "b")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,7 @@ def test_a_list_that_is_too_long_is_named():
         ),
         (b'{"candidates": [{"id": "a", "features": [1], "id": "a"}]}', ("candidates", 0, "id")),
         (b'{"context": {"a": 1, "a": 1}}', ("context", "a")),
+        (b'{"columns": {"a": [1], "a": [1]}}', ("columns", "a")),
         (b'{"x": [{"y": {"z": 1, "z": ":"}}]}', ("x", 0, "y", "z")),
     ],
 )
@@ -197,10 +202,11 @@ def test_no_second_look_at_an_ordinary_list(monkeypatch):
     rng = np.random.default_rng(0)
     names = [f"feature_{n}" for n in range(20)]
     rows = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(50, 20)).tolist()]
-    body = {"id": "req:7", "candidates": [{"id": f"sku:{n}", "features": row} for n, row in enumerate(rows)]}
-    text = json.dumps(body).encode()
+    by_name = {"id": "req:7", "candidates": [{"id": f"sku:{n}", "features": row} for n, row in enumerate(rows)]}
+    columns = {"id": "req:7", "columns": {name: [row[name] for row in rows] for name in names}}
+    texts = [json.dumps(body).encode() for body in (by_name, columns)]
     monkeypatch.setattr(json_codec, "json", None)
-    assert decode(text, BOUNDS) == body
+    assert [decode(text, BOUNDS) for text in texts] == [by_name, columns]
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.candidates import AppliedRule, CandidateList, Ranking
-from listwright.ranking.errors import CandidateError
+from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.rules import (
     AnyRule,
-    Boost,
-    Cap,
+    BoostRule,
+    CapRule,
     Condition,
-    Diversify,
-    Exclude,
-    Pin,
+    DiversifyRule,
+    ExcludeRule,
+    PinRule,
     Range,
     check_rules,
     is_number,
@@ -80,8 +80,8 @@ class RuleSet:
         of_request: whether a request brought them. One of a file that the schema does not fit is not applied.
 
     Raises:
-        CandidateError: if a rule of a request names a feature or a category that the schema has not, if two contradict
-            each other whatever the list is, or if there are too many conditions or caps; at the path of the rule.
+        SchemaMismatchError: if a rule of a request names a feature or a category that the schema has not.
+        CandidateError: if two contradict each other whatever the list is, or there are too many conditions or caps.
     """
 
     def __init__(self, rules: Sequence[AnyRule], schema: FeatureSchema, *, of_request: bool = False) -> None:
@@ -108,7 +108,8 @@ class RuleSet:
                     wheres[number] = [_intervals(schema, *one) for one in rule.where.items()]
             except ValueError as error:
                 if of_request:
-                    raise CandidateError(f"{self._names[number]!r}: {error}", ("rules", number)) from None
+                    message = f"{self._names[number]!r}: {error}"
+                    raise SchemaMismatchError(message, expected=schema.names, path=("rules", number)) from None
                 self.faults.append(AppliedRule(self._names[number], rule.action, (), str(error)))
             for one in dict.fromkeys(ids or ()):
                 self._by_id.setdefault(one, []).append(number)
@@ -237,8 +238,8 @@ class _Arrangement:
     ) -> None:
         self._ranking, self._features, self._manifest = ranking, features, manifest
         self._matches, self._applied = matches, applied
-        self._excluders: dict[int, Match[Exclude]] = {}
-        self._pins: dict[int, Match[Pin]] = {}  # by place, from 0
+        self._excluders: dict[int, Match[ExcludeRule]] = {}
+        self._pins: dict[int, Match[PinRule]] = {}  # by place, from 0
 
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
@@ -249,7 +250,7 @@ class _Arrangement:
         queue = order[left[order]]
         self._reserve(len(queue))
         odds = np.zeros(len(queue))
-        if any(type(one.rule) in (Boost, Diversify) for one in self._matches):
+        if any(type(one.rule) in (BoostRule, DiversifyRule) for one in self._matches):
             queue, odds = self._weigh(queue)
         left[[one.candidates[0] for one in self._pins.values()]] = False
         beside = left[queue]
@@ -282,15 +283,15 @@ class _Arrangement:
         self._applied.append(AppliedRule(loser.name, loser.rule.action, (), message))
 
     def _exclude(self) -> None:
-        for one in self._of(Exclude):
+        for one in self._of(ExcludeRule):
             for index in one.candidates:
                 self._excluders.setdefault(index, one)
             self._applied.append(one.apply(one.candidates))
 
     def _reserve(self, length: int) -> None:
         """Reserve the places of pins, in a list of so many candidates."""
-        pinned: dict[int, Match[Pin]] = {}
-        for one in self._of(Pin):
+        pinned: dict[int, Match[PinRule]] = {}
+        for one in self._of(PinRule):
             rule, index, place = one.rule, one.candidates[0], one.rule.place - 1
             if index in self._excluders:
                 self._lose(one, f"exclude and pin {quote(rule.id)}", self._excluders[index])
@@ -307,7 +308,7 @@ class _Arrangement:
     def _weigh(self, queue: Int[np.ndarray, " Q"]) -> tuple[Int[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
         """Return the order by boosted odds, and their logarithms."""
         odds, shifts = self._log_odds(queue), np.zeros(len(self._features))
-        for one in self._of(Boost):
+        for one in self._of(BoostRule):
             selected = [index for index in one.candidates if index not in self._excluders]
             if selected:
                 shift = math.log(one.rule.factor)
@@ -342,7 +343,7 @@ class _Arrangement:
         of categories, whether they are equal; of numbers, 1 less the difference as a share of the list's range. Missing
         values and unknown categories are like no other.
         """
-        rules = self._of(Diversify)
+        rules = self._of(DiversifyRule)
         for other in rules[1:]:
             self._lose(other, "both diversify, and one a list is enough", rules[0])
         if not rules or len(queue) == 0:
@@ -393,7 +394,7 @@ class _Arrangement:
         At each place stands the first candidate that no cap keeps back; where all are kept back, the first of them.
         Counts never fall while a cap's places last, so a candidate that is kept back is looked at again at such an end.
         """
-        every = [_CapCount(one, self._features, self._manifest.feature_schema) for one in self._of(Cap)]
+        every = [_CapCount(one, self._features, self._manifest.feature_schema) for one in self._of(CapRule)]
         every = caps = [cap for cap in every if self._fits_pins(cap)]
         if not caps:
             return queue
@@ -434,7 +435,7 @@ class _Arrangement:
 class _CapCount:
     """Candidates among a cap's places, by the value of its feature."""
 
-    def __init__(self, match: Match[Cap], features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
+    def __init__(self, match: Match[CapRule], features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> None:
         self.rule, self.match = match.rule, match
         column = schema.index[match.rule.by]
         self._values: list[float] = features[:, column].tolist()

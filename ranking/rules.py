@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic.config import JsonDict
 
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FLOAT32_MAX
@@ -62,23 +61,6 @@ def _condition(value: object) -> Condition:
     return tuple(values)
 
 
-_NUMBER: JsonDict = {"type": "number", "minimum": -FLOAT32_MAX, "maximum": FLOAT32_MAX}
-_VALUE: JsonDict = {"anyOf": [_NUMBER, {"type": ["string", "boolean"]}]}
-_END: JsonDict = {"anyOf": [_NUMBER, {"type": "null"}]}
-_RANGE: JsonDict = {
-    "type": "object",
-    "properties": {"min": _END, "max": _END},
-    "additionalProperties": False,
-    "anyOf": [
-        {"required": ["min"], "properties": {"min": _NUMBER}},
-        {"required": ["max"], "properties": {"max": _NUMBER}},
-    ],
-}
-_CONDITION: JsonDict = {
-    "anyOf": [_VALUE, {"type": "array", "maxItems": MOST_VALUES, "items": _VALUE}, _RANGE],
-    "description": "a value, values of which one is enough, or a range with both ends included",
-}
-
 Id = Annotated[str, Field(max_length=512)]
 Places = Annotated[int, Field(ge=1, le=MOST_PLACES)]
 By = Annotated[str, Field(max_length=200)]
@@ -96,22 +78,16 @@ class _Rule(BaseModel):
         return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
 
 
-_NO: JsonDict = {"type": "null"}
-_SELECTS: JsonDict = {
-    "oneOf": [
-        {"title": "by id", "required": ["ids"], "properties": {"ids": {"type": "array"}, "where": _NO}},
-        {"title": "by feature", "required": ["where"], "properties": {"where": {"type": "object"}, "ids": _NO}},
-    ]
-}
-
-
 class _Selection(_Rule):
-    model_config = ConfigDict(json_schema_extra=_SELECTS)
-
-    ids: Annotated[list[Id] | None, Field(max_length=MOST_IDS, description="of candidates")] = None
+    ids: Annotated[list[Id] | None, Field(max_length=MOST_IDS, description="of candidates; either ids or where")] = None
     where: Annotated[
-        dict[str, Annotated[Condition, PlainValidator(_condition), WithJsonSchema(_CONDITION)]] | None,
-        Field(min_length=1, max_length=MOST_CONDITIONS, description="conditions by feature; all must hold"),
+        dict[str, Annotated[Condition, PlainValidator(_condition), WithJsonSchema({})]] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_CONDITIONS,
+            description="instead of ids: by feature a value, an array of values of which one is enough, or a range "
+            "{min, max} that includes both ends; all must hold",
+        ),
     ] = None
 
     @model_validator(mode="after")
@@ -121,7 +97,7 @@ class _Selection(_Rule):
         return self
 
 
-class Pin(_Rule):
+class PinRule(_Rule):
     """Put one candidate at a place."""
 
     action: Literal["pin"]
@@ -129,20 +105,20 @@ class Pin(_Rule):
     place: Annotated[int, Field(ge=1, le=2**53 - 1, description="from 1")]
 
 
-class Exclude(_Selection):
+class ExcludeRule(_Selection):
     """Leave candidates out of the results."""
 
     action: Literal["exclude"]
 
 
-class Boost(_Selection):
+class BoostRule(_Selection):
     """Multiply (boost) or divide (bury) the odds of candidates to be chosen."""
 
     action: Literal["boost", "bury"]
     factor: Annotated[float, Field(ge=1, le=1e6, description="of the odds against each other candidate")]
 
 
-class Cap(_Rule):
+class CapRule(_Rule):
     """Allow no more than so many candidates with one value of a feature among the first places."""
 
     action: Literal["cap"]
@@ -151,7 +127,7 @@ class Cap(_Rule):
     first: Annotated[Places, Field(description="places, from the top")] = 10
 
 
-class Diversify(_Rule):
+class DiversifyRule(_Rule):
     """Choose candidates for the first places that are unlike those above them (maximal marginal relevance)."""
 
     action: Literal["diversify"]
@@ -162,7 +138,7 @@ class Diversify(_Rule):
     first: Annotated[Places, Field(description="places, from the top")] = 10
 
 
-AnyRule = Pin | Exclude | Boost | Cap | Diversify
+AnyRule = PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule
 Rule = Annotated[AnyRule, Field(discriminator="action")]
 """One rule, as a request or a file writes it."""
 

@@ -143,7 +143,7 @@ def rule_sets(request: RankingRequest, live: LiveRules | None) -> tuple[RuleSet,
     """Return the rules for a request: the file's, then its own.
 
     Raises:
-        CandidateError: if a rule of the request does not fit the bundle, or two contradict each other.
+        SchemaMismatchError, CandidateError: of :class:`~listwright.ranking.merchandising.RuleSet`, for the request's.
     """
     of_file = None if live is None else live.of(request.bundle)
     sets = () if of_file is None else (of_file,)
@@ -161,7 +161,7 @@ def with_rules(request: RankingRequest, ranking: Ranking, live: LiveRules | None
         live: rules of the file; None where there is none.
 
     Raises:
-        CandidateError: of :func:`rule_sets`, or of :func:`~listwright.ranking.merchandising.apply_rules`.
+        SchemaMismatchError, CandidateError: of :func:`rule_sets`, or of :func:`~listwright.ranking.merchandising.apply_rules`.
     """
     after = apply_rules(ranking, request.candidates, request.bundle.manifest, rule_sets(request, live))
     if after is ranking or request.part is None:

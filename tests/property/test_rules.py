@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from pydantic import TypeAdapter
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
-from listwright.ranking.errors import CandidateError
+from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.merchandising import RuleSet, apply_rules
@@ -271,7 +271,7 @@ def test_of_two_rules_of_a_file_one_is_not_applied():
     ],
 )
 def test_a_rule_that_the_schema_does_not_fit(words):
-    with pytest.raises(CandidateError) as raised:
+    with pytest.raises(SchemaMismatchError) as raised:
         rule_set(words)
     assert raised.value.path == ("rules", 0)
     ranking, candidates = one_list([1.0])

@@ -119,7 +119,6 @@ def test_everything_excluded(client):
         ([{"action": "exclude", "where": {"price": {"min": None}}}], "$.rules[0].where.price"),
         ([{"action": "exclude", "where": {"price": [[1]]}}], "$.rules[0].where.price"),
         ([{"action": "exclude", "where": {"price": 1e39}}], "$.rules[0].where.price"),
-        ([{"action": "exclude", "where": {"colour": 1}}], "$.rules[0]"),
         ([{"action": "boost", "ids": ["sku-1"], "factor": 0.5}], "$.rules[0].factor"),
         ([PIN, {**PIN, "name": "a\u202eb"}], "$.rules[1].name"),
         ([{**PIN, "name": "x" * 101}], "$.rules[0].name"),
@@ -133,6 +132,14 @@ def test_what_a_request_gets_wrong_has_its_path(client, rules, path):
     answer = client.post("/rerank", json=by_name() | {"rules": rules})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == path
+
+
+def test_a_rule_that_the_bundle_does_not_fit_is_a_mismatch(client):
+    answer = client.post(
+        "/rerank", json=by_name() | {"rules": [EXCLUDE, {"action": "exclude", "where": {"colour": 1}}]}
+    )
+    check(answer, 409, "schema-mismatch")
+    assert answer.json()["errors"][0]["path"] == "$.rules[1]"
 
 
 def test_optional_members_that_are_null_are_absent(client):
@@ -291,6 +298,6 @@ def test_hostile_rules_are_answered_or_refused(client):
             )
             for _ in range(rng.randint(0, 4))
         ]
-        assert client.post("/rerank", json=by_name() | {"rules": rules}).status_code in (200, 400, 413, 422)
+        assert client.post("/rerank", json=by_name() | {"rules": rules}).status_code in (200, 400, 409, 413, 422)
     many = [{"action": "exclude", "ids": [f"sku-{n}"]} for n in range(5000)]
     assert client.post("/rerank", json=by_name() | {"rules": many}).status_code in (413, 422)

@@ -222,7 +222,7 @@ def _compose(
     routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
-    rules = None if settings.rules is None else LiveRules(settings.rules, telemetry)
+    rules = None if settings.rules is None else LiveRules(settings.rules, telemetry, current)
     return Service(
         settings=settings,
         telemetry=telemetry,

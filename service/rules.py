@@ -17,6 +17,7 @@ from listwright.ranking.errors import CandidateError
 from listwright.ranking.merchandising import RuleSet, apply_rules
 from listwright.ranking.plain_file import from_toml
 from listwright.ranking.rules import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
+from listwright.service.bundles.served import Current
 from listwright.service.participation import Participation, Team
 from listwright.service.settings import PREFIX
 from listwright.service.telemetry.metrics import Telemetry
@@ -40,13 +41,14 @@ class LiveRules:
     Args:
         path: of the file.
         telemetry: of the process.
+        current: bundles that are served.
 
     Raises:
         WatchedFileError: if the file cannot be used. Later on the rules stay as they were.
     """
 
-    def __init__(self, path: Path, telemetry: Telemetry) -> None:
-        self._file = open_rules(path)
+    def __init__(self, path: Path, telemetry: Telemetry, current: Current) -> None:
+        self._file, self._current = open_rules(path), current
         self._thread = LookThread("rules", self._look, _log)
         self.start, self.stop = self._thread.start, self._thread.stop
         self._refused = Gauge(
@@ -84,6 +86,9 @@ class LiveRules:
         self._refused.set(self._file.refused is not None)
         if self._file.content is not content:
             self._reads.labels("replaced").inc()
+            models = self._current.models
+            for name in self._file.content.keys() - (() if models is None else models.current.keys()):
+                _log.warning("rules of %s have no effect: no model of this name is served", quote(name))
         elif self._file.refused not in (None, refused):
             self._reads.labels("refused").inc()
 
@@ -161,7 +166,8 @@ def with_rules(request: RankingRequest, ranking: Ranking, live: LiveRules | None
         live: rules of the file; None where there is none.
 
     Raises:
-        SchemaMismatchError, CandidateError: of :func:`rule_sets`, or of :func:`~listwright.ranking.merchandising.apply_rules`.
+        SchemaMismatchError, CandidateError: of :func:`rule_sets`, or of
+            :func:`~listwright.ranking.merchandising.apply_rules`.
     """
     after = apply_rules(ranking, request.candidates, request.bundle.manifest, rule_sets(request, live))
     if after is ranking or request.part is None:

@@ -34,7 +34,7 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.rules import AnyRule
+from listwright.ranking.rules import MOST_RULES, AnyRule
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
@@ -388,6 +388,9 @@ ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
 """Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
 value beside a name and a category: digits, quotes, indentation."""
 
+RULE_CONTAINERS = 3
+"""Arrays and objects of a rule: itself, its where, and one range."""
+
 LEAST_IGNORED, IGNORED_SPELLING = 32, 100
 """Where unknown features are ignored: how many a candidate may have at least, and bytes of their names."""
 
@@ -439,8 +442,8 @@ class Bounds:
 
     @property
     def containers(self) -> int:
-        """Arrays and objects: twice what the longest list has in its wordiest form, and the envelope."""
-        return 2 * max(2 * self.candidates, self.features) + 64
+        """Arrays and objects: twice what the longest list has in its wordiest form, the envelope, and rules."""
+        return 2 * max(2 * self.candidates, self.features) + 64 + RULE_CONTAINERS * MOST_RULES
 
     @property
     def values(self) -> int:

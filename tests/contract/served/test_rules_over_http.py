@@ -212,7 +212,7 @@ def test_a_wrong_file_is_an_error_at_start(shop, tmp_path, text):
         create_app(Settings(bundle=shop, rules=path), loaded=bundle.load(shop))
 
 
-def test_the_file_comes_first_and_a_request_adds(shop, file):
+def test_the_file_comes_first_and_a_request_adds(shop, file, caplog):
     replace(file, toml(PIN, {"action": "exclude", "where": {"colour": 1}}) + "\n" + toml(EXCLUDE, model="another"))
     with serving(shop, rules=file) as client:
         answer = ranked(client, {"action": "exclude", "ids": ["sku-0"]})
@@ -228,6 +228,8 @@ def test_the_file_comes_first_and_a_request_adds(shop, file):
         assert "'mine'" in both["detail"]
         too_short = ranked(client, body={"candidates": by_name()["candidates"][:1]})
         assert order(too_short) == [0]
+        until(lambda: "rules of 'another' have no effect" in caplog.text)
+        assert "file rule 2 of shop is not applied: the bundle has no feature 'colour'" in caplog.text
         metrics = client.get("/metrics").text
         assert 'listwright_rules_total{action="pin",model="shop",outcome="applied"} 1.0' in metrics
 

@@ -305,7 +305,7 @@ class _Arrangement:
                 self._pins[place] = pinned[index] = one
                 self._applied.append(one.apply(one.candidates))
 
-    def _weigh(self, queue: Int[np.ndarray, " Q"]) -> tuple[Int[np.ndarray, " Q"], Float[np.ndarray, " Q"]]:
+    def _weigh(self, queue: Int[np.ndarray, " queue"]) -> tuple[Int[np.ndarray, " queue"], Float[np.ndarray, " queue"]]:
         """Return the order by boosted odds, and their logarithms."""
         odds, shifts = self._log_odds(queue), np.zeros(len(self._features))
         for one in self._of(BoostRule):
@@ -318,7 +318,7 @@ class _Arrangement:
         places = np.argsort(-odds, kind="stable")
         return queue[places], odds[places]
 
-    def _log_odds(self, queue: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " Q"]:
+    def _log_odds(self, queue: Int[np.ndarray, " queue"]) -> Float[np.ndarray, " queue"]:
         """Return logarithms of the odds of each place to be chosen, up to a constant, from the best place on.
 
         The odds are those of the ranker's softmax. Below the cutoff they go on by the first stage's. Where an
@@ -326,7 +326,7 @@ class _Arrangement:
         """
         ranking, temperatures = self._ranking, self._manifest.temperatures
         strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
-        odds: Float[np.ndarray, " Q"] = ranking.scores[queue] / temperatures.get(strategy, 1.0)
+        odds: Float[np.ndarray, " queue"] = ranking.scores[queue] / temperatures.get(strategy, 1.0)
         below = np.isnan(odds)
         if below.all():
             return np.zeros(len(odds))
@@ -335,7 +335,9 @@ class _Arrangement:
             odds[below] = odds[~below].min() - (first.max() - first)
         return np.sort(odds)[::-1]
 
-    def _diversify(self, queue: Int[np.ndarray, " Q"], odds: Float[np.ndarray, " Q"]) -> Int[np.ndarray, " Q"]:
+    def _diversify(
+        self, queue: Int[np.ndarray, " queue"], odds: Float[np.ndarray, " queue"]
+    ) -> Int[np.ndarray, " queue"]:
         """Return the candidates beside pins, the first places chosen one by one (Carbonell and Goldstein 1998).
 
         Each place gets the candidate with the largest (1 - w) r - w s: r is its odds, as a share of the best one's, and
@@ -388,7 +390,7 @@ class _Arrangement:
             values[missing] = -SPACING * np.arange(1, np.count_nonzero(missing) + 1)
         return points
 
-    def _hold_back(self, queue: Int[np.ndarray, " Q"]) -> Int[np.ndarray, " Q"]:
+    def _hold_back(self, queue: Int[np.ndarray, " queue"]) -> Int[np.ndarray, " queue"]:
         """Return the candidates beside pins in an order that keeps to the caps.
 
         At each place stands the first candidate that no cap keeps back; where all are kept back, the first of them.
@@ -455,7 +457,7 @@ class _CapCount:
             self._counts[value] += 1
 
 
-def _likeness(points: Float[np.ndarray, "Q B"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " Q"]:
+def _likeness(points: Float[np.ndarray, "queue B"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " queue"]:
     """Return how alike candidates are to another one, from 0 to 1."""
-    likeness: Float[np.ndarray, " Q"] = 1.0 - np.minimum(np.abs(points - point), 1.0).sum(axis=1) / points.shape[1]
+    likeness: Float[np.ndarray, " queue"] = 1.0 - np.minimum(np.abs(points - point), 1.0).sum(axis=1) / points.shape[1]
     return likeness

@@ -1,8 +1,9 @@
 """``python -m benchmarks.speed.rules --before COMMIT``: what rules of merchandising cost, in CPU time.
 
-Services run side by side and are asked the same lists of 100 candidates in turns, one request at a time: of a commit
-without rules, of this tree without rules in the request, with rules in the request, and with the same rules in a file.
-CPU time is that of the thread that answers, by the kernel's account. A ratio is a median of ratios of the same list.
+Services side by side are asked the same lists of 100 candidates, in turns of one request for each list: of a commit
+without rules, of this tree without rules, with rules in the request, and with the same rules in a file. CPU time is
+that of the thread that answers, by the kernel's account; all services are started several times. A ratio is the median
+of ratios of turns that follow each other.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import argparse
 import json
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +25,9 @@ from benchmarks.speed.floor import JSON, post
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
 
-LENGTH, LISTS, ROUNDS, WARM_UP = 100, 20, 600, 40
+LENGTH, LISTS, TURNS, STARTS = 100, 20, 25, 4
+PAUSE_S = 0.005
+"""After a turn: what comes after an answer belongs to it, and the account is up to date."""
 
 FIVE = [
     {"action": "pin", "id": "sku-70", "place": 3},
@@ -40,7 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.rules", description=__doc__)
     parser.add_argument("--before", required=True, metavar="COMMIT", help="without rules")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, tree_of(options.before) as before, ExitStack() as running:
+    with tempfile.TemporaryDirectory() as folder, tree_of(options.before) as before:
         served = build(Path(folder) / "wide" / "1")
         reranker = bundle.load(served).reranker
         feature = reranker.schema.names[0]
@@ -48,32 +52,43 @@ def main() -> int:
         diverse = {"action": "diversify", "by": list(reranker.schema.names[:2])}
         file = Path(folder) / "rules.toml"
         file.write_text("".join(map(_toml, rules)), encoding="utf-8")
-        now = running.enter_context(service(served))
-        ways = {
-            "before": (running.enter_context(service(served, cwd=before)), None),
-            "without": (now, None),
-            "five of the request": (now, rules),
-            "five of the file": (running.enter_context(service(served, rules=file)), None),
-            "five and diversity": (now, [*rules, diverse]),
-        }
         rng = np.random.default_rng(0)
         lists = [json.loads(bodies(reranker, rows(rng, LENGTH))["matrix"]) for _ in range(LISTS)]
-        ms: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(WARM_UP + ROUNDS):
-            names = list(ways)[number % len(ways) :] + list(ways)[: number % len(ways)]
-            for name in names:
-                (process, connection, _), more = ways[name]
-                body = json.dumps(lists[number % LISTS] | ({"rules": more} if more else {})).encode()
-                account = Path(f"/proc/{process.pid}/schedstat")
-                began = int(account.read_text(encoding="ascii").split()[0])
-                post(connection, body, JSON, {})
-                spent = (int(account.read_text(encoding="ascii").split()[0]) - began) / 1e6
-                if number >= WARM_UP:
-                    ms[name].append(spent)
+        ms: dict[str, list[float]] = {}
+        for _ in range(STARTS):
+            with service(served) as now, service(served, cwd=before) as old, service(served, rules=file) as ruled:
+                ways: dict[str, tuple[Any, list[Any]]] = {
+                    "before": (old, []),
+                    "without": (now, []),
+                    "five of the request": (now, rules),
+                    "five of the file": (ruled, []),
+                    "five and diversity": (now, [*rules, diverse]),
+                }
+                sent = {
+                    name: [json.dumps(one | ({"rules": more} if more else {})).encode() for one in lists]
+                    for name, (_, more) in ways.items()
+                }
+                for number in range(1 + TURNS):
+                    turn = number % len(ways)
+                    for name in [*ways][turn:] + [*ways][:turn]:
+                        spent = _turn(ways[name][0], sent[name])
+                        if number:
+                            ms.setdefault(name, []).append(spent)
     table = [_row(name, ms) for name in ms]
     facts = {"before": options.before, "candidates": LENGTH, "table": table}
     print(machine.save("rules", f"python -m benchmarks.speed.rules --before {options.before}", facts))
     return 0
+
+
+def _turn(running: Any, sent: list[bytes]) -> float:
+    """Send some requests; return the mean CPU time of one, in milliseconds."""
+    process, connection, _ = running
+    account = Path(f"/proc/{process.pid}/schedstat")
+    began = int(account.read_text(encoding="ascii").split()[0])
+    for body in sent:
+        post(connection, body, JSON, {})
+    time.sleep(PAUSE_S)
+    return (int(account.read_text(encoding="ascii").split()[0]) - began) / 1e6 / len(sent)
 
 
 def _toml(rule: dict[str, object]) -> str:
@@ -94,7 +109,6 @@ def _row(name: str, ms: dict[str, list[float]]) -> dict[str, object]:
     row: dict[str, object] = {
         "way": name,
         "cpu_ms": round(float(np.median(values)), 3),
-        "cpu_p99_ms": round(float(np.percentile(values, 99)), 3),
         "times": round(float(middle), 4),
         "times_quartiles": [round(float(low), 4), round(float(high), 4)],
     }

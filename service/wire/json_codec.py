@@ -136,8 +136,7 @@ def to_answer(
     order, ranks = ranking.results[: request.top_n].tolist(), list[int | None](ranks_of(ranking.order).tolist())
     for index in ranking.exclusions.tolist():
         ranks[index] = None
-    rules: Mapping[int, Mapping[str, Any]] = _rules_of_results(ranking) if ranking.rules else {}
-    return {
+    answer = {
         "id": request.id,
         "model": manifest.name,
         "version": manifest.version,
@@ -150,7 +149,6 @@ def to_answer(
                 "stage": "first" if below[index] and reached == "second" else reached,
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
-                **rules.get(index, {}),
             }
             for rank, index in enumerate(order, start=1)
         ],
@@ -169,9 +167,11 @@ def to_answer(
             "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
             **_experiment(part),
-            **_rules(ranking),
         },
     }
+    if ranking.rules:
+        _add_rules(answer, ranking)
+    return answer
 
 
 def answer_scores(
@@ -188,33 +188,26 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
-    scores[ranking.exclusions] = np.nan
+    if ranking.excluded:
+        scores[ranking.exclusions] = np.nan
     if options.finite_scores:
         scores = finite_scores(scores, ranking.order)
-        scores[ranking.exclusions] = np.nan
+        if ranking.excluded:
+            scores[ranking.exclusions] = np.nan
     return scores
 
 
-def _rules_of_results(ranking: Ranking) -> dict[int, dict[str, list[str]]]:
-    """Return the field of a result for the rules that touched it, by index."""
-    fields: dict[int, dict[str, list[str]]] = {}
-    for one in ranking.rules:
-        for index in one.candidates:
-            fields.setdefault(index, {"rules": []})["rules"].append(one.name)
-    return fields
-
-
-def _rules(ranking: Ranking) -> dict[str, Any]:
-    """Return the field of ``meta`` for rules; empty where none touched a candidate and none was set aside."""
-    if not ranking.rules:
-        return {}
-    fields = ("name", "action", "candidates", "reason")
-    return {
-        "rules": [
-            dict(zip(fields, (one.name, one.action, len(one.candidates), one.reason), strict=True))
-            for one in ranking.rules
-        ]
-    }
+def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
+    """Add what rules did: to the results that they touched, and to ``meta``."""
+    results = {result["index"]: result for result in answer["results"]}
+    answer["meta"]["rules"] = []
+    for name, action, candidates, reason in ranking.rules:
+        answer["meta"]["rules"].append(
+            {"name": name, "action": action, "candidates": len(candidates), "reason": reason}
+        )
+        for index in candidates:
+            if index in results:
+                results[index].setdefault("rules", []).append(name)
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:

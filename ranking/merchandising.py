@@ -416,6 +416,8 @@ class _Arrangement:
             placed.append((waiting or held).popleft())
             for cap in caps:
                 cap.count(candidates[placed[-1]])
+        if not holder:
+            return queue
         order = np.array([*placed, *held, *waiting], dtype=np.intp)
         for at in order[np.maximum.accumulate(order) > order].tolist():
             holder[at].passed.append(candidates[at])

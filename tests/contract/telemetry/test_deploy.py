@@ -67,6 +67,7 @@ def scraped(tmp_path_factory):
             rows = [[price, 1.0, 1.0, "A5"], [2.0, 1.0, None, "B2"]]
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
+        telemetry.rules.labels("shop", "pin", "applied").inc()
         telemetry.late.labels("second_stage").inc()
         telemetry.served_records.labels("file").inc()
         telemetry.served_bytes.labels("file").inc()

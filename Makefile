@@ -43,7 +43,7 @@ nightly: ## all that there is; what fails does not keep the rest from running
 	@$(MAKE) --keep-going test-all docs wheel-test image-test kube-test sbom explore
 
 test-all: export CHECK_ANNOTATIONS = 1
-test-all: check $(VENV)/.foreign build/axe/axe.min.js ## every test: annotations checked, branches of ranking and service counted
+test-all: check $(VENV)/.foreign build/axe/axe.min.js build/clients/.fetched ## every test: annotations checked, branches of ranking and service counted
 	@$(PYTEST) --hypothesis-profile=nightly --timeout=900 -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
@@ -71,8 +71,12 @@ docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a
 build/axe/axe.min.js: | $(VENV)/.dev
 	@if command -v npm >/dev/null; then $(BIN)/python tools/page_libraries.py --axe >/dev/null; fi
 
-openapi: $(VENV)/.dev ## write openapi.yaml from the app
+build/clients/.fetched: tools/client_tools.py client/typescript/package.json | $(VENV)/.dev
+	@$(BIN)/python tools/client_tools.py && touch $@
+
+openapi: $(VENV)/.dev ## write openapi.yaml from the app, and the types of the TypeScript client from it
 	@$(BIN)/python tools/openapi.py >openapi.yaml.new && mv openapi.yaml.new openapi.yaml
+	@$(BIN)/python tools/typescript_types.py
 
 chart: $(VENV)/.dev ## write the Kubernetes chart's rendering, and the schema of its settings from the service
 	@$(BIN)/python tools/chart.py

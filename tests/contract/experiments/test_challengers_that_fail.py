@@ -36,7 +36,7 @@ def test_it_is_switched_off_after_so_many_failures_in_a_row(running, file, tmp_p
         reasons = [one["meta"].get("experiment", {}).get("reason") for one in told]
         assert sum(reason is not None for reason in reasons) == 3
         assert told[-1]["meta"].get("experiment") is None
-        assert all(score is not None for one in told for score in one["scores"])
+        assert all(score >= 0 for one in told for score in one["scores"])
         until(lambda: value(client, "experiment_off", kind=kind) == 1)
         assert value(client, "experiment_failures_total") == 3
         is_running, why = status(client)
@@ -90,7 +90,7 @@ def test_without_time_for_the_challenger_control_answers_alone_and_nothing_is_co
             answer = client.post("/rerank", json=matrix() | {"query_id": f"query-{number}"}).json()
         assert "no time for next/1" in answer["meta"]["experiment"]["reason"]
         assert (answer["meta"]["status"], answer["model"]) == ("ok", "shop")
-        assert all(score is not None for score in answer["scores"])
+        assert all(score >= 0 for score in answer["scores"])
         assert value(client, "experiment_failures_total") is None
         assert status(client) == (True, None)
     last = next(one for one in files.records(files.log_files(tmp_path / "log")) if one.query_id == "query-2")

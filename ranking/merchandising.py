@@ -28,7 +28,6 @@ from listwright.ranking.rules import (
     DiversifyRule,
     ExcludeRule,
     PinRule,
-    Range,
     check_rules,
     is_number,
     names_of,
@@ -174,20 +173,20 @@ def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> Interv
     """
     column = _column(schema, name)
     feature = schema.features[column]
-    if feature.kind == "categorical":
-        if isinstance(condition, Range):
+    if condition.values is None:
+        if feature.kind == "categorical":
             raise ValueError(f"feature {name!r} is a category: it has no range")
-        codes = [feature.code(value) for value in condition]
-        for value, code in zip(condition, codes, strict=True):
-            if code == UNKNOWN_CODE:
-                raise ValueError(f"the bundle knows no category {quote(str(value))} of {name!r}: select by ids")
-        return column, [(code, code) for code in codes] or [NOTHING]
-    if isinstance(condition, Range):
-        low, high = condition
-        return column, [(-math.inf if low is None else low, math.inf if high is None else high)]
-    if not all(map(is_number, condition)):
-        raise ValueError(f"feature {name!r} is numeric: expected numbers, or a range {{min, max}}")
-    return column, [(float(value), float(value)) for value in condition] or [NOTHING]
+        low = -math.inf if condition.min is None else condition.min
+        return column, [(low, math.inf if condition.max is None else condition.max)]
+    if feature.kind == "numeric":
+        if not all(map(is_number, condition.values)):
+            raise ValueError(f"feature {name!r} is numeric: expected numbers, or a range")
+        return column, [(float(value), float(value)) for value in condition.values] or [NOTHING]
+    codes = [feature.code(value) for value in condition.values]
+    for value, code in zip(condition.values, codes, strict=True):
+        if code == UNKNOWN_CODE:
+            raise ValueError(f"the bundle knows no category {quote(str(value))} of {name!r}: select by ids")
+    return column, [(code, code) for code in codes] or [NOTHING]
 
 
 def apply_rules(

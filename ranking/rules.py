@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FLOAT32_MAX
@@ -26,39 +26,46 @@ _NAME = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,
 """Names that are safe to show and to log: no control characters, no invisible ones, none that turn the direction."""
 
 
-class Range(NamedTuple):
-    """Numbers from a lowest to a highest one, both included.
-
-    Args:
-        min, max: None where there is no end.
-    """
-
-    min: float | None
-    max: float | None
-
-
-Value = bool | float | str
-Condition = tuple[Value, ...] | Range
-
-
 def is_number(value: object) -> bool:
     """Return whether a value is a number of float32."""
     return type(value) in (int, float) and abs(value) <= FLOAT32_MAX  # type: ignore[arg-type]
 
 
-def _condition(value: object) -> Condition:
-    """Validate a condition: a value, several of which one must hold, or a range."""
-    if isinstance(value, dict):
-        ends = {name: end for name, end in value.items() if end is not None}
-        if not ends or not ends.keys() <= {"min", "max"} or not all(map(is_number, ends.values())):
-            raise ValueError("expected a range: {min, max}, numbers of float32, one of them at least")
-        return Range(ends.get("min"), ends.get("max"))
-    values = value if isinstance(value, list) else [value]
-    if len(values) > MOST_VALUES:
-        raise ValueError(f"{len(values)} values, the limit is {MOST_VALUES}")
-    if not all(type(one) in (bool, str) or is_number(one) for one in values):
-        raise ValueError("expected a number, a category, an array of them, or a range {min, max}")
-    return tuple(values)
+def _without_nulls(value: Any) -> Any:
+    """Drop members that are null, which are as good as absent."""
+    return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
+
+
+_VALUE = {"oneOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}]}
+Number = Annotated[float | None, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]
+
+
+class Condition(BaseModel):
+    """What a feature must be: one of ``values``, or from ``min`` to ``max``; values may stand without the object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    values: Annotated[
+        list[Annotated[Any, WithJsonSchema(_VALUE)]] | None,
+        Field(max_length=MOST_VALUES, description="numbers or categories; one of them is enough"),
+    ] = None
+    min: Annotated[Number, Field(description="the lowest number")] = None
+    max: Annotated[Number, Field(description="the highest number")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled_out(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return _without_nulls(value)
+        return {"values": value if isinstance(value, list) else [value]}
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Condition:
+        if (self.values is None) == (self.min is None and self.max is None):
+            raise ValueError("send either values, or a range: min, max or both")
+        if not all(type(value) in (bool, str) or is_number(value) for value in self.values or ()):
+            raise ValueError("expected numbers of float32, or categories")
+        return self
 
 
 Id = Annotated[str, Field(max_length=512)]
@@ -71,22 +78,15 @@ class _Rule(BaseModel):
 
     name: Annotated[str | None, Field(pattern=_NAME, description="for answers and logs; default: its number")] = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, value: Any) -> Any:
-        """Drop optional members that are null, which are as good as absent."""
-        return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
+    _absent = model_validator(mode="before")(_without_nulls)
 
 
 class _Selection(_Rule):
     ids: Annotated[list[Id] | None, Field(max_length=MOST_IDS, description="of candidates; either ids or where")] = None
     where: Annotated[
-        dict[str, Annotated[Condition, PlainValidator(_condition), WithJsonSchema({})]] | None,
+        dict[str, Condition] | None,
         Field(
-            min_length=1,
-            max_length=MOST_CONDITIONS,
-            description="instead of ids: by feature a value, an array of values of which one is enough, or a range "
-            "{min, max} that includes both ends; all must hold",
+            min_length=1, max_length=MOST_CONDITIONS, description="instead of ids: conditions by feature; all must hold"
         ),
     ] = None
 
@@ -169,7 +169,7 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str]) -> None:
         elif rule.action == "cap":
             caps += 1
         else:
-            values += sum(len(one) for one in (rule.where or {}).values())
+            values += sum(len(one.values or (None,)) for one in (rule.where or {}).values())
         for count, most, what in ((values, MOST_VALUES_OF_ALL, "values and ends of ranges"), (caps, MOST_CAPS, "caps")):
             if count > most:
                 raise CandidateError(f"more than {most} {what} in all rules together: write fewer", ("rules", number))

@@ -142,6 +142,13 @@ def test_a_rule_that_the_bundle_does_not_fit_is_a_mismatch(client):
     assert answer.json()["errors"][0]["path"] == "$.rules[1]"
 
 
+def test_a_condition_may_be_spelled_out(client):
+    for short, whole in ((1.0, {"values": [1.0]}), ([1.0, 2.0], {"values": [1.0, 2.0], "min": None})):
+        answers = [ranked(client, {"action": "exclude", "where": {"price": one}}) for one in (short, whole)]
+        assert without_timings(answers[0]) == without_timings(answers[1])
+        assert None in answers[0]["ranks"]
+
+
 def test_optional_members_that_are_null_are_absent(client):
     rule = {**EXCLUDE, "name": None, "where": None}
     assert without_timings(ranked(client, rule)) == without_timings(ranked(client, EXCLUDE))

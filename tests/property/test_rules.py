@@ -306,3 +306,18 @@ def test_conditions_of_float32_are_inclusive_in_blocks(monkeypatch):
     assert ruled(ranking, candidates, low).excluded == 4
     equal = rule_set({"action": "exclude", "where": {"price": [0.1, 0.4]}})
     assert ruled(ranking, candidates, equal).results.tolist() == [5, 4, 2, 1]
+
+
+def test_what_a_cap_holds_back_comes_at_its_end_before_what_follows():
+    ranking, candidates = one_list([5.0, 4.0, 3.0, 2.0, 1.0], brands=[1, 1, 2, 2, 3], prices=[1, 2, 3, 4, 5])
+    short = {"action": "cap", "by": "brand", "most": 1, "first": 2}
+    after = ruled(ranking, candidates, rule_set(short, {"action": "cap", "by": "price", "most": 1, "first": 5}))
+    assert after.order.tolist() == [0, 2, 1, 3, 4]
+    assert [one.candidates for one in after.rules] == [(1,)]
+
+
+@pytest.mark.parametrize("rules", [rules for rules, _ in CONTRADICTIONS if "where" not in rules[0] and len(rules) == 2])
+def test_what_contradicts_itself_in_every_list_is_seen_without_one(rules):
+    parsed = RULES.validate_python(rules)
+    with pytest.raises(CandidateError, match="'rule 1' and 'rule 2'"):
+        check_rules(parsed, names_of(parsed, "rule"))

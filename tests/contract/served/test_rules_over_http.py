@@ -266,6 +266,7 @@ def test_the_file_acts_on_every_format(shop, file):
 def test_a_pin_is_in_the_served_log(shop, tmp_path):
     with serving(shop, served_log=tmp_path) as client:
         answers = [ranked(client, PIN, EXCLUDE, query_id="with", top_n=3), ranked(client, query_id="without")]
+        whole = ranked(client, EXCLUDE, query_id="whole")
     records = {one.query_id: one for one in files.records(files.log_files(tmp_path, unfinished=False))}
     assert records["with"].order.tolist() == order(answers[0])
     assert [(one.name, one.action, one.candidates) for one in records["with"].rules] == [
@@ -273,6 +274,7 @@ def test_a_pin_is_in_the_served_log(shop, tmp_path):
         ("campaign", "pin", (6,)),
     ]
     assert records["without"].rules == ()
+    assert records["whole"].order.tolist() == order(whole)
     assert np.array_equal(records["with"].scores, records["without"].scores, equal_nan=True)
 
 

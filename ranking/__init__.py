@@ -13,9 +13,11 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     compiled/                            Cython code: trees of the first stage, list-relative columns
     first_stage                          LightGBM, a column, or an ONNX graph that was brought along
     scorers                              ONNX graphs; networks, specialists and their mixture
+    merchandising                        rules on one list, after the last stage
     manifest, stages                     the manifest of a bundle, and its stages
     candidates                           a list, its route and its ranking
     relative                             list-relative columns
+    rules                                rules of merchandising as they are written
     served/                              records of what was served, in Avro files; events
     features, metrics                    the schema, NDCG and others
     experiments                          arms of the traffic; two rankings interleaved into one list

@@ -16,6 +16,7 @@ from listwright.ranking.stages import SecondStage
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
 DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
+Action = Literal["pin", "exclude", "boost", "bury", "cap", "diversify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,22 @@ class Route:
     gains: Float[np.ndarray, " K"] | None = field(default=None, compare=False)
 
 
+class AppliedRule(NamedTuple):
+    """A rule of merchandising on one list.
+
+    Args:
+        name: of the rule.
+        action: what it does.
+        candidates: indices of those that it touched.
+        reason: why it was not applied; None if it was.
+    """
+
+    name: str
+    action: Action
+    candidates: tuple[int, ...]
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The order of one query's candidates, and how it came about.
@@ -129,6 +146,8 @@ class Ranking:
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
         late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
+        rules: of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules`.
+        excluded: how many candidates rules exclude: the last ones of the order.
         degraded: whether an earlier stage than the route's own answered.
     """
 
@@ -141,10 +160,22 @@ class Ranking:
     reason: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     late: bool = False
+    rules: tuple[AppliedRule, ...] = ()
+    excluded: int = 0
     degraded: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degraded", self.reason is not None)
+
+    @property
+    def results(self) -> Int[np.ndarray, " S"]:
+        """``(S,)`` the order without excluded candidates."""
+        return self.order[: len(self.order) - self.excluded]
+
+    @property
+    def exclusions(self) -> Int[np.ndarray, " E"]:
+        """``(E,)`` the candidates that rules exclude."""
+        return self.order[len(self.order) - self.excluded :]
 
     @property
     def ranks(self) -> Int[np.ndarray, " L"]:

@@ -36,6 +36,7 @@ from listwright.service.bundles import loading
 from listwright.service.bundles.reload import Reloader, count_served
 from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, models_of
+from listwright.service.rules import LiveRules
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
@@ -128,6 +129,8 @@ def create_app(
         _log_served(models, settings)
         if service.experiments is not None:
             service.experiments.start()
+        if service.rules is not None:
+            service.rules.start()
         del models  # or this frame would keep it when it is served no more
         watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
         watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
@@ -136,6 +139,8 @@ def create_app(
             if task is not None:
                 task.cancel()
         switch.stop()
+        if service.rules is not None:
+            service.rules.stop()
         if operator_hook is not None:
             operator_hook.close()
         if service.explainer is not None:
@@ -223,6 +228,7 @@ def _compose(
     routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
+    rules = None if settings.rules is None else LiveRules(settings.rules, telemetry, current)
     return Service(
         settings=settings,
         telemetry=telemetry,
@@ -244,7 +250,8 @@ def _compose(
         events=_open_events(settings, telemetry),
         served_log=_open_log(settings, telemetry),
         experiments=_open_experiments(settings, telemetry, current),
-        explainer=_open_explainer(settings, telemetry, routing_policy, json_bounds),
+        rules=rules,
+        explainer=_open_explainer(settings, telemetry, routing_policy, json_bounds, rules),
     )
 
 
@@ -273,13 +280,17 @@ def _open_experiments(settings: Settings, telemetry: Telemetry, current: Current
 
 
 def _open_explainer(
-    settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
+    settings: Settings,
+    telemetry: Telemetry,
+    routing_policy: RoutingPolicy,
+    json_bounds: JsonBounds,
+    rules: LiveRules | None,
 ) -> ExplanationService | None:
     if not settings.explain:
         return None
     from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
 
-    return ExplanationService(settings, telemetry, routing_policy, json_bounds)
+    return ExplanationService(settings, telemetry, routing_policy, json_bounds, rules)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

@@ -20,11 +20,13 @@ from listwright.service import disk, hook, served_log
 from listwright.service.app import create_app, server_of
 from listwright.service.auth import keys
 from listwright.service.bundles import loading
+from listwright.service.rules import open_rules
 from listwright.service.settings import PREFIX, SECRETS, Settings, describe, near_misses
 from listwright.service.supervisor import supervise
 from listwright.service.telemetry import logs
 from listwright.service.transport.connection_limit import OpenFilesError, fit_into_open_files
 from listwright.service.transport.server import bind_ports, check_tls, reserve_grpc_port
+from listwright.service.watched_file import WatchedFileError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,11 +104,13 @@ def _check_names(settings: Settings) -> str | None:
         if settings.hook is not None:
             hook.load(settings.hook)
         keys.read(settings)
+        if settings.rules is not None:
+            open_rules(settings.rules)
         if settings.grpc_port is not None and find_spec("grpc") is None:
             return f"{PREFIX}GRPC_PORT needs grpcio: pip install 'listwright[grpc]'"
     except hook.HookError as error:
         return f"{PREFIX}HOOK: {error}"
-    except keys.KeysError as error:
+    except (keys.KeysError, WatchedFileError) as error:
         return str(error)
     return check_tls(settings) or served_log.settings_fault(settings)
 

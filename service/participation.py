@@ -9,6 +9,7 @@ from listwright.ranking.served.record import Intervention, ShadowRanking
 
 Kind = Literal["shadow", "split", "interleave", "explore"]
 Arm = Literal["control", "challenger"]
+Team = Literal[Arm, "rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Participation:
         experiment: its name.
         kind: of the experiment.
         arm: that the unit belongs to; of a split only.
-        teams: the arm that picked each shown place; of an interleaved list only.
+        teams: the arm that picked each shown place, or ``rule`` where a rule did; of an interleaved list only.
         intervention: a random change of the order; None where there was none.
         shadow: the challenger's ranking of the list, once there is one.
         reason: why the answer is not what the experiment wanted, or why it has no scores; None otherwise.
@@ -28,7 +29,7 @@ class Participation:
     experiment: str
     kind: Kind
     arm: Arm | None = None
-    teams: tuple[Arm, ...] | None = None
+    teams: tuple[Team, ...] | None = None
     intervention: Intervention | None = None
     shadow: ShadowRanking | None = None
     reason: str | None = None

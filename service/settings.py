@@ -106,6 +106,10 @@ class LoopSettings(BaseSettings):
         Path | None,
         Field(description="TOML file of experiments on traffic; read again when it changes"),
     ] = None
+    rules: Annotated[
+        Path | None,
+        Field(description="TOML file of merchandising rules, by model; read again when it changes"),
+    ] = None
     experiments_off_file: Annotated[Path | None, Field(description="while this file exists, no experiment runs")] = None
 
     @property

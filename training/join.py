@@ -83,7 +83,7 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
     ranked = replay(options.served, bundle.load(options.bundle), options.replay)
     console.print(f"{ranked.same:,} records ranked again: scores and order are the logged ones, to the bit")
     if ranked.degraded or ranked.others:
-        left_out = f"{ranked.degraded:,} degraded, {ranked.others:,} of other bundles or of experiments"
+        left_out = f"{ranked.degraded:,} degraded, {ranked.others:,} of other bundles, experiments or rules"
         console.print(f"left out: {left_out}")
     if ranked.differing:
         console.print(f"[bold red]error:[/] {ranked.differing:,} records differ: {escape(', '.join(ranked.different))}")

@@ -2,7 +2,7 @@
 
 The evidence is click rates of the same candidates at two places: of places that were exchanged at random (swaps), or of
 requests that several bundles ranked differently (intervention harvesting). The all-pairs estimator makes the places'
-examination of them.
+examination of them. Lists that rules of merchandising reordered are left out.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
     Returns:
         None where nothing was swapped.
     """
-    rows = scan_judged(path, _SWAPPED_COLUMNS)
+    rows = scan_judged(path, _SWAPPED_COLUMNS, with_rules=False)
     swapped = rows.filter("swapped")
     deepest = collected(swapped.select(pl.col("position").max()), path).item()
     if deepest is None:
@@ -297,7 +297,7 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     Returns:
         None where no request was shown in two orders by two bundles.
     """
-    rows = scan_judged(path, (*_HARVESTED_COLUMNS, *(() if same is None else (same,))))
+    rows = scan_judged(path, (*_HARVESTED_COLUMNS, *(() if same is None else (same,))), with_rules=False)
     rows = rows if places is None else rows.filter(pl.col("position") <= places)
     listed = pl.col("candidate_id").cast(pl.String).sort().str.join("\x1f")
     request = listed if same is None else pl.col(same).cast(pl.String).first()

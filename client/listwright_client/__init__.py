@@ -37,6 +37,7 @@ from listwright_client.explanations import (
     Passing,
     Place,
     RouterEstimate,
+    RuleReasons,
     StageExplanation,
     UnusualFeature,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "Result",
     "Route",
     "RouterEstimate",
+    "RuleReasons",
     "ServerError",
     "StageExplanation",
     "UnavailableError",

@@ -29,6 +29,8 @@ class Result:
     """second, first or input."""
     first_stage_score: float | None
     first_stage_rank: int | None
+    rules: tuple[str, ...] = ()
+    """Names of the rules that touched the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Meta:
     them."""
     experiment: Mapping[str, str | None] | None = None
     """``name``, ``kind``, ``arm`` and ``reason`` of the experiment on traffic; None: the answer is in none."""
+    rules: tuple[Mapping[str, Any], ...] = ()
+    """``name``, ``action``, ``candidates`` (how many each touched) and ``reason`` (why it was not applied)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ class Ranking:
     scores: NDArray[np.float64]
     """``(L,)`` in input order, comparable within this list only; below 0 a place, as in ``Result``."""
     ranks: NDArray[np.int64]
-    """``(L,)`` in input order, from 1."""
+    """``(L,)`` in input order, from 1; 0 for a candidate that a rule excludes."""
     route: Route
     meta: Meta
     request_id: str | None
@@ -83,8 +87,8 @@ class Ranking:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """``(L,)`` positions in the request, best first: ``features[ranking.order]`` is sorted."""
-        return np.argsort(self.ranks)
+        """Positions in the request, best first: ``features[ranking.order]`` is sorted, without excluded candidates."""
+        return np.argsort(self.ranks)[np.count_nonzero(self.ranks == 0) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ class SentList:
             raise ValueError(f"it has the id {ranking.id!r}, and {self.id!r} was sent")
         if self.version not in (None, ranking.version):
             raise ValueError(f"it is of version {ranking.version!r}, and {self.version!r} was asked for")
-        wanted = self.length if self.top_n is None else min(self.length, self.top_n)
+        length = len(ranking.order)
+        wanted = length if self.top_n is None else min(length, self.top_n)
         if len(ranking.results) != wanted:
             raise ValueError(f"it has {len(ranking.results)} results, and {wanted} are due")
         for place, result in enumerate(ranking.results, 1):
@@ -185,7 +190,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
     if body["meta"]["status"] not in _STATUSES:
         raise ValueError(f"its status is {body['meta']['status']!r}")
     scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
-    ranks = np.array(body["ranks"]).astype(np.int64, casting="safe")
+    ranks = np.array([0 if rank is None else rank for rank in body["ranks"]]).astype(np.int64, casting="safe")
     if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
         raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
     scores.flags.writeable = ranks.flags.writeable = False
@@ -203,6 +208,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
                 stage=result["stage"],
                 first_stage_score=result["first_stage_score"],
                 first_stage_rank=result["first_stage_rank"],
+                rules=tuple(result.get("rules", ())),
             )
             for result in body["results"]
         ),
@@ -221,6 +227,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
             timings_ms=dict(meta["timings_ms"]),
             ignored=tuple(meta.get("ignored", ())),
             experiment=meta.get("experiment"),
+            rules=tuple(meta.get("rules", ())),
         ),
         request_id=request_id,
         attempts=attempts,

@@ -136,6 +136,16 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleReasons:
+    """What rules made of the candidate's place."""
+
+    rank: int | None
+    """In the answer; None: it is excluded."""
+    names: tuple[str, ...]
+    """Of the rules that touched the candidate."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why one candidate stands where it stands."""
 
@@ -154,6 +164,8 @@ class Explanation:
     """Parts that the deadline cut short or left out, or that failed."""
     faults: Mapping[str, str]
     """By part, why it failed, or left changed lists out: a stage failed on them."""
+    rules: RuleReasons | None = None
+    """None where no rule touched the list; all other ranks are those before rules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +206,9 @@ class SentQuestion:
             place, against = explanation.candidate, explanation.against
             self._check_named(place.index, place.id, self.candidate)
             due = ranks[place.index] if self.places is None else rank
-            if not place.rank == ranks[place.index] == due:
-                raise ValueError(f"it explains candidate {place.index} as rank {place.rank}, and rank {due} is due")
+            served = place.rank if explanation.rules is None else explanation.rules.rank or 0
+            if not served == ranks[place.index] == due:
+                raise ValueError(f"it explains candidate {place.index} as rank {served}, and rank {due} is due")
             if (against is None) != (self.against is None):
                 raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
             if against is not None:
@@ -240,8 +253,8 @@ def _read(kind: Any, body: Any) -> Any:
     if get_origin(kind) is Mapping:
         return dict(body)
     if isinstance(kind, type) and is_dataclass(kind):
-        fields = _types_of(kind).items()
-        return kind(**{name: _read(type_, body[_JSON_NAMES.get(name, name)]) for name, type_ in fields})
+        fields = [(name, _JSON_NAMES.get(name, name), type_) for name, type_ in _types_of(kind).items()]
+        return kind(**{name: _read(type_, body[own]) for name, own, type_ in fields if own in body})
     return body
 
 

@@ -51,6 +51,8 @@ class RerankOptions(CallOptions, total=False):
     version: str | None
     timeout_ms: float | None
     """Milliseconds after which the service should have answered, be it by an earlier stage; attempts share them."""
+    rules: Sequence[Mapping[str, Any]] | None
+    """Rules of merchandising: pins, exclusions, boosts, caps and diversity."""
     raw_scores: bool
     """The ranker's own scores, without softmax and temperature."""
     finite_scores: bool

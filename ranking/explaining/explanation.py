@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -158,6 +158,14 @@ class Comparison(CandidateName):
 
 
 @dataclass(frozen=True, slots=True)
+class RuleReasons:
+    """What rules of merchandising made of the candidate's place."""
+
+    rank: Annotated[int | None, Field(description="in the answer, from 1; null: it is excluded")]
+    names: Annotated[tuple[str, ...], Field(description="of the rules that touched the candidate")]
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateExplanation:
     """Why one candidate stands where it stands."""
 
@@ -184,6 +192,13 @@ class CandidateExplanation:
     """The answer that is explained; its route says which ranker, and who chose it."""
     seconds: Annotated[Mapping[str, float], Field(exclude=True)] = field(default_factory=dict)
     """Wall-clock time of each part, by name."""
+    rules: Annotated[
+        RuleReasons | None,
+        Field(
+            exclude_if=lambda reasons: reasons is None,
+            description="left out where no rule touched the list; all other ranks are those before rules",
+        ),
+    ] = None
 
 
 _EXPLANATIONS = TypeAdapter(Sequence[CandidateExplanation])
@@ -192,6 +207,21 @@ _EXPLANATIONS = TypeAdapter(Sequence[CandidateExplanation])
 def to_json(explanations: Sequence[CandidateExplanation]) -> bytes:
     """Return the JSON array of explanations, without their rankings and times; NaN becomes null."""
     return _EXPLANATIONS.dump_json(explanations, by_alias=True)
+
+
+def with_rules(explanation: CandidateExplanation, ranking: Ranking) -> CandidateExplanation:
+    """Return an explanation that says what rules made of the candidate's place.
+
+    Args:
+        explanation: of the list as it was ranked.
+        ranking: the same list with rules.
+    """
+    if not ranking.rules:
+        return explanation
+    index = explanation.candidate.index
+    rank = None if index in ranking.exclusions else int(ranking.ranks[index])
+    names = tuple(one.name for one in ranking.rules if index in one.candidates)
+    return replace(explanation, rules=RuleReasons(rank, names))
 
 
 def id_of(candidates: CandidateList, index: int) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import numpy as np
 
-from listwright.ranking.served.record import Columns, Intervention, ServedRecord, ShadowRanking
+from listwright.ranking.served.record import Columns, Intervention, RuleEffect, ServedRecord, ShadowRanking
 
 SCHEMA_VERSION = 1
 """Version of :data:`SCHEMA`, in the metadata of each file under :data:`VERSION_KEY`.
@@ -56,6 +56,16 @@ _SHADOW = {
     ],
 }
 
+_RULE = {
+    "type": "record",
+    "name": "Rule",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "action", "type": "string"},
+        {"name": "candidates", "type": {"type": "array", "items": "int"}},
+    ],
+}
+
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "ServedRecord",
@@ -83,6 +93,7 @@ SCHEMA: dict[str, Any] = {
         {"name": "shadow", **_optional(_SHADOW)},
         {"name": "timings_ms", "type": {"type": "map", "values": "double"}},
         {"name": "request_id", "type": "string"},
+        {"name": "rules", **_optional({"type": "array", "items": _RULE})},
     ],
 }
 """Of one record. The order of the fields is that of their bytes."""
@@ -157,6 +168,7 @@ def _fields(record: ServedRecord) -> dict[str, Any]:
         "shadow": _shadow(record.shadow),
         "timings_ms": record.timings_ms,
         "request_id": record.request_id,
+        "rules": [_rule(one) for one in record.rules] or None,
     }
 
 
@@ -166,6 +178,10 @@ def _intervention(swap: Intervention | None) -> dict[str, Any] | None:
 
 def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
     return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
+
+
+def _rule(one: RuleEffect) -> dict[str, Any]:
+    return {"name": one.name, "action": one.action, "candidates": one.candidates}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:

@@ -45,6 +45,21 @@ class ShadowRanking:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class RuleEffect:
+    """A rule of merchandising that acted on the list.
+
+    Args:
+        name: of the rule.
+        action: ``pin``, ``exclude``, ``boost``, ``bury``, ``cap`` or ``diversify``.
+        candidates: indices of those that it touched.
+    """
+
+    name: str
+    action: str
+    candidates: tuple[int, ...]
+
+
 @dataclass(slots=True, eq=False)
 class ServedRecord:
     """One answered request, as it was answered.
@@ -61,7 +76,8 @@ class ServedRecord:
         features: ``(L, D)`` float32, as they were ranked: numbers raw, NaN for a missing one, categories as codes.
         first_stage_scores: ``(L,)`` in the order of the request; NaN if the first stage failed.
         scores: ``(L,)`` in the order of the request; NaN for candidates that were not scored.
-        order: ``(shown,)`` the candidate at each shown place; ``top_n`` or L of them, whichever is less.
+        order: ``(shown,)`` the candidate at each shown place; ``top_n`` or L of them, whichever is less, without those
+            that rules exclude.
         strategy: the ranker that was asked for.
         feature_names: ``D`` names of the columns; of the file, not of the record.
         request_id: of the HTTP request.
@@ -74,6 +90,7 @@ class ServedRecord:
         intervention: a random change of the order; None where there was none.
         shadow: what another bundle made of the list; None where none was asked.
         timings_ms: milliseconds by step.
+        rules: that acted on the order after ranker and experiment; the scores are those from before.
         categories: names of the categories of each categorical column: code 1 is the first; of the file.
 
     Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served.encoding.Block`
@@ -102,6 +119,7 @@ class ServedRecord:
     intervention: Intervention | None = None
     shadow: ShadowRanking | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    rules: tuple[RuleEffect, ...] = ()
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -172,6 +190,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
         else Intervention(intervention["kind"], tuple(intervention["places"]), intervention["propensity"]),
         shadow=None if shadow is None else ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
         timings_ms=fields["timings_ms"],
+        rules=tuple(RuleEffect(one["name"], one["action"], tuple(one["candidates"])) for one in fields["rules"] or ()),
         categories=columns.categories,
     )
 

@@ -29,6 +29,7 @@ from listwright.service.api.service import PlainRoute, Service, Serving
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.errors import DegradedError, UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
+from listwright.service.rules import with_rules
 from listwright.service.served_log.entry import LogEntry
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
@@ -334,6 +335,8 @@ def _work(
     request, ranking = choose_ranking(
         request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
     )
+    if request.rules or service.rules is not None:
+        request, ranking = with_rules(request, ranking, service.rules)
     ranked = time.perf_counter()
     milliseconds = {
         "parse": (parsed - began) * 1000.0,

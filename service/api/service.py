@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from listwright.service.events import EventWriter
     from listwright.service.experiments.live import LiveExperiments
     from listwright.service.explaining.explainer import ExplanationService
+    from listwright.service.rules import LiveRules
     from listwright.service.served_log.writer import LogWriter
 
 
@@ -60,6 +61,7 @@ class Service:
         served_log: takes what is answered; None where nothing is logged.
         experiments: on traffic; None where the settings name none.
         explainer: explains rankings; None where that is off.
+        rules: of merchandising, of a file; None where the settings name none.
     """
 
     settings: Settings
@@ -81,6 +83,7 @@ class Service:
     served_log: LogWriter | None = None
     experiments: LiveExperiments | None = None
     explainer: ExplanationService | None = None
+    rules: LiveRules | None = None
 
     def serving(self) -> Models:
         """Return the bundles that are served now.

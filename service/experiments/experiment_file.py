@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from listwright.ranking import plain_file
-from listwright.ranking.errors import ListwrightError
 from listwright.ranking.experiments import bounds
-from listwright.ranking.plain_file import NotPlainError, from_toml
-from listwright.service.bundles.loading import next_pause_s
+from listwright.ranking.plain_file import from_toml
 from listwright.service.participation import Kind
 from listwright.service.settings import PREFIX, Settings
+from listwright.service.watched_file import LookThread, WatchedFile, WatchedFileError
 
 MOST = 32
 """Experiments of a file: each has series of metrics."""
 
 ROUNDING = 1e-9
 """Tolerance for the sum of the shares of a control, which may exceed 1 by it."""
-
-LOOK_S = 0.2
-"""Seconds between two looks at the files."""
 
 STALE_S = 2.0
 """Seconds after which a look at the kill switch counts as failed."""
@@ -46,7 +39,7 @@ _OFF = f"the file of {PREFIX}EXPERIMENTS_OFF_FILE"
 _log = logging.getLogger("listwright.experiments")
 
 
-class ExperimentFileError(ListwrightError):
+class ExperimentFileError(WatchedFileError):
     """The file of experiments cannot be used."""
 
 
@@ -155,17 +148,6 @@ def _describe(fault: object, content: bytes) -> str:
     return ": ".join([*map(str, place), message])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FileContent:
-    """The last valid content of the file; compared by identity, so that each writing is a new one.
-
-    Args:
-        file: its content; without experiments where there is no file.
-    """
-
-    file: ExperimentFile
-
-
 class Watch:
     """Follows the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
 
@@ -179,25 +161,28 @@ class Watch:
         self, settings: Settings, after_look: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         assert settings.experiments is not None
-        self._file, self._off = settings.experiments, settings.experiments_off_file
-        self._after_look, self._clock = after_look, clock
-        self._stamp: object = ()
-        self._pause_s, self._again_at = 0.0, 0.0
+        self._off, self._clock = settings.experiments_off_file, clock
+        self.file = WatchedFile(
+            settings.experiments,
+            MOST_BYTES,
+            parse,
+            content=(absent := ExperimentFile()),
+            absent=absent,
+            describe=_describe_file,
+            log=_log,
+            clock=clock,
+        )
+        self._after_look = after_look
+        self._thread = LookThread("experiments", self._look_on, _log)
         self._kill: tuple[float, str | None] = (-STALE_S, None)
-        self._first, self._end = threading.Event(), threading.Event()
-        self.content = FileContent(ExperimentFile())
-        """Replaced whole, in one assignment."""
-        self.refused: str | None = None
-        """Why the file as it is now is not used."""
 
     def start(self) -> None:
         """Begin to look, and wait for the first look, but not for long."""
-        threading.Thread(target=self._look_on, name="experiments", daemon=True).start()
-        self._first.wait(STALE_S)
+        self._thread.start()
 
     def stop(self) -> None:
         """Look no more."""
-        self._end.set()
+        self._thread.stop()
 
     def reason_killed(self) -> str | None:
         """Return why no experiment may run at this moment; None if they may.
@@ -215,63 +200,15 @@ class Watch:
         """Look once at both files."""
         if self._off is not None:
             self._kill = (self._clock(), _switch(self._off))
-        stamp = _stamp(self._file)
-        if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
-            return
-        self._pause_s = 0.0 if stamp != self._stamp else self._pause_s
-        self._stamp = stamp
-        self._read(stamp)
-
-    def _read(self, stamp: object) -> None:
-        """Read the file. One that cannot be used is tried again: what keeps it from being read may pass."""
-        try:
-            if isinstance(stamp, str):
-                raise ExperimentFileError(f"cannot be read: {stamp}")
-            file = ExperimentFile() if stamp is None else _parse_file(self._file)
-        except ExperimentFileError as error:
-            self._pause_s = next_pause_s(self._pause_s, 0.0)
-            self._again_at = self._clock() + self._pause_s
-            before, self.refused = self.refused, f"{self._file.name} {error}"
-            if self.refused == before:
-                return
-            names = ", ".join(one.name for one in self.content.file.experiment) or "no experiment"
-            _log.error("refused %s: %s; %s stays as it was", self._file, error, names)
-            return
-        self.content, self.refused = FileContent(file), None
-        names = ", ".join(f"{one.name} ({one.kind})" for one in file.experiment) or "none"
-        _log.info("experiments of %s: %s", self._file.name, names if stamp is not None else "none, as there is no file")
+        self.file.look()
 
     def _look_on(self) -> None:
-        while not self._end.is_set():
-            try:
-                self.look()
-                self._after_look()
-            except Exception:  # no caller waits for this thread, so the log has it
-                _log.exception("looking at the file of experiments failed; what runs stays")
-            self._first.set()
-            self._end.wait(LOOK_S)
+        self.look()
+        self._after_look()
 
 
-def _parse_file(path: Path) -> ExperimentFile:
-    try:
-        return parse(plain_file.read(path, MOST_BYTES))
-    except NotPlainError as error:
-        raise ExperimentFileError(str(error)) from error
-    except FileNotFoundError:  # removed since it was looked at
-        return ExperimentFile()
-    except OSError as error:
-        raise ExperimentFileError(f"cannot be read: {error.strerror}") from error
-
-
-def _stamp(path: Path) -> tuple[int, ...] | str | None:
-    """Return a stamp that changes when the file is written again; None where there is none, an error's words else."""
-    try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        return error.strerror or type(error).__name__
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino  # ctime: also of its permissions
+def _describe_file(file: ExperimentFile) -> str:
+    return ", ".join(f"{one.name} ({one.kind})" for one in file.experiment) or "no experiment"
 
 
 def _switch(file: Path) -> str | None:

@@ -16,7 +16,7 @@ from listwright.ranking.errors import AbandonedError
 from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.served.record import Intervention, ShadowRanking
 from listwright.service.bundles.served import Current, Models
-from listwright.service.experiments.experiment_file import Definition, FileContent, Watch
+from listwright.service.experiments.experiment_file import Definition, ExperimentFile, Watch
 from listwright.service.experiments.roster import Entry, ExperimentMetrics, Failures, Roster, make_roster
 from listwright.service.experiments.shadow import Shadow, ShadowTask
 from listwright.service.experiments.shadow_process import Question
@@ -83,7 +83,7 @@ class Report(NamedTuple):
 class _State(NamedTuple):
     """The roster of a file, for what is served; replaced whole, in one assignment."""
 
-    content: FileContent
+    content: ExperimentFile
     models: Models | None
     roster: Roster
 
@@ -103,9 +103,9 @@ class LiveExperiments:
         self._failures = Failures(self._metrics)
         self._shadow = Shadow(self._failures, self._metrics)
         self._watch = Watch(settings, self._log_changes)
-        self._state = _State(self._watch.content, None, Roster("", (), {}))
+        self._state = _State(self._watch.file.content, None, Roster("", (), {}))
         self._reasons: dict[str, str | None] = {}
-        self._counted: FileContent | None = None
+        self._counted: ExperimentFile | None = None
 
     def start(self) -> None:
         """Begin to look at the file; bundles are loaded by then. From the event loop's thread."""
@@ -177,12 +177,12 @@ class LiveExperiments:
 
     def report(self) -> Report:
         """Report which experiments run at this moment, and why the others do not."""
-        roster, file = self._roster(), self._state.content.file
+        roster, file = self._roster(), self._state.content
         statuses = tuple(
             Status(one.name, one.kind, one.control, one.challenger, one.share, self._why_not(one, roster))
             for one in file.experiment
         )
-        return Report(statuses, self._watch.refused, self._watch.reason_killed())
+        return Report(statuses, self._watch.file.refused, self._watch.reason_killed())
 
     def _why_not(self, one: Definition, roster: Roster) -> str | None:
         """Return why an experiment does not run; None if it does."""
@@ -190,23 +190,22 @@ class LiveExperiments:
 
     def _roster(self) -> Roster:
         """Return the roster for the file and the bundles of this moment; renewed when either changes."""
-        state, content, models = self._state, self._watch.content, self._current.models
+        state, content, models = self._state, self._watch.file.content, self._current.models
         if state.content is content and state.models is models:
             return state.roster
-        file = content.file
         roster = (
-            Roster(file.salt, (), {one.name: NOT_YET for one in file.experiment})
+            Roster(content.salt, (), {one.name: NOT_YET for one in content.experiment})
             if models is None
-            else make_roster(file, models)
+            else make_roster(content, models)
         )
         self._state = _State(content, models, roster)
         return roster
 
     def _log_changes(self) -> None:
         """Update the metrics, and log what has changed. In the watching thread."""
-        if self._watch.content is not self._counted:
+        if self._watch.file.content is not self._counted:
             self._failures.forget()
-            self._counted = self._watch.content
+            self._counted = self._watch.file.content
             self._metrics.running.clear()
             self._metrics.off.clear()
         report = self.report()

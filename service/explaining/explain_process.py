@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
     from listwright.ranking.candidates import CandidateList, Ranking
     from listwright.ranking.explaining.explanation import CandidateExplanation
+    from listwright.ranking.merchandising import RuleSet
     from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
 
@@ -54,6 +55,7 @@ class ExplainTask(NamedTuple):
         budget: changed candidates that a stage may score for one explanation; None: the usual number.
         most_budget: the limit of the settings.
         by: when the answer must be there, on the clock of ``time.monotonic``, which all processes share.
+        rules: of the file and of the request.
     """
 
     path: str
@@ -71,13 +73,14 @@ class ExplainTask(NamedTuple):
     budget: int | None
     most_budget: int
     by: float
+    rules: tuple[RuleSet, ...] = ()
 
 
 class ExplainedList(NamedTuple):
     """A ranking with its explanations.
 
     Args:
-        ranking: of the list, as ``/rerank`` would rank it; the list is ranked once, for all explanations.
+        ranking: of the list, as ``/rerank`` would answer it; the list is ranked once, for all explanations.
         content: the explanations as JSON.
         incomplete: parts that the deadline cut short or left out, or that failed; ``explanations`` where candidates
             are missing.
@@ -154,7 +157,8 @@ class TaskExplainer:
     def _explain(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-        from listwright.ranking.explaining.explanation import to_json  # noqa: PLC0415
+        from listwright.ranking.explaining.explanation import to_json, with_rules  # noqa: PLC0415
+        from listwright.ranking.merchandising import apply_rules  # noqa: PLC0415
 
         reranker = self._load(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)
@@ -163,13 +167,15 @@ class TaskExplainer:
         deadline = Deadline(began + _left_s(task.by), self._abandoned)
         ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
         seconds = {"ranking": time.perf_counter() - began}
-        places = task.candidates or tuple(ranking.order[: task.top_n].tolist())
+        served = apply_rules(ranking, candidates, reranker.manifest, task.rules)
+        places = task.candidates or tuple(served.results[: task.top_n].tolist())
         explanations = self._explain_each(task, reranker, candidates, ranking, places, options)
         missing = ("explanations",) if len(explanations) < len(places) else ()
         incomplete = tuple(dict.fromkeys([*(part for one in explanations for part in one.incomplete), *missing]))
         for part, value in ((part, value) for one in explanations for part, value in one.seconds.items()):
             seconds[part] = seconds.get(part, 0.0) + value
-        return ExplainedList(ranking, to_json(explanations), incomplete, seconds)
+        explanations = [with_rules(one, served) for one in explanations]
+        return ExplainedList(served, to_json(explanations), incomplete, seconds)
 
     def _explain_each(
         self,

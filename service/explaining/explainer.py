@@ -30,6 +30,7 @@ from listwright.service.bundles.served import Models
 from listwright.service.child_process import end
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
+from listwright.service.rules import LiveRules, rule_sets
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
@@ -106,12 +107,19 @@ class ExplanationService:
         telemetry: gets the metrics.
         routing_policy: whether hook and router are used.
         json_bounds: of bodies.
+        rules: of the file; None where there is none.
     """
 
     def __init__(
-        self, settings: Settings, telemetry: Telemetry, routing_policy: RoutingPolicy, json_bounds: JsonBounds
+        self,
+        settings: Settings,
+        telemetry: Telemetry,
+        routing_policy: RoutingPolicy,
+        json_bounds: JsonBounds,
+        rules: LiveRules | None = None,
     ) -> None:
         self._settings, self._routing_policy, self._json_bounds = settings, routing_policy, json_bounds
+        self._rules = rules
         self._metrics = ExplanationMetrics(telemetry.registry)
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
@@ -204,6 +212,7 @@ class ExplanationService:
             against=question.against,
             budget=options.explain_budget,
             most_budget=self._settings.explain_max_budget,
+            rules=rule_sets(request, self._rules),
             by=time.monotonic() + deadline.left_s,
         )
         explained = self._link.ask(task, deadline)

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.served.record import Columns, ServedRecord, hashed
+from listwright.ranking.served.record import Columns, RuleEffect, ServedRecord, hashed
 from listwright.service.participation import Participation
 
 MOST_SCHEMAS = 64
@@ -82,7 +82,7 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         features=entry.candidates.features,
         first_stage_scores=np.asarray(ranking.first_stage_scores, dtype=np.float64),
         scores=np.asarray(ranking.scores, dtype=np.float64),
-        order=ranking.order[: entry.top_n],
+        order=ranking.results[: entry.top_n],
         strategy=ranking.route.strategy,
         feature_names=columns.names,
         request_id=entry.request_id,
@@ -95,6 +95,7 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         intervention=None if part is None else part.intervention,
         shadow=None if part is None else part.shadow,
         timings_ms=entry.milliseconds,
+        rules=tuple(RuleEffect(one.name, one.action, one.candidates) for one in ranking.rules if one.reason is None),
         categories=columns.categories,
     )
 

@@ -90,6 +90,11 @@ class Telemetry:
         self.routing_faults = counter(
             "listwright_routing_faults", "Faults of hooks and routers that were to choose a specialist", ["kind"]
         )
+        self.rules = counter(
+            "listwright_rules",
+            "Rules of merchandising, by list; outcome: applied, not_applied",
+            ["model", "action", "outcome"],
+        )
         self._fault_log = FaultLog()
         self.seconds = histogram(
             "listwright_stage_seconds",
@@ -195,6 +200,8 @@ class Telemetry:
             self.degraded.labels(ranking.stage_reached, "deadline" if ranking.late else "failure").inc()
         specialist = "none" if route.specialist is None else str(route.specialist)
         self.routes.labels(route.strategy, route.decided_by, specialist).inc()
+        for one in ranking.rules:
+            self.rules.labels(manifest.name, one.action, "applied" if one.reason is None else "not_applied").inc()
         for fault in route.faults:
             if fault.kind != PASSED:
                 self.routing_faults.labels(fault.kind).inc()

@@ -34,6 +34,7 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
+from listwright.ranking.rules import MOST_RULES, AnyRule
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
@@ -64,6 +65,7 @@ class RankingRequest(NamedTuple):
     id: str | None = None  # of the caller
     pinned: bool = False  # whether the caller names the bundle's version
     scores_only: bool = False  # whether the answer has no order
+    rules: tuple[AnyRule, ...] = ()  # of the caller
     part: Participation | None = None  # in an experiment; None: in none
 
     def join_experiment(self, part: Participation) -> RankingRequest:
@@ -131,8 +133,10 @@ def to_answer(
     if first_scores[0] is not None:
         first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
     reached = _STAGES[ranking.stage_reached]
-    order = ranking.order.tolist()
-    return {
+    order, ranks = ranking.results[: request.top_n].tolist(), list[int | None](ranks_of(ranking.order).tolist())
+    for index in ranking.exclusions.tolist():
+        ranks[index] = None
+    answer = {
         "id": request.id,
         "model": manifest.name,
         "version": manifest.version,
@@ -146,10 +150,10 @@ def to_answer(
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
-            for rank, index in enumerate(order[: request.top_n], start=1)
+            for rank, index in enumerate(order, start=1)
         ],
         "scores": scores,
-        "ranks": ranks_of(ranking.order).tolist(),
+        "ranks": ranks,
         "route": {
             "strategy": ranking.route.strategy,
             "specialist": ranking.route.specialist,
@@ -165,6 +169,9 @@ def to_answer(
             **_experiment(part),
         },
     }
+    if ranking.rules:
+        _add_rules(answer, ranking)
+    return answer
 
 
 def answer_scores(
@@ -181,7 +188,26 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
-    return finite_scores(scores, ranking.order) if options.finite_scores else scores
+    if ranking.excluded:
+        scores[ranking.exclusions] = np.nan
+    if options.finite_scores:
+        scores = finite_scores(scores, ranking.order)
+        if ranking.excluded:
+            scores[ranking.exclusions] = np.nan
+    return scores
+
+
+def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
+    """Add what rules did: to the results that they touched, and to ``meta``."""
+    results = {result["index"]: result for result in answer["results"]}
+    answer["meta"]["rules"] = []
+    for name, action, candidates, reason in ranking.rules:
+        answer["meta"]["rules"].append(
+            {"name": name, "action": action, "candidates": len(candidates), "reason": reason}
+        )
+        for index in candidates:
+            if index in results:
+                results[index].setdefault("rules", []).append(name)
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
@@ -287,8 +313,7 @@ class JsonCodec(JsonAnswer):
         bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        pinned = request.version is not None
-        return RankingRequest(candidates, request, bundle, tuple(ignored), request.id, pinned)
+        return _ranking_request(request, candidates, bundle, tuple(ignored))
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """Scan an ordinary body; return None for any other, which is parsed in full."""
@@ -311,7 +336,7 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
-        return RankingRequest(candidates, request, bundle, ignored, request.id, request.version is not None)
+        return _ranking_request(request, candidates, bundle, ignored)
 
     def _plan(self, reranker: Reranker) -> Any:
         """Return the plan for scanning the rows of a bundle, made once for each."""
@@ -324,6 +349,15 @@ class JsonCodec(JsonAnswer):
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
+
+
+def _ranking_request(
+    request: RerankRequest, candidates: CandidateList, bundle: Bundle, ignored: tuple[str, ...]
+) -> RankingRequest:
+    rules = tuple(request.rules or ())
+    return RankingRequest(
+        candidates, request, bundle, ignored, request.id, pinned=request.version is not None, rules=rules
+    )
 
 
 def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
@@ -346,6 +380,9 @@ LEAST_VALUES = 2**13
 ENVELOPE_BYTES, CONTAINER_BYTES, VALUE_BYTES = 2**16, 256, 40
 """Bytes that a body may have for its envelope, for each array and object (a candidate has two, and an id), and for each
 value beside a name and a category: digits, quotes, indentation."""
+
+RULE_CONTAINERS = 3
+"""Arrays and objects of a rule: itself, its where, and one range."""
 
 LEAST_IGNORED, IGNORED_SPELLING = 32, 100
 """Where unknown features are ignored: how many a candidate may have at least, and bytes of their names."""
@@ -398,8 +435,8 @@ class Bounds:
 
     @property
     def containers(self) -> int:
-        """Arrays and objects: twice what the longest list has in its wordiest form, and the envelope."""
-        return 2 * max(2 * self.candidates, self.features) + 64
+        """Arrays and objects: twice what the longest list has in its wordiest form, the envelope, and rules."""
+        return 2 * max(2 * self.candidates, self.features) + 64 + RULE_CONTAINERS * MOST_RULES
 
     @property
     def values(self) -> int:
@@ -517,7 +554,8 @@ def _names(body: object) -> int:
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
     inner = [body.get("context"), body.get("columns"), *(row.get("features") for row in rows)]
-    return len(body) + sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
+    named = sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
+    return len(body) + named + _all_names(body.get("rules"))
 
 
 def _all_names(value: object) -> int:

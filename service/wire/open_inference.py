@@ -448,14 +448,16 @@ def output_values(
     name: str, ranking: Ranking, inference: Inference, part: Participation | None
 ) -> list[str] | Real[np.ndarray, " K"]:
     """Return the values of an output, little-endian; ids as text."""
-    best = ranking.order[: inference.request.parameters.top_n]
+    best = ranking.results[: inference.request.parameters.top_n]
     if name == "ids":
         assert inference.candidates.ids is not None
         return [inference.candidates.ids[index] for index in best]
     if name == "order":
         return best.astype("<i8")
     if name == "ranks":
-        return ranking.ranks.astype("<i8")
+        ranks = ranking.ranks.astype("<i8")
+        ranks[ranking.exclusions] = 0
+        return ranks
     if name == "first_stage_scores":
         return ranking.first_stage_scores.astype("<f4")
     return answer_scores(ranking, inference.request.parameters, part, "<f4")

@@ -25,6 +25,8 @@ from pydantic import (
 from pydantic.config import JsonDict
 from starlette.requests import Request
 
+from listwright.ranking.candidates import Action
+from listwright.ranking.rules import MOST_RULES, Rule
 from listwright.ranking.stages import NetworkKind
 
 
@@ -194,6 +196,10 @@ class RerankRequest(Envelope):
     ids: Annotated[
         list[Id] | None, FailFast(), Field(description="one id per candidate of features or columns, each once")
     ] = None
+    rules: Annotated[
+        list[Rule] | None,
+        Field(max_length=MOST_RULES, description="of merchandising, beside those of the service's file"),
+    ] = None
 
     @model_validator(mode="after")
     def _one_form(self) -> RerankRequest:
@@ -228,6 +234,9 @@ class Result(BaseModel):
     stage: Literal["second", "first", "input"]
     first_stage_score: float | None
     first_stage_rank: int | None
+    rules: Annotated[
+        list[str], Field(description="names of the rules that touched the candidate; left out where none did")
+    ] = []
 
 
 class RouteInfo(BaseModel):
@@ -273,6 +282,17 @@ class ExperimentPart(BaseModel):
     ]
 
 
+class RuleEffect(BaseModel):
+    """A rule of merchandising on the list."""
+
+    name: str
+    action: Action
+    candidates: Annotated[int, Field(description="how many it touched")]
+    reason: Annotated[
+        str | None, Field(description="why a rule of the service's file was not applied to this list; null if it was")
+    ]
+
+
 class Meta(BaseModel):
     """How the answer came about."""
 
@@ -291,6 +311,9 @@ class Meta(BaseModel):
     experiment: Annotated[
         ExperimentPart | None, Field(description="left out where the request is in no experiment that changes answers")
     ] = None
+    rules: Annotated[
+        list[RuleEffect], Field(description="rules that touched a candidate, or were not applied; left out without any")
+    ] = []
 
 
 class RerankResponse(BaseModel):
@@ -301,7 +324,9 @@ class RerankResponse(BaseModel):
     version: str
     results: list[Result]
     scores: Annotated[list[float | None], Field(description="relevance_score of each candidate, in input order")]
-    ranks: Annotated[list[int], Field(description="in input order, from 1")]
+    ranks: Annotated[
+        list[int | None], Field(description="in input order, from 1; null for a candidate that a rule excludes")
+    ]
     route: RouteInfo
     meta: Meta
 
@@ -419,4 +444,9 @@ def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
 
 def _invalid(error: ValidationError, where: str = "body") -> RequestValidationError:
     faults = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**fault, "loc": (where, *fault["loc"])} for fault in faults])
+    return RequestValidationError([{**fault, "loc": (where, *_place(fault["loc"]))} for fault in faults])
+
+
+def _place(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return a fault's path without the action that pydantic adds behind a rule's number."""
+    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts

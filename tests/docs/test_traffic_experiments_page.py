@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.load import shadow as shadow_benchmark
 from listwright.ranking.experiments import PERSISTENCE, Agreement
+from listwright.service import watched_file
 from listwright.service.experiments import experiment_file, live, shadow
 from listwright.service.experiments.experiment_file import Definition, ExperimentFile, parse
 from listwright.service.experiments.roster import ExperimentMetrics
@@ -59,7 +60,7 @@ def test_every_metric_and_outcome_is_there():
 
 
 def test_its_numbers_are_the_codes():
-    assert experiment_file.LOOK_S < 1
+    assert watched_file.LOOK_S < 1
     assert f"for {experiment_file.STALE_S:g} seconds" in PAGE
     assert f"p = {PERSISTENCE:g}" in PAGE
     assert f"{shadow.MOST_WAITING} lists wait" in " ".join(PAGE.split())

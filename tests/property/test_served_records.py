@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from listwright.ranking.served import files
 from listwright.ranking.served.encoding import long_bytes
-from listwright.ranking.served.record import Intervention, ShadowRanking
+from listwright.ranking.served.record import Intervention, RuleEffect, ShadowRanking
 from support.served import as_bytes, served_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -44,6 +44,7 @@ def served(draw):
         shadow=draw(st.none() | st.builds(ShadowRanking, TEXTS, PLACES, TEXTS)),
         timings_ms=draw(st.dictionaries(TEXTS, st.floats(allow_nan=False), max_size=3)),
         request_id=draw(TEXTS),
+        rules=draw(st.lists(st.builds(RuleEffect, TEXTS, TEXTS, PLACES), max_size=2).map(tuple)),
     )
 
 

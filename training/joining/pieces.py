@@ -43,6 +43,8 @@ PIECE_SCHEMA: dict[str, Any] = {
     "intervention": pl.String(),
     "places": pl.List(pl.Int64()),
     "propensity": pl.Float64(),
+    "rules": pl.String(),
+    "rule": pl.List(pl.String()),
     "length": pl.Int64(),
 }
 """Schema of a piece. ``shown`` holds the ids as shown, ``features`` and scores these candidates' bytes in that order.
@@ -194,8 +196,21 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
         None if intervention is None else intervention.kind,
         None if intervention is None else list(intervention.places),
         None if intervention is None else intervention.propensity,
+        *_rules(record, order),
         len(order),
     )
+
+
+def _rules(record: ServedRecord, order: Sequence[int]) -> tuple[str | None, list[str | None] | None]:
+    """Return the actions of a list's rules, and of each shown candidate's; None where there are none."""
+    if not record.rules:
+        return None, None
+    actions: dict[int, dict[str, None]] = {}
+    for one in record.rules:
+        for index in one.candidates:
+            actions.setdefault(index, {})[one.action] = None
+    of_list = " ".join(sorted({one.action for one in record.rules}))
+    return of_list, [" ".join(sorted(actions[index])) if index in actions else None for index in order]
 
 
 def _write(rows: list[tuple[object, ...]], path: Path) -> None:

@@ -27,7 +27,7 @@ class ReplayResult:
         different: query ids of the others, the first twenty.
         differing: how many others there are.
         degraded: records that were left out, as their answer came from an earlier stage.
-        others: records that were left out, as another bundle ranked them or an experiment did.
+        others: records that were left out, as another bundle ranked them, or an experiment or a rule did.
     """
 
     same: int = 0
@@ -62,7 +62,7 @@ def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
         if len(result.different) < 20:
             result.different.append(record.query_id)
     if not result.same and not result.differing:
-        others = f"{result.others} records of other bundles or of experiments, {result.degraded} degraded ones"
+        others = f"{result.others} records of other bundles, experiments or rules, {result.degraded} degraded ones"
         raise RecipeError(f"{served} holds no record of {manifest.name}/{manifest.version} to rank again ({others})")
     return result
 
@@ -71,7 +71,9 @@ def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Rep
     for record in served:
         if record.degraded is not None:
             result.degraded += 1
-        elif (record.bundle, record.fingerprint) != (name, fingerprint) or record.teams or record.intervention:
+        elif (record.bundle, record.fingerprint) != (name, fingerprint) or (
+            record.teams or record.intervention or record.rules
+        ):
             result.others += 1
         else:
             yield record

@@ -31,6 +31,8 @@ _TRAILING = (
     "intervention",
     "propensity",
     "swapped",
+    "rules",
+    "rule",
 )
 
 
@@ -107,7 +109,7 @@ def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.Da
         pl.col(TIME).dt.replace_time_zone("UTC").alias(prefix + TIME),
         *(
             pl.col(name).alias(prefix + name)
-            for name in ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity")
+            for name in ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity", "rules")
         ),
     )[record]
     ids = records.filter(pl.col("length") > 0)["shown"].explode()
@@ -116,7 +118,8 @@ def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.Da
         pl.Series(prefix + "position", (place + 1).astype(np.int32)),
         _scores(records["scores"]).alias(prefix + "score"),
         _scores(records["first_stage_scores"]).alias(prefix + "first_stage_score"),
-        _teams(records, lengths).alias(prefix + "team"),
+        _of_places(records["teams"], lengths).alias(prefix + "team"),
+        _of_places(records["rule"], lengths).alias(prefix + "rule"),
         pl.Series(prefix + "swapped", _swapped(records, begins, rows)),
         *(column.alias(name) for name, column in columns.items()),
     )
@@ -135,12 +138,12 @@ def _scores(column: pl.Series) -> pl.Series:
     return pl.Series(np.frombuffer(b"".join(column.to_list()), "<f8")).fill_nan(None)
 
 
-def _teams(records: pl.DataFrame, lengths: np.ndarray) -> pl.Series:
-    """Return the teams; null where rankers were not interleaved, or a list of teams is shorter than the shown one."""
-    teams_of_rows: list[str | None] = []
-    for teams, length in zip(records["teams"].to_list(), lengths.tolist(), strict=True):
-        teams_of_rows += [None] * length if teams is None else [*teams, *[None] * length][:length]
-    return pl.Series(teams_of_rows, dtype=pl.String)
+def _of_places(lists: pl.Series, lengths: np.ndarray) -> pl.Series:
+    """Return what lists say of each shown place; null where there is none, or it is shorter than the shown list."""
+    rows: list[str | None] = []
+    for one, length in zip(lists.to_list(), lengths.tolist(), strict=True):
+        rows += [None] * length if one is None else [*one, *[None] * length][:length]
+    return pl.Series(rows, dtype=pl.String)
 
 
 def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray:

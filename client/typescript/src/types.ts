@@ -8,6 +8,19 @@ export interface AnomalyReasons {
   features: UnusualValue[];
 }
 
+/** Multiply (boost) or divide (bury) the odds of candidates to be chosen. */
+export interface BoostRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  /** of candidates; either ids or where */
+  ids?: string[] | null;
+  /** instead of ids: conditions by feature; all must hold */
+  where?: { [name: string]: Condition } | null;
+  action: "boost" | "bury";
+  /** of the odds against each other candidate */
+  factor: number;
+}
+
 /** One candidate: its features by name, or as an array in the order of the schema. */
 export interface Candidate {
   /** opaque, echoed, unique in the list */
@@ -37,6 +50,21 @@ export interface CandidateExplanation {
   incomplete: string[];
   /** by part, why it failed, or left changed lists out */
   faults: { [name: string]: string };
+  /** left out where no rule touched the list; all other ranks are those before rules */
+  rules?: RuleReasons | null;
+}
+
+/** Allow no more than so many candidates with one value of a feature among the first places. */
+export interface CapRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  action: "cap";
+  /** the feature; missing values and unknown categories are not counted */
+  by: string;
+  /** candidates of one value */
+  most: number;
+  /** places, from the top */
+  first?: number;
 }
 
 /** Differences of the candidate's contributions to another one's, the largest in size first. */
@@ -48,6 +76,40 @@ export interface Comparison {
   first_stage: FeatureContribution[];
   /** empty where the second stage did not score both */
   second_stage: FeatureContribution[];
+}
+
+/** What a feature must be: one of ``values``, or from ``min`` to ``max``; values may stand without the object. */
+export interface Condition {
+  /** numbers or categories; one of them is enough */
+  values?: (number | string | boolean)[] | null;
+  /** the lowest number */
+  min?: number | null;
+  /** the highest number */
+  max?: number | null;
+}
+
+/** Choose candidates for the first places that are unlike those above them (maximal marginal relevance). */
+export interface DiversifyRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  action: "diversify";
+  /** features to compare */
+  by: string[];
+  /** of diversity; 0 keeps the order, 1 ignores relevance */
+  weight?: number;
+  /** places, from the top */
+  first?: number;
+}
+
+/** Leave candidates out of the results. */
+export interface ExcludeRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  /** of candidates; either ids or where */
+  ids?: string[] | null;
+  /** instead of ids: conditions by feature; all must hold */
+  where?: { [name: string]: Condition } | null;
+  action: "exclude";
 }
 
 /** One experiment of the file. */
@@ -112,6 +174,8 @@ export interface ExplainColumns {
   columns: { [name: string]: Value[] };
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
   /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
   candidate?: number | string | null;
   /** another one, by index or id: differences of contributions to its own. It goes with candidate */
@@ -154,6 +218,8 @@ export interface ExplainMatrix {
   features: Value[][];
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
   /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
   candidate?: number | string | null;
   /** another one, by index or id: differences of contributions to its own. It goes with candidate */
@@ -214,6 +280,8 @@ export interface ExplainRows {
   version?: string | null;
   /** candidates, in input order; all have an id, or none has */
   candidates: Candidate[];
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
   /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
   candidate?: number | string | null;
   /** another one, by index or id: differences of contributions to its own. It goes with candidate */
@@ -321,6 +389,8 @@ export interface Meta {
   timings_ms: Timings;
   /** left out where the request is in no experiment that changes answers */
   experiment?: ExperimentPart | null;
+  /** rules that touched a candidate, or were not applied; left out without any */
+  rules?: RuleEffect[];
 }
 
 /** A held-out mean, measured through this bundle. */
@@ -342,6 +412,17 @@ export interface MovedCandidate {
   rank: number;
   /** from 1, in the list without the explained candidate */
   rank_without: number;
+}
+
+/** Put one candidate at a place. */
+export interface PinRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  action: "pin";
+  /** of the candidate; without effect where the list does not have it */
+  id: string;
+  /** from 1 */
+  place: number;
 }
 
 /** A candidate and its place. */
@@ -412,6 +493,8 @@ export interface RerankColumns {
   columns: { [name: string]: Value[] };
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``features``. */
@@ -446,6 +529,8 @@ export interface RerankMatrix {
   features: Value[][];
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. */
@@ -459,8 +544,8 @@ export interface RerankResponse {
   results: Result[];
   /** relevance_score of each candidate, in input order */
   scores: (number | null)[];
-  /** in input order, from 1 */
-  ranks: number[];
+  /** in input order, from 1; null for a candidate that a rule excludes */
+  ranks: (number | null)[];
   route: RouteInfo;
   meta: Meta;
 }
@@ -493,6 +578,8 @@ export interface RerankRows {
   version?: string | null;
   /** candidates, in input order; all have an id, or none has */
   candidates: Candidate[];
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One candidate's place. */
@@ -507,6 +594,8 @@ export interface Result {
   stage: "second" | "first" | "input";
   first_stage_score: number | null;
   first_stage_rank: number | null;
+  /** names of the rules that touched the candidate; left out where none did */
+  rules?: string[];
 }
 
 /** Which ranker was asked for, and who chose it. */
@@ -541,6 +630,24 @@ export interface RoutingInfo {
   hook: boolean;
   /** whether the bundle has a router */
   router: boolean;
+}
+
+/** A rule of merchandising on the list. */
+export interface RuleEffect {
+  name: string;
+  action: "pin" | "exclude" | "boost" | "bury" | "cap" | "diversify";
+  /** how many it touched */
+  candidates: number;
+  /** why a rule of the service's file was not applied to this list; null if it was */
+  reason: string | null;
+}
+
+/** What rules of merchandising made of the candidate's place. */
+export interface RuleReasons {
+  /** in the answer, from 1; null: it is excluded */
+  rank: number | null;
+  /** of the rules that touched the candidate */
+  names: string[];
 }
 
 /** One served name. */

@@ -234,6 +234,7 @@ def test_every_answer_has_the_headers(locked):
     ("settings", "says"),
     [
         ({"keys": "web:SECRET"}, "error: LISTWRIGHT_KEYS: line 1 is not NAME:KEY"),
+        ({"rules": "no/such/file"}, "error: LISTWRIGHT_RULES: no/such/file is not there"),
         ({"keys_file": "no/such/file"}, "error: LISTWRIGHT_KEYS_FILE: no/such/file cannot be read: No such file"),
         ({"keys": f"web:{ADMIN}", "admin_key": ADMIN}, "error: LISTWRIGHT_ADMIN_KEY and web have the same key"),
         ({"admin_key": "SECRET"}, "error: LISTWRIGHT_ADMIN_KEY: "),

@@ -46,6 +46,18 @@ def test_a_large_matrix_of_numbers(rerank, reranker):
     assert [result.relevance_score is None for result in holey.results] == [False] * 5 + [True] * 35
 
 
+def test_rules_leave_candidates_out_and_are_named(rerank):
+    rules = [{"name": "campaign", "action": "pin", "id": "c", "place": 1}, {"action": "exclude", "ids": ["a"]}]
+    ranking = rerank(MATRIX, ids=["a", "b", "c"], rules=rules)
+    assert ranking.ranks.tolist() == [0, 2, 1]
+    assert ranking.order.tolist() == [2, 1]
+    assert [(result.id, result.rules) for result in ranking.results] == [("c", ("campaign",)), ("b", ())]
+    assert [(rule["name"], rule["action"], rule["candidates"]) for rule in ranking.meta.rules] == [
+        ("rule 2", "exclude", 1),
+        ("campaign", "pin", 1),
+    ]
+
+
 def test_every_word_arrives(rerank):
     ranking = rerank(
         MATRIX,

@@ -41,7 +41,7 @@ def schema(app):
 
 
 def test_a_wrong_body_may_be_too_large_first(schema):
-    body = {"candidates": [{"features": {"price": [[[]] * 400]}}]}
+    body = {"candidates": [{"features": {"price": [[[]] * 800]}}]}
     case = schema["/rerank"]["POST"].Case(body=body, media_type="application/json")
     assert case.call_and_validate().status_code == 413
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from listwright.service import watched_file
 from listwright.service.app import create_app
 from listwright.service.bundles import folder
-from listwright.service.experiments import experiment_file
 from listwright.service.settings import Settings
 from support.experiments import written
 from support.service.asgi import asking
@@ -43,7 +43,7 @@ def file(tmp_path):
 @pytest.fixture
 def running(rivals, file, tmp_path, monkeypatch):
     """A service with experiments and a served log in ``tmp_path/log``."""
-    monkeypatch.setattr(experiment_file, "LOOK_S", 0.02)
+    monkeypatch.setattr(watched_file, "LOOK_S", 0.02)
     (tmp_path / "log").mkdir()
 
     @contextmanager

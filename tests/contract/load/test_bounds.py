@@ -178,7 +178,7 @@ def test_too_little_time_gets_the_input_order(bundle_folder, monkeypatch, timeou
         assert answer["meta"]["stage_reached"] == "input_order"
         assert answer["meta"]["reason"] == "the first stage was not started: it would have missed the deadline"
         assert answer["ranks"] == [1, 2]
-        assert answer["scores"] == [None, None]
+        assert answer["scores"] == [-1.0, -2.0]
         assert {result["stage"] for result in answer["results"]} == {"input"}
         assert 'degraded_total{cause="deadline",stage_reached="input_order"} 1.0' in client.get("/metrics").text
 

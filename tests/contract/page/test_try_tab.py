@@ -1,15 +1,19 @@
 """Try: a list in, its order out, and every value open to change."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from support.http.processes import Process
 from support.pages.page_actions import ORDER, hold, paste, ranked, show, text_of, type_value, wait_for
 from support.pages.page_lists import NAMES, ROWS, answered, golden
 from support.service.bundles import make_bundle
-from support.waiting import until
+from support.waiting import NEVER_S, until
 
 pytestmark = pytest.mark.nightly
+
+DEMO = Path(__file__).resolve().parents[3] / "models" / "demo" / "1"
 
 
 def test_a_golden_list_is_there_at_once_and_another_can_be_chosen(demo, open_page):
@@ -191,3 +195,28 @@ def test_a_thousand_candidates_are_drawn_in_parts(demo, open_page):
     until(lambda: set(ranked(page)) == set(answered(demo, body)[950:]))
     show(page, "Why")
     assert page.get_by_label("Candidate").locator("option").count() == 1000
+
+
+def test_rules_are_named_at_the_results_that_they_touch(open_page, tmp_path):
+    ids = [f"sku {number}" for number in range(len(ROWS))]
+    file = tmp_path / "rules.toml"
+    file.write_text(
+        '[[demo]]\nname = "<b>campaign</b>"\naction = "pin"\nid = "sku 2"\nplace = 1\n'
+        '[[demo]]\naction = "exclude"\nids = ["sku 0"]\n[[demo]]\naction = "exclude"\nwhere = { colour = 1 }\n'
+    )
+    service = Process(bundle=DEMO, ui="true", explain="true", rules=file, queue_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
+    try:
+        page = open_page(service.wait_until_ready())
+        ranked(page)
+        paste(page, {"feature_names": NAMES, "features": ROWS, "ids": ids})
+        until(lambda: page.get_by_role("option", name="<b>campaign</b>").count() == 1)
+        first, *others = page.locator("[role=option]").all_inner_texts()
+        assert "sku 2" in first
+        assert len(others) == len(ROWS) - 2
+        assert not any("sku 0" in one for one in others)
+        assert "file rule 2 (exclude): 1 candidate" in text_of(page)
+        assert "file rule 3 (exclude): not applied" in text_of(page)
+        page.get_by_role("button", name="Why this place?").click()
+        page.get_by_text("Rules exclude it: file rule 2.").wait_for()
+    finally:
+        service.stop()

@@ -49,7 +49,9 @@ def scraped(tmp_path_factory):
     """Names of all series of a service that has ranked, degraded, refused and been asked for its metrics, and labels."""
     folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", graph="nan", specialists=2, margin=0.0)
     file = written(folder.parent / "experiments.toml", experiment("shadow", challenger="shop", name="a"))
-    app = create_app(Settings(bundle=folder, experiments=file, explain=True), loaded=bundle.load(folder))
+    rules = folder.parent / "rules.toml"
+    rules.write_text("")
+    app = create_app(Settings(bundle=folder, experiments=file, explain=True, rules=rules), loaded=bundle.load(folder))
     telemetry = app.service.telemetry
     counts = app.service.experiments._metrics
     counts.requests.count("a", "shadow_ok")
@@ -65,6 +67,7 @@ def scraped(tmp_path_factory):
             rows = [[price, 1.0, 1.0, "A5"], [2.0, 1.0, None, "B2"]]
             assert client.post("/rerank", json={"features": rows, "strategy": "qilcm"}).status_code == 200
         telemetry.routing_faults.labels("hook_timeout").inc()
+        telemetry.rules.labels("shop", "pin", "applied").inc()
         telemetry.late.labels("second_stage").inc()
         telemetry.served_records.labels("file").inc()
         telemetry.served_bytes.labels("file").inc()

@@ -83,6 +83,36 @@ def with_arrays(document):
     return document
 
 
+RULES = {
+    "anyOf": [
+        object_of(
+            ["action", "where"],
+            action={"const": "exclude"},
+            where=object_of(
+                [],
+                price={"type": "number", "minimum": -1e30, "maximum": 1e30},
+                stars=object_of(["min"], min={"type": "number", "maximum": 1e30, "minimum": 0}),
+            )
+            | {"minProperties": 1},
+            name={"enum": ["a", None]},
+        ),
+        object_of(
+            ["action", "where", "factor"],
+            action={"enum": ["boost", "bury"]},
+            where=object_of(["carrier"], carrier={"enum": ["A5", ["A5", "C7"]]}),
+            factor={"type": "number", "minimum": 1, "maximum": 1e6},
+        ),
+        object_of(
+            ["action", "by", "most"],
+            action={"const": "cap"},
+            by={"enum": list(KINDS)},
+            most={"type": "integer", "minimum": 1, "maximum": 1000},
+            first={"type": ["integer", "null"], "minimum": 1, "maximum": 1000},
+        ),
+    ]
+}
+
+
 def for_this_bundle(document):
     """The document with what it cannot say in general: the served names, kinds and width, and what it says in words.
 
@@ -106,7 +136,7 @@ def for_this_bundle(document):
         columns = {"anyOf": [object_of(["price", "stars"], **named) for named in lists]}
         schemas[f"{endpoint}Columns"]["properties"] |= {"columns": columns, "ids": {"type": "null"}}
         for form in FORMS:
-            schemas[f"{endpoint}{form}"]["properties"] |= choices | bundles
+            schemas[f"{endpoint}{form}"]["properties"] |= choices | bundles | {"rules": or_null(array(RULES, 0, 3))}
     for form in FORMS:
         schemas[f"Explain{form}"] |= ONE_QUESTION
     schemas["InferParameters"]["properties"] |= choices

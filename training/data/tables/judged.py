@@ -73,12 +73,13 @@ def read_judged_metadata(path: Path) -> dict[str, Any] | None:
     return facts if isinstance(facts, dict) and {"features", "qid", "label", "time"} <= facts.keys() else None
 
 
-def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
+def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) -> pl.LazyFrame:
     """Return judged rows as a lazy frame.
 
     Args:
         path: a Parquet file, or a folder of them.
         columns: that are needed, by their names without a prefix.
+        with_rules: whether rows count whose list has another order by rules; exclusions alone leave the order.
 
     Returns:
         Some of the columns, unread, by these names.
@@ -109,6 +110,8 @@ def scan_judged(path: Path, columns: Iterable[str]) -> pl.LazyFrame:
             f"has no column {' and no column '.join(map(repr, missing))}: give the rows that listwright join writes; "
             f"it has {listed(there)}",
         )
+    if not with_rules and (rules := prefix + "rules") in there:
+        rows = rows.filter(pl.col(rules).is_null() | (pl.col(rules) == "exclude"))
     return rows.select(pl.col(column).alias(name) for name, column in wanted.items())
 
 

@@ -32,7 +32,7 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
   const places = useMemo(() => placesOf(answer, baseline, before), [answer, baseline, before]);
   const [start, setStart] = useState(0);
   const length = places.byRank.length;
-  const first = Math.min(start, PART * Math.floor((length - 1) / PART));
+  const first = Math.max(0, Math.min(start, PART * Math.floor((length - 1) / PART)));
   const chosen = places.byIndex[selected];
   useEffect(() => setStart(0), [list.original]);
 
@@ -48,7 +48,7 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
     const step = STEPS[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    choose(chosen.rank + step);
+    if (length) choose((chosen?.rank ?? 1) + step);
   }
 
   const right = places.byRank.slice(first, first + PART);
@@ -95,7 +95,10 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
             onClick=${() => onSelect(place.index)}
           >
             <span class="rank">${place.rank}</span>
-            <span class="name"><bdi>${shortened(nameOf(list, place.index), 48)}</bdi></span>
+            <span class="name">
+              <bdi>${shortened(nameOf(list, place.index), 48)}</bdi>
+              ${place.rules.length > 0 && html` <span class="rules"><bdi>${place.rules.join(", ")}</bdi></span>`}
+            </span>
             <span class="moved">
               <span aria-hidden="true">${moved(place)}</span>
               <span class="unseen">${movedInWords(place)}</span>

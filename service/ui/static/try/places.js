@@ -9,6 +9,7 @@
  * @property {number | null} share of the list; null: the candidate was not scored
  * @property {number | null} scoreBefore
  * @property {string} stage that ordered it
+ * @property {string[]} rules that touched it
  */
 
 /** @type {Record<Before, string>} */
@@ -29,7 +30,7 @@ export function comparable(answer, baseline) {
  * @param {any} answer
  * @param {any} baseline
  * @param {Before} before
- * @returns {{byRank: Place[], byBefore: Place[], byIndex: Place[]}}
+ * @returns {{byRank: Place[], byBefore: Place[], byIndex: (Place | undefined)[]}}
  */
 export function placesOf(answer, baseline, before) {
   const byRank = answer.results.map((one) => ({
@@ -47,9 +48,11 @@ export function placesOf(answer, baseline, before) {
       edits: baseline ? shareOf(baseline.scores[one.index]) : null,
     }[before],
     stage: one.stage,
+    rules: one.rules ?? [],
   }));
   const byBefore = [...byRank].sort((one, other) => one.was - other.was);
-  const byIndex = [...byRank].sort((one, other) => one.index - other.index);
+  const byIndex = new Array(answer.ranks.length); // a candidate that a rule excludes has no place
+  for (const place of byRank) byIndex[place.index] = place;
   return { byRank, byBefore, byIndex };
 }
 

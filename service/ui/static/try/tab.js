@@ -114,7 +114,21 @@ function Outcome({ answer }) {
     }
     <p class="soft">
       Ranked by ${route.strategy}${specialist}, chosen by ${who[route.decided_by] ?? route.decided_by}${sure}.
-    </p>`;
+    </p>
+    <${Rules} rules=${meta.rules ?? []} />`;
+}
+
+/** @param {{rules: any[]}} props what rules of merchandising did to the list */
+function Rules({ rules }) {
+  if (!rules.length) return null;
+  return html`<ul class="soft rule-effects">
+    ${rules.map(
+      ({ name, action, candidates, reason }) => html`<li>
+        <bdi>${name}</bdi> (${action}):
+        ${reason === null ? ` ${plural(candidates, "candidate")}` : html` not applied, <bdi>${shortened(reason, 300)}</bdi>`}
+      </li>`,
+    )}
+  </ul>`;
 }
 
 /** @param {any} props */

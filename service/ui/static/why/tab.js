@@ -69,13 +69,13 @@ export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
   }
 }
 
-/** @param {number[]} ranks in input order, from 1 @returns {number[]} candidates, best first */
+/** @param {(number | null)[]} ranks in input order, from 1 @returns {number[]} candidates, best first */
 function byRank(ranks) {
   const order = new Array(ranks.length);
   ranks.forEach((rank, index) => {
-    order[rank - 1] = index;
+    if (rank !== null) order[rank - 1] = index; // a rule excludes the others
   });
-  return order;
+  return order.filter((index) => index !== undefined);
 }
 
 /** @param {{error: any, onRetry: () => void}} props */
@@ -107,7 +107,10 @@ function Explained({ explained, busy, name, onTry }) {
   const failed = one.incomplete.filter((part) => gap(part)?.fault !== null);
   const late = one.incomplete.filter((part) => gap(part)?.fault === null);
   return html`<div class=${`explained ${busy ? "busy" : ""}`} aria-busy=${busy}>
-    <p class="verdict"><bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.</p>
+    <p class="verdict">
+      <bdi>${called}</bdi> is number ${candidate.rank} of ${ranking.ranks.length}.
+      ${one.rules && html` <${RuledPlace} rules=${one.rules} />`}
+    </p>
     ${
       failed.length > 0 &&
       html`<${Note} kind="bad">
@@ -149,6 +152,12 @@ function Explained({ explained, busy, name, onTry }) {
     </div>
     <p class="soft">${timesOf(meta.timings_ms)}</p>
   </div>`;
+}
+
+/** @param {{rules: {rank: number | null, names: string[]}}} props what rules made of the place */
+function RuledPlace({ rules: { rank, names } }) {
+  const where = rank === null ? "Rules exclude it" : `With rules it is number ${rank}`;
+  return html`${where}${names.length > 0 && html`: <bdi>${names.join(", ")}</bdi>`}.`;
 }
 
 /** @param {string[]} parts of an explanation @returns {string} */

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from listwright.service import watched_file
 from listwright.service.experiments import experiment_file
 from listwright.service.experiments.experiment_file import Watch
 from listwright.service.settings import Settings
@@ -24,34 +25,34 @@ def of(file, **settings):
 
 
 def names(one):
-    return [found.name for found in one.content.file.experiment]
+    return [found.name for found in one.file.content.experiment]
 
 
 def test_a_file_comes_changes_and_goes(file):
     one = of(file)
     one.look()
-    assert (names(one), one.refused) == ([], None)
+    assert (names(one), one.file.refused) == ([], None)
     written(file, experiment("split"))
     one.look()
-    before = one.content
+    before = one.file.content
     assert names(one) == ["first"]
     one.look()
-    assert one.content is before, "an unchanged file is not read again"
+    assert one.file.content is before, "an unchanged file is not read again"
     written(file, experiment("shadow", name="second"))
     one.look()
     assert names(one) == ["second"]
     file.unlink()
     one.look()
-    assert (names(one), one.refused) == ([], None)
+    assert (names(one), one.file.refused) == ([], None)
 
 
 def test_the_same_words_written_again_are_another_file(file):
     one = of(written(file, experiment("split")))
     one.look()
-    before = one.content
+    before = one.file.content
     written(file, experiment("split"))
     one.look()
-    assert one.content is not before
+    assert one.file.content is not before
 
 
 @pytest.mark.parametrize("spoil", ["words", "folder", "fifo", "large"])
@@ -68,7 +69,7 @@ def test_what_is_wrong_is_refused_and_the_last_one_stays(file, spoil, caplog):
     for _ in range(3):
         one.look()
     assert names(one) == ["first"]
-    assert one.refused.startswith("experiments.toml ")
+    assert one.file.refused.startswith("experiments.toml ")
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
 
 
@@ -79,12 +80,12 @@ def test_a_file_that_may_be_read_by_now_is_taken(file, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(experiment_file.plain_file, "read", refused)
+        patched.setattr(watched_file.plain_file, "read", refused)
         one.look()
-    assert "Permission denied" in one.refused
+    assert "Permission denied" in one.file.refused
     file.chmod(0o640)
     one.look()
-    assert (names(one), one.refused) == (["first"], None)
+    assert (names(one), one.file.refused) == (["first"], None)
 
 
 def test_a_file_that_could_not_be_read_for_a_moment_is_taken(file, monkeypatch, caplog):
@@ -96,25 +97,25 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_taken(file, monkeypatch, 
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patched:
-        patched.setattr(experiment_file.plain_file, "read", refused)
+        patched.setattr(watched_file.plain_file, "read", refused)
         for _ in range(5):
             one.look()
             clock.now += 10.0
-    assert "Too many open files" in one.refused
+    assert "Too many open files" in one.file.refused
     assert [record.levelname for record in caplog.records].count("ERROR") == 1
     clock.now += 60.0
     one.look()
-    assert (names(one), one.refused) == (["first"], None)
+    assert (names(one), one.file.refused) == (["first"], None)
 
 
 def test_a_right_file_after_a_wrong_one_is_taken(file):
     file.write_bytes(b"[[experiment]")
     one = of(file)
     one.look()
-    assert one.refused is not None
+    assert one.file.refused is not None
     written(file, experiment("split"))
     one.look()
-    assert (names(one), one.refused) == (["first"], None)
+    assert (names(one), one.file.refused) == (["first"], None)
 
 
 def test_the_kill_switch(file, tmp_path):
@@ -145,7 +146,7 @@ def watching(one):
 
 
 def test_a_thread_looks(file, monkeypatch):
-    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
+    monkeypatch.setattr(watched_file, "LOOK_S", 0.01)
     with watching(of(file)) as one:
         written(file, experiment("split"))
         until(lambda: names(one) == ["first"])
@@ -153,7 +154,7 @@ def test_a_thread_looks(file, monkeypatch):
 
 def test_a_file_system_that_hangs_holds_nobody_and_kills_experiments(file, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment_file, "STALE_S", 0.2)
-    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
+    monkeypatch.setattr(watched_file, "LOOK_S", 0.01)
     hang, let_go = threading.Event(), threading.Event()
 
     def hanging(_):
@@ -171,7 +172,7 @@ def test_a_file_system_that_hangs_holds_nobody_and_kills_experiments(file, tmp_p
 
 
 def test_an_error_while_looking_is_logged_and_the_thread_goes_on(file, monkeypatch, caplog):
-    monkeypatch.setattr(experiment_file, "LOOK_S", 0.01)
+    monkeypatch.setattr(watched_file, "LOOK_S", 0.01)
     calls = []
 
     def looked():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from listwright.ranking.rules import MOST_RULES
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
 from listwright.service.events import lines_of
 from listwright.service.wire import json_codec
@@ -145,7 +146,7 @@ def test_more_bytes_than_any_list_has_are_not_looked_at(no_parsing, monkeypatch)
     monkeypatch.setattr(json_codec, "np", None)
     bounds = bounds_of(50, [schema(), schema(categorical=False)])
     assert bounds == Bounds(candidates=50, features=4, spelling=len("carrier") + len("A5"))
-    assert bounds.size == ENVELOPE_BYTES + LEAST_VALUES * (9 + 40) + (4 * 50 + 64) * 256
+    assert bounds.size == ENVELOPE_BYTES + LEAST_VALUES * (9 + 40) + (4 * 50 + 64 + 3 * MOST_RULES) * 256
     body = b'{"id":"' + b"a" * bounds.size
     with pytest.raises(TooLargeError, match=rf"{len(body)} bytes, the limit is {bounds.size} for lists of 50"):
         decode(body, bounds)

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served.files import write
-from listwright.ranking.served.record import Intervention
+from listwright.ranking.served.record import Intervention, RuleEffect
 from listwright.training.joining import job as join_job
 from listwright.training.joining import pieces
 from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
@@ -292,3 +292,11 @@ def test_a_sum_is_not_taken_for_a_column_of_the_join(joined, name):
     labels = Labels(labels={"click": 1}, sums={name: {"action": "click", "field": "price"}})
     _, out = joined(RECORDS, [event(0, price=2.5)], labels=labels)
     assert pl.read_parquet(out)[name].sum() == 2.5
+
+
+def test_rules_are_named_by_their_actions(joined):
+    effects = (RuleEffect("no stock", "exclude", (0,)), RuleEffect("a", "pin", (2,)), RuleEffect("b", "boost", (2, 3)))
+    _, out = joined([RECORDS[0], served_record(7, order=np.array([2, 1, 3]), rules=effects)], [event(7, 0)])
+    rows = pl.read_parquet(out)
+    assert rows["rules"].to_list() == [None] * 4 + ["boost exclude pin"] * 3
+    assert rows["rule"].to_list() == [None] * 4 + ["boost pin", None, "boost"]

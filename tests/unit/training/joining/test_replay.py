@@ -10,6 +10,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.served.files import write
+from listwright.ranking.served.record import RuleEffect
 from listwright.training.joining.replay import replay
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle, rows
@@ -73,11 +74,16 @@ def test_what_differs_is_named(loaded, tmp_path):
 def test_other_bundles_experiments_and_degraded_answers_are_left_out(loaded, tmp_path):
     good = logged(loaded, 0)
     fields = {name: getattr(good, name) for name in good.__dataclass_fields__ if name != "categories"}
-    others = [{"bundle": "shop/8"}, {"fingerprint": "x"}, {"teams": ("control",) * 4}]
+    others = [
+        {"bundle": "shop/8"},
+        {"fingerprint": "x"},
+        {"teams": ("control",) * 4},
+        {"rules": (RuleEffect("campaign", "pin", (0,)),)},
+    ]
     records = [served_record(0, **{**fields, **change}) for change in [*others, {"degraded": "late"}]]
     write(tmp_path / "1.avro", records)
-    with pytest.raises(RecipeError, match="3 records of other bundles or of experiments, 1 degraded"):
+    with pytest.raises(RecipeError, match="4 records of other bundles, experiments or rules, 1 degraded"):
         replay(tmp_path, loaded, 100)
     write(tmp_path / "2.avro", [good])
     found = replay(tmp_path, loaded, 100)
-    assert (found.same, found.others, found.degraded) == (1, 3, 1)
+    assert (found.same, found.others, found.degraded) == (1, 4, 1)

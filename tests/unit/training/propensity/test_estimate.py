@@ -172,3 +172,15 @@ def test_the_command_writes_what_a_fit_reads(tmp_path, capsys):
     assert read_propensity(out, column="position", clip=0.1).values[0] == 1.0
     assert command.main([str(rows), "--out", str(tmp_path / "no" / "x.json")]) == 1
     assert command.main([str(tmp_path / "none.parquet"), "--out", str(out)]) == 1
+
+
+@pytest.mark.parametrize("way", ["swaps", "harvest"])
+def test_lists_that_rules_reordered_are_left_out(tmp_path, way):
+    """Those of exclusions alone count: what is excluded might as well not have been sent."""
+    log = swaps(6000) if way == "swaps" else served_by_two(8000)
+    queries = log["query_id"].unique(maintain_order=True).to_list()
+    other = pl.col("query_id").is_in(queries[: len(queries) // 2])
+    pinned = log.with_columns(rules=pl.when(other).then(pl.lit("boost pin")).otherwise(pl.lit("exclude")))
+    found, expected = (estimated(tmp_path, rows, way=way, places=2) for rows in (pinned, log.filter(~other)))
+    assert found.values.tolist() == expected.values.tolist()
+    assert found.used == expected.used

@@ -1,0 +1,190 @@
+"""Rules of merchandising in service: the watched file of them, and rules on one answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from prometheus_client import Counter, Gauge
+from pydantic import Field, TypeAdapter, ValidationError
+
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import Ranking
+from listwright.ranking.errors import CandidateError
+from listwright.ranking.merchandising import RuleSet, apply_rules
+from listwright.ranking.plain_file import from_toml
+from listwright.ranking.rules import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
+from listwright.service.bundles.served import Current
+from listwright.service.participation import Participation, Team
+from listwright.service.settings import PREFIX
+from listwright.service.telemetry.metrics import Telemetry
+from listwright.service.watched_file import LookThread, WatchedFile, WatchedFileError
+from listwright.service.wire.json_codec import RankingRequest
+
+MOST_BYTES = 2**20
+"""Bytes of the file."""
+
+Rules = Mapping[str, Sequence[AnyRule]]
+"""By the name of their model."""
+
+_FILE = TypeAdapter(dict[str, Annotated[list[Rule], Field(max_length=MOST_RULES_OF_FILE)]])
+
+_log = logging.getLogger("listwright.rules")
+
+
+class LiveRules:
+    """The rules of a file, as they are now.
+
+    Args:
+        path: of the file.
+        telemetry: of the process.
+        current: bundles that are served.
+
+    Raises:
+        WatchedFileError: if the file cannot be used. Later on the rules stay as they were.
+    """
+
+    def __init__(self, path: Path, telemetry: Telemetry, current: Current) -> None:
+        self._file, self._current = open_rules(path), current
+        self._thread = LookThread("rules", self._look, _log)
+        self.start, self.stop = self._thread.start, self._thread.stop
+        self._refused = Gauge(
+            "listwright_rules_refused", "1 if the file of rules is not used", registry=telemetry.registry
+        )
+        self._reads = Counter(
+            "listwright_rules_reads",
+            "Readings of the file of rules; outcome: replaced, refused",
+            ["outcome"],
+            registry=telemetry.registry,
+        )
+        self._prepared: tuple[Rules, dict[tuple[str, str], RuleSet | None]] = (self._file.content, {})
+
+    def of(self, bundle: Bundle) -> RuleSet | None:
+        """Return the rules for a bundle's lists; None where there are none."""
+        content = self._file.content
+        if self._prepared[0] is not content:
+            self._prepared = (content, {})
+        prepared, key = self._prepared[1], (bundle.manifest.name, bundle.manifest.fingerprint)
+        if key not in prepared:
+            prepared[key] = self._prepare(content.get(bundle.manifest.name, ()), bundle)
+        return prepared[key]
+
+    def _prepare(self, rules: Sequence[AnyRule], bundle: Bundle) -> RuleSet | None:
+        if not rules:
+            return None
+        rule_set = RuleSet(rules, bundle.manifest.feature_schema)
+        for fault in rule_set.faults:
+            _log.warning("%s of %s is not applied: %s", fault.name, bundle.manifest.name, fault.reason)
+        return rule_set
+
+    def _look(self) -> None:
+        content, refused = self._file.content, self._file.refused
+        self._file.look()
+        self._refused.set(self._file.refused is not None)
+        if self._file.content is not content:
+            self._reads.labels("replaced").inc()
+            models = self._current.models
+            for name in self._file.content.keys() - (() if models is None else models.current.keys()):
+                _log.warning("rules of %s have no effect: no model of this name is served", quote(name))
+        elif self._file.refused not in (None, refused):
+            self._reads.labels("refused").inc()
+
+
+def open_rules(path: Path) -> WatchedFile[Rules]:
+    """Open the file of rules.
+
+    Raises:
+        WatchedFileError: if it cannot be used.
+    """
+    file = WatchedFile[Rules](path, MOST_BYTES, parse, content={}, absent=None, describe=_describe_rules, log=_log)
+    try:
+        file.content = file.read()
+    except WatchedFileError as error:
+        raise WatchedFileError(f"{PREFIX}RULES: {path} {error}") from error
+    return file
+
+
+def parse(content: bytes) -> Rules:
+    """Return the rules of a file, by model.
+
+    Raises:
+        WatchedFileError: with the place and the remedy.
+    """
+    try:
+        rules = _FILE.validate_python(from_toml(content.decode()))
+    except UnicodeDecodeError as error:
+        raise WatchedFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
+    except ValidationError as error:
+        raise WatchedFileError(
+            "; ".join(_describe_fault(fault["loc"], fault["msg"]) for fault in error.errors()[:3])
+        ) from error
+    except ValueError as error:
+        raise WatchedFileError(f"is no TOML: {error}") from error
+    for model, listed in rules.items():
+        try:
+            check_rules(listed, names_of(listed, "file rule"))
+        except CandidateError as error:
+            raise WatchedFileError(_describe_fault((model, error.path[-1]), error.message)) from error
+    return rules
+
+
+def _describe_fault(place: Sequence[str | int], message: str) -> str:
+    """Describe a fault at a model's rule, from 1; behind the number stand its action and the field."""
+    words = [quote(str(place[0]))]
+    if len(place) > 1:
+        words.append(f"rule {int(place[1]) + 1}")
+    words += [str(part)[:100] for part in place[3:]]
+    return ": ".join([*words, message.removeprefix("Value error, ")])
+
+
+def _describe_rules(rules: Rules) -> str:
+    return ", ".join(f"{len(listed)} rules of {quote(model)}" for model, listed in rules.items()) or "no rules"
+
+
+def rule_sets(request: RankingRequest, live: LiveRules | None) -> tuple[RuleSet, ...]:
+    """Return the rules for a request: the file's, then its own.
+
+    Raises:
+        SchemaMismatchError, CandidateError: of :class:`~listwright.ranking.merchandising.RuleSet`, for the request's.
+    """
+    of_file = None if live is None else live.of(request.bundle)
+    sets = () if of_file is None else (of_file,)
+    if not request.rules:
+        return sets
+    return (*sets, RuleSet(request.rules, request.bundle.manifest.feature_schema, of_request=True))
+
+
+def with_rules(request: RankingRequest, ranking: Ranking, live: LiveRules | None) -> tuple[RankingRequest, Ranking]:
+    """Apply the rules for a request to its ranking.
+
+    Args:
+        request: where it is in an experiment, places and teams move with their candidates.
+        ranking: whose order an experiment may have made.
+        live: rules of the file; None where there is none.
+
+    Raises:
+        SchemaMismatchError, CandidateError: of :func:`rule_sets`, or of
+            :func:`~listwright.ranking.merchandising.apply_rules`.
+    """
+    after = apply_rules(ranking, request.candidates, request.bundle.manifest, rule_sets(request, live))
+    if after is ranking or request.part is None:
+        return request, after
+    return request.join_experiment(_move_part(request.part, ranking, after, request.options.top_n)), after
+
+
+def _move_part(part: Participation, before: Ranking, after: Ranking, top_n: int | None) -> Participation:
+    """Return the part in an experiment with the places that rules gave to its candidates."""
+    teams, swap = part.teams, part.intervention
+    results = after.results[:top_n].tolist()
+    if teams is not None:
+        team_of: dict[int, Team] = dict(zip(before.order.tolist(), teams, strict=False))
+        team_of |= {index: "rule" for one in after.rules if one.action == "pin" for index in one.candidates}
+        teams = tuple(team_of.get(index, "rule") for index in results)
+    if swap is not None:
+        both = before.order[list(swap.places)].tolist()
+        there = all(index in results for index in both)
+        swap = replace(swap, places=tuple(map(results.index, both))) if there else None
+    return replace(part, teams=teams, intervention=swap)

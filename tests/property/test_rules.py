@@ -1,0 +1,323 @@
+"""True of every list and all rules: pins and caps hold, who is not touched keeps the order, no rule changes nothing."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from pydantic import TypeAdapter
+
+from listwright.ranking.candidates import CandidateList, Ranking, Route
+from listwright.ranking.errors import CandidateError, SchemaMismatchError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.merchandising import RuleSet, apply_rules
+from listwright.ranking.order import rank_by_score, relevance
+from listwright.ranking.rules import MOST_CAPS, MOST_VALUES_OF_ALL, Rule, check_rules, names_of
+from support.stand_ins import standing_in
+
+SCHEMA = FeatureSchema(
+    features=(
+        Feature(name="price", missing_in_training=True),
+        Feature(name="brand", kind="categorical", categories=("a", "b", "true", "7")),
+    )
+)
+MANIFEST = standing_in(Manifest, feature_schema=SCHEMA, temperatures={})
+PRICES = st.sampled_from([1.0, 2.5, 3.0, 100.0, math.nan]).map(np.float32)
+RULES = TypeAdapter(list[Rule])
+
+
+def rule_set(*rules, of_request=True, schema=SCHEMA):
+    return RuleSet(RULES.validate_python(list(rules)), schema, of_request=of_request)
+
+
+def ruled(ranking, candidates, *sets):
+    return apply_rules(ranking, candidates, MANIFEST, sets)
+
+
+def one_list(scores, prices=None, brands=None, order=None):
+    """A ranked list with ids c0, c1 ..."""
+    length = len(scores)
+    scores = np.asarray(scores, dtype=np.float64)
+    prices = np.ones(length) if prices is None else prices
+    brands = np.zeros(length) if brands is None else brands
+    candidates = CandidateList(
+        np.column_stack([prices, brands]).astype(np.float32), tuple(f"c{n}" for n in range(length))
+    )
+    order = rank_by_score(scores) if order is None else np.asarray(order)
+    stage = "input_order" if np.isnan(scores).all() else "first_stage"
+    return Ranking(order, scores, relevance(scores), scores, stage, Route("first_stage", "bundle")), candidates
+
+
+@st.composite
+def lists(draw):
+    length = draw(st.integers(1, 12))
+    scores = draw(hnp.arrays(np.float64, length, elements=st.sampled_from([0.0, 1.0, 1.5, -3.0])))
+    prices = draw(hnp.arrays(np.float32, length, elements=PRICES))
+    brands = draw(hnp.arrays(np.float32, length, elements=st.integers(0, 4)))
+    order = draw(st.none() | st.permutations(range(length)))  # as an experiment makes it
+    return one_list(scores, prices, brands, order)
+
+
+ids = st.integers(0, 13).map(lambda n: f"c{n}")
+wheres = st.sampled_from(
+    [{"brand": "a"}, {"brand": ["a", True]}, {"price": {"max": 3}}, {"price": 2.5, "brand": 7}, {"price": []}]
+)
+selections = st.fixed_dictionaries({"ids": st.lists(ids, max_size=4)}) | st.fixed_dictionaries({"where": wheres})
+places = st.integers(1, 12)
+pins = st.fixed_dictionaries({"action": st.just("pin"), "id": ids, "place": places})
+excludes = selections.map(lambda words: {"action": "exclude", **words})
+boosts = st.builds(
+    lambda words, action, factor: {"action": action, "factor": factor, **words},
+    selections,
+    st.sampled_from(["boost", "bury"]),
+    st.sampled_from([1, 1.5, 1000.0]),
+)
+caps = st.fixed_dictionaries(
+    {"action": st.just("cap"), "by": st.sampled_from(["price", "brand"]), "most": st.integers(1, 3), "first": places}
+)
+diversities = st.fixed_dictionaries(
+    {
+        "action": st.just("diversify"),
+        "by": st.sampled_from([["price"], ["brand"], ["price", "brand"]]),
+        "weight": st.sampled_from([0.0, 0.3, 1.0]),
+        "first": places,
+    }
+)
+some_rules = st.lists(pins | excludes | boosts | caps | diversities, max_size=5)
+
+
+def group_of(candidates, index, by):
+    value = float(candidates.features[index, SCHEMA.index[by]])
+    return None if math.isnan(value) or (by == "brand" and value == 0) else value
+
+
+def breaks(cap, shown, candidates):
+    """Whether more of one value stand among the cap's places than may."""
+    counts = Counter(group_of(candidates, index, cap["by"]) for index in shown[: cap.get("first", 10)])
+    del counts[None]
+    return any(count > cap["most"] for count in counts.values())
+
+
+@given(lists(), some_rules)
+def test_pins_and_caps_hold_and_the_untouched_keep_their_order(ranked, rules):
+    ranking, candidates = ranked
+    try:
+        after = ruled(ranking, candidates, rule_set(*rules))
+    except CandidateError:
+        assume(False)
+    shown = after.results.tolist()
+    assert sorted(after.order.tolist()) == list(range(len(candidates)))
+    touched = {index for one in after.rules for index in one.candidates}
+    assert [i for i in shown if i not in touched] == [i for i in ranking.order.tolist() if i not in touched]
+    pinned = {}
+    for rule in rules:
+        if rule["action"] == "pin" and rule["id"] in candidates.ids:
+            pinned[rule["place"] - 1] = candidates.ids.index(rule["id"])
+    assert all(shown[place] == index for place, index in pinned.items())
+    excluded = {i for one in after.rules if one.action == "exclude" for i in one.candidates}
+    assert excluded == set(range(len(candidates))) - set(shown)
+    limits = [rule for rule in rules if rule["action"] == "cap"]
+    for place in set(range(len(shown))) - pinned.keys():  # nobody stands where a cap is broken while another would do
+        fixed = [index for at, index in sorted(pinned.items()) if at > place]
+
+        def fits(index, place=place):
+            for cap in limits:
+                if cap["first"] <= place:
+                    continue
+                group = group_of(candidates, index, cap["by"])
+                others = shown[:place] + [pinned[at] for at in pinned if place < at < cap["first"]]
+                if (
+                    group is not None
+                    and [group_of(candidates, i, cap["by"]) for i in others].count(group) >= cap["most"]
+                ):
+                    return False
+            return True
+
+        if not fits(shown[place]):
+            assert not any(fits(other) for other in shown[place + 1 :] if other not in fixed)
+
+
+@given(lists(), some_rules, some_rules)
+def test_rules_of_a_file_never_fail_a_list(ranked, file, others):
+    ranking, candidates = ranked
+    try:
+        first, second = (rule_set(*rules, of_request=False) for rules in (file, others))
+    except CandidateError:  # seen when the file is read
+        assume(False)
+    after = ruled(ranking, candidates, first, second)
+    shown = after.results.tolist()
+    for one in after.rules:
+        if one.action == "pin" and one.reason is None:
+            assert one.candidates[0] in shown
+        assert (one.reason is None) == bool(one.candidates)
+
+
+@given(lists())
+def test_rules_without_effect_give_the_very_same_ranking(ranked):
+    ranking, candidates = ranked
+    nothing = rule_set(
+        {"action": "pin", "id": "another", "place": 90},
+        {"action": "exclude", "ids": []},
+        {"action": "boost", "where": {"price": {"min": 1e9}}, "factor": 9},
+        {"action": "cap", "by": "brand", "most": 12},
+        {"action": "diversify", "by": ["brand"], "weight": 0},
+    )
+    assert ruled(ranking, candidates, nothing) is ranking
+    assert ruled(ranking, candidates) is ranking
+
+
+@given(lists(), st.floats(1, 1e6))
+def test_a_boost_and_as_large_a_bury_cancel(ranked, factor):
+    ranking, candidates = ranked
+    both = [{"action": action, "where": {"brand": "a"}, "factor": factor} for action in ("boost", "bury")]
+    assert ruled(ranking, candidates, rule_set(*both)).order.tolist() == ranking.order.tolist()
+
+
+def test_a_factor_multiplies_the_odds():
+    ranking, candidates = one_list(np.log([4.0, 2.0, 1.0]))
+    for factor, expected in ((3.9, [0, 2, 1]), (4.1, [2, 0, 1]), (1.9, [0, 1, 2])):
+        after = ruled(ranking, candidates, rule_set({"action": "boost", "ids": ["c2"], "factor": factor}))
+        assert after.order.tolist() == expected
+        assert after.scores is ranking.scores
+    after = ruled(ranking, candidates, rule_set({"action": "bury", "ids": ["c0"], "factor": 3}))
+    assert after.order.tolist() == [1, 0, 2]
+
+
+def test_below_the_cutoff_the_odds_go_on_by_the_first_stage():
+    scores, first = np.array([2.0, 1.0, np.nan, np.nan]), np.array([9.0, 8.0, 5.0, 4.0])
+    ranking, candidates = one_list([3.0, 2.0, 1.0, 0.0])
+    ranking = replace(ranking, scores=scores, first_stage_scores=first, stage_reached="second_stage")
+    for factor, expected in ((2.0, [0, 1, 2, 3]), (2.8, [0, 3, 1, 2]), (math.e**2.1, [3, 0, 1, 2])):
+        after = ruled(ranking, candidates, rule_set({"action": "boost", "ids": ["c3"], "factor": factor}))
+        assert after.order.tolist() == expected
+
+
+def test_diversity_is_maximal_marginal_relevance():
+    ranking, candidates = one_list(np.log([8.0, 7.9, 7.8, 1.0]), prices=[0, 0, 10, 5], brands=[1, 1, 1, 2])
+    after = ruled(ranking, candidates, rule_set({"action": "diversify", "by": ["price", "brand"], "weight": 0.5}))
+    by_hand, left = [0], [1, 2, 3]
+    likeness = {frozenset((0, 1)): 1.0, frozenset((0, 2)): 0.5, frozenset((0, 3)): 0.25}
+    likeness |= {frozenset((1, 2)): 0.5, frozenset((1, 3)): 0.25, frozenset((2, 3)): 0.25}
+    share = np.array([8.0, 7.9, 7.8, 1.0]) / 8
+    while left:
+        best = max(left, key=lambda i: 0.5 * share[i] - 0.5 * max(likeness[frozenset((i, j))] for j in by_hand))
+        by_hand.append(best)
+        left.remove(best)
+    assert after.order.tolist() == by_hand == [0, 2, 1, 3]
+    assert after.rules[0].candidates == (2,)
+
+
+CONTRADICTIONS = [
+    ([{"action": "pin", "id": "c0", "place": 1}, {"action": "pin", "id": "c1", "place": 1}], "place 1"),
+    ([{"action": "pin", "id": "c0", "place": 1}, {"action": "pin", "id": "c0", "place": 2}], "c0"),
+    ([{"action": "exclude", "ids": ["c0"]}, {"action": "pin", "id": "c0", "place": 2}], "c0"),
+    ([{"action": "exclude", "where": {"price": 1}}, {"action": "pin", "id": "c0", "place": 1}], "c0"),
+    ([{"action": "diversify", "by": ["price"]}, {"action": "diversify", "by": ["brand"]}], "diversify"),
+    (
+        [
+            {"action": "cap", "by": "price", "most": 1, "first": 2},
+            {"action": "pin", "id": "c0", "place": 2},
+            {"action": "pin", "id": "c1", "place": 1},
+        ],
+        "first 2 places",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "what"), CONTRADICTIONS)
+@pytest.mark.parametrize("split", [0, 1])
+def test_contradictions_name_both_rules(rules, what, split):
+    ranking, candidates = one_list([3.0, 2.0, 1.0])
+    named = [{"name": f"N{number}", **rule} for number, rule in enumerate(rules)]
+    with pytest.raises(CandidateError, match=r"(?s)'N\d'.*'N\d'") as raised:  # of the request, or of it and the file
+        ruled(ranking, candidates, rule_set(*named[:split], of_request=False), rule_set(*named[split:]))
+    assert what in raised.value.message
+    assert raised.value.path[0] == "rules"
+    assert raised.value.path[1] < len(rules) - split
+
+
+def test_of_two_rules_of_a_file_one_is_not_applied():
+    ranking, candidates = one_list([3.0, 2.0, 1.0])
+    rules = [
+        {"action": "exclude", "where": {"price": {"max": 1}}},
+        {"action": "pin", "id": "c0", "place": 1},
+        {"action": "pin", "id": "c9", "place": 2},
+    ]
+    after = ruled(ranking, candidates, rule_set(*rules, of_request=False))
+    assert after.results.tolist() == []
+    assert [(one.name, one.reason is None) for one in after.rules] == [("file rule 1", True), ("file rule 2", False)]
+    too_deep = ruled(ranking, candidates, rule_set({"action": "pin", "id": "c0", "place": 4}, of_request=False))
+    assert too_deep.order.tolist() == ranking.order.tolist()
+    assert "place 4" in too_deep.rules[0].reason
+    with pytest.raises(CandidateError, match="place 4"):
+        ruled(ranking, candidates, rule_set({"action": "pin", "id": "c0", "place": 4}))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"action": "exclude", "where": {"colour": 1}},
+        {"action": "exclude", "where": {"brand": "new"}},
+        {"action": "exclude", "where": {"brand": {"min": 1}}},
+        {"action": "exclude", "where": {"price": "cheap"}},
+        {"action": "exclude", "where": {"price": True}},
+        {"action": "cap", "by": "colour", "most": 1},
+        {"action": "diversify", "by": ["price", "colour"]},
+    ],
+)
+def test_a_rule_that_the_schema_does_not_fit(words):
+    with pytest.raises(SchemaMismatchError) as raised:
+        rule_set(words)
+    assert raised.value.path == ("rules", 0)
+    ranking, candidates = one_list([1.0])
+    (not_applied,) = ruled(ranking, candidates, rule_set(words, of_request=False)).rules
+    assert not_applied.reason is not None
+
+
+def test_ids_of_a_list_without_ids():
+    ranking, candidates = one_list([1.0, 2.0])
+    nameless = CandidateList(candidates.features)
+    pin = {"action": "pin", "id": "c0", "place": 1}
+    with pytest.raises(CandidateError, match="have none"):
+        ruled(ranking, nameless, rule_set(pin))
+    assert ruled(ranking, nameless, rule_set(pin, of_request=False)) is ranking
+
+
+def test_there_are_limits_for_all_rules_together():
+    caps = RULES.validate_python([{"action": "cap", "by": "brand", "most": 1}] * (MOST_CAPS + 1))
+    values = RULES.validate_python(
+        [{"action": "exclude", "where": {"price": [1] * 100}}] * (MOST_VALUES_OF_ALL // 100 + 1)
+    )
+    for rules in (caps, values):
+        check_rules(rules[:-1], names_of(rules, "rule"))
+        with pytest.raises(CandidateError, match="more than"):
+            check_rules(rules, names_of(rules, "rule"))
+
+
+def test_conditions_of_float32_are_inclusive_in_blocks(monkeypatch):
+    monkeypatch.setattr("listwright.ranking.merchandising.BLOCK", 4)
+    ranking, candidates = one_list(np.arange(7.0), prices=[0.1, 0.2, 0.3, 0.1, np.nan, 0.2, 0.4])
+    low = rule_set({"action": "exclude", "where": {"price": {"min": 0.1, "max": 0.2}}})
+    assert ruled(ranking, candidates, low).excluded == 4
+    equal = rule_set({"action": "exclude", "where": {"price": [0.1, 0.4]}})
+    assert ruled(ranking, candidates, equal).results.tolist() == [5, 4, 2, 1]
+
+
+def test_what_a_cap_holds_back_comes_at_its_end_before_what_follows():
+    ranking, candidates = one_list([5.0, 4.0, 3.0, 2.0, 1.0], brands=[1, 1, 2, 2, 3], prices=[1, 2, 3, 4, 5])
+    short = {"action": "cap", "by": "brand", "most": 1, "first": 2}
+    after = ruled(ranking, candidates, rule_set(short, {"action": "cap", "by": "price", "most": 1, "first": 5}))
+    assert after.order.tolist() == [0, 2, 1, 3, 4]
+    assert [one.candidates for one in after.rules] == [(1,)]
+
+
+@pytest.mark.parametrize("rules", [rules for rules, _ in CONTRADICTIONS if "where" not in rules[0] and len(rules) == 2])
+def test_what_contradicts_itself_in_every_list_is_seen_without_one(rules):
+    parsed = RULES.validate_python(rules)
+    with pytest.raises(CandidateError, match="'rule 1' and 'rule 2'"):
+        check_rules(parsed, names_of(parsed, "rule"))

@@ -138,9 +138,11 @@ def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " L"])
     unscored = np.isnan(along)
     if unscored.any():
         along[unscored] = np.fmin.reduce(scores, initial=0.0) - np.arange(1, np.count_nonzero(unscored) + 1)
+    if (along[1:] > along[:-1]).any():
+        along = np.sort(along)[::-1]
     backwards = order[1:] < order[:-1]
-    if ((along[1:] > along[:-1]) | ((along[1:] == along[:-1]) & backwards)).any():
-        along = _separated(np.sort(along)[::-1], backwards)
+    if ((along[1:] == along[:-1]) & backwards).any():
+        along = _separated(along, backwards)
     placed = np.empty_like(along)
     placed[order] = along
     return placed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FLOAT32_MAX
@@ -29,6 +29,11 @@ _NAME = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,
 def is_number(value: object) -> bool:
     """Return whether a value is a number of float32."""
     return type(value) in (int, float) and abs(value) <= FLOAT32_MAX  # type: ignore[arg-type]
+
+
+def convert_whole(value: Any) -> Any:
+    """Convert whole floats to int: 3.0 is an integer in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _without_nulls(value: Any) -> Any:
@@ -69,7 +74,7 @@ class Condition(BaseModel):
 
 
 Id = Annotated[str, Field(max_length=512)]
-Places = Annotated[int, Field(ge=1, le=MOST_PLACES)]
+Places = Annotated[int, Field(ge=1, le=MOST_PLACES), BeforeValidator(convert_whole)]
 By = Annotated[str, Field(max_length=200)]
 
 
@@ -102,7 +107,7 @@ class PinRule(_Rule):
 
     action: Literal["pin"]
     id: Annotated[Id, Field(description="of the candidate; without effect where the list does not have it")]
-    place: Annotated[int, Field(ge=1, le=2**53 - 1, description="from 1")]
+    place: Annotated[int, Field(ge=1, le=2**53 - 1, description="from 1"), BeforeValidator(convert_whole)]
 
 
 class ExcludeRule(_Selection):

@@ -26,14 +26,8 @@ from pydantic.config import JsonDict
 from starlette.requests import Request
 
 from listwright.ranking.candidates import Action
-from listwright.ranking.rules import MOST_RULES, Rule
+from listwright.ranking.rules import MOST_RULES, Rule, convert_whole
 from listwright.ranking.stages import NetworkKind
-
-
-def _whole(value: Any) -> Any:
-    """Convert whole floats to int: 3.0 is an integer in JSON."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
 
 VALUE: JsonDict = {
     "oneOf": [
@@ -60,8 +54,8 @@ _CONTEXT = {
 MAX_WHOLE = 2**53 - 1
 """Largest whole number of a request: every reader of JSON has it exactly, and it can be written into any message."""
 
-Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(_whole)]
-Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(_whole)]
+Whole = Annotated[int, Field(ge=1, le=MAX_WHOLE), BeforeValidator(convert_whole)]
+Number = Annotated[int, Field(ge=0, le=MAX_WHOLE), BeforeValidator(convert_whole)]
 Context = Annotated[dict[str, Any], Field(max_length=MAX_CONTEXT), WithJsonSchema(_CONTEXT)]
 NamedOrRow = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": VALUE})]
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": _ROW})]

@@ -273,7 +273,7 @@ def test_a_csv_file_without_room_for_its_columns_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)
     with pytest.raises(DataError, match="no room is left on this disk"):
         table.read(TableData(qid="q", label="y"), str(path), on_disk=True)
-    assert not list(cache.folder().glob(".columns-*"))
+    assert not list(cache.cache_folder().glob(".columns-*"))
 
 
 def test_queries_whose_rows_stand_apart_are_refused_by_name(tmp_path):

@@ -106,6 +106,12 @@ def test_everything_excluded(client):
     assert (answer["results"], set(answer["scores"]), set(answer["ranks"])) == ([], {None}, {None})
 
 
+def test_a_whole_number_may_have_a_point(client):
+    cap = {"action": "cap", "by": "price", "most": 2, "first": 5}
+    written = ranked(client, {**PIN, "place": 1.0}, {**cap, "most": 2.0, "first": 5.0})
+    assert order(written) == order(ranked(client, {**PIN, "place": 1}, cap))
+
+
 @pytest.mark.parametrize(
     ("rules", "path"),
     [

@@ -24,7 +24,7 @@ class Result:
     """From 1."""
     relevance_score: float | None
     """Probability of being the one to put first, among those scored; below 0 a place: -1 for the first of the others,
-    -2 for the next. None instead of these with ``finite_scores=False``."""
+    -2 for the next (of raw scores, as far below the lowest). None instead of these with ``finite_scores=False``."""
     stage: str
     """second, first or input."""
     first_stage_score: float | None

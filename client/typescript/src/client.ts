@@ -64,7 +64,7 @@ export class Client {
     if (options.apiKey !== undefined && !/^[!-~]+$/.test(options.apiKey)) {
       throw new TypeError("apiKey holds blanks or characters that no header may have");
     }
-    this.#base = baseUrl.replace(/\/+$/, "");
+    this.#base = url.href.replace(/\/+$/, "");
     this.#key = options.apiKey;
     this.#timeout = positive("timeout", options.timeout ?? 5000);
     this.#retries = options.retries ?? 2;
@@ -123,7 +123,7 @@ export class Client {
       if (body !== undefined) {
         const left = Math.max(1, Math.ceil(answerBy - now));
         init.method = "POST";
-        init.body = answerBy === endsAt ? body : `{"timeout_ms":${left},${body.slice(1)}`;
+        init.body = answerBy === endsAt ? body : JSON.stringify({ ...members, timeout_ms: left }, finite);
       }
       const outcome = await this.#send<T>(path, init, requestId, attempts, options.signal);
       if (!(outcome instanceof ListwrightError)) return outcome.value;
@@ -157,12 +157,12 @@ export class Client {
     }
     if (answer.status !== 200) return errorOf(answer, text, requestId, attempts);
     if (!isTo(answer, requestId)) return misdirected(answer, requestId, attempts);
-    try {
-      return { value: JSON.parse(text) };
-    } catch (error) {
-      const detail = `not JSON: ${JSON.stringify(text.slice(0, 200))}`;
-      return new UnexpectedAnswerError({ detail, status: 200, request_id: requestId }, attempts, { cause: error });
+    const value = parsed(text);
+    if (value === undefined) {
+      const detail = `no JSON object: ${JSON.stringify(text.slice(0, 200))}`;
+      return new UnexpectedAnswerError({ detail, status: 200, request_id: requestId }, attempts);
     }
+    return { value: value as T };
   }
 
   /** Return when a call ends, and when the service should have answered: the same moment unless a limit is sent. */
@@ -206,6 +206,16 @@ function isPassing(error: ListwrightError): boolean {
   return error.status === 502 || kinds.some((kind) => error instanceof kind);
 }
 
+/** Return the object of a JSON text; undefined if it is none. */
+function parsed(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function tooLate(requestId: string, attempts: number): DeadlineExceededError {
   const detail = `the deadline passed before ${attempts ? "an answer came" : "anything was sent"}`;
   return new DeadlineExceededError({ detail, request_id: requestId }, attempts);
@@ -216,8 +226,9 @@ function positive(name: string, value: number): number {
   return value;
 }
 
-/** Refuse infinite numbers, which `JSON.stringify` would send as missing values. */
+/** Refuse what `JSON.stringify` would change: infinite numbers to missing values, typed arrays to objects. */
 function finite(name: string, value: unknown): unknown {
+  if (ArrayBuffer.isView(value)) throw new TypeError(`${name} is a typed array: send Array.from of it`);
   if (value === Infinity || value === -Infinity) {
     throw new RangeError(`${name} holds ${value}: send a finite number, or null for a missing value`);
   }

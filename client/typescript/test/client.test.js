@@ -189,6 +189,20 @@ describe("a script", () => {
     assert.equal(await ask([[200, {}]], { signal: AbortSignal.abort("before") }), "before");
   });
 
+  test("an answer that is no object", async () => {
+    for (const body of ["null", "3", '"text"', "{"]) {
+      assert.equal((await ask([[200, body]])).constructor, UnexpectedAnswerError);
+    }
+  });
+
+  test("an empty request with a limit is JSON, and blanks around the address are none of it", async () => {
+    script = [[200, {}]];
+    sent = [];
+    await new Client(` ${base}/below/ `, PATIENCE).rerank({}, { deadline: performance.now() + 90_000 });
+    assert.equal(sent[0].path, "/below/rerank");
+    assert.deepEqual(Object.keys(JSON.parse(sent[0].body)), ["timeout_ms"]);
+  });
+
   test("headers", async () => {
     await ask([[200, {}]], { requestId: "r-1", traceparent: "00-1-2-01" });
     const [{ path: asked, headers }] = sent;
@@ -200,6 +214,7 @@ describe("a script", () => {
   test("what cannot be sent is refused before", async () => {
     const wrong = [
       [{}, { ...request, features: [[Infinity, 1]] }, RangeError],
+      [{}, { ...request, features: [new Float32Array([1, 2])] }, TypeError],
       [{}, { ...request, timeout_ms: 0 }, RangeError],
       [{ timeout: -1 }, request, RangeError],
       [{ deadline: NaN }, request, RangeError],

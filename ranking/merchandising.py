@@ -40,6 +40,9 @@ BLOCK = 2**20
 NOTHING = (math.inf, -math.inf)
 """A range without numbers."""
 
+MOST_FAULTS = 10
+"""Rules of a file that an answer names as not applied, because the bundle does not know what they name."""
+
 SPACING = 2.0
 """Distance between missing values: nothing is alike beyond a distance of 1."""
 
@@ -210,7 +213,7 @@ def apply_rules(
             exclusion, the later of two pins, a cap against pins, the later of two that diversify.
     """
     matches = [one for rules in rule_sets for one in rules.find(candidates)]
-    faults = [one for rules in rule_sets for one in rules.faults]
+    faults = [one for rules in rule_sets for one in rules.faults[:MOST_FAULTS]]
     if not matches and not faults:
         return ranking
     return _Arrangement(ranking, candidates.features, manifest, matches, faults).ranked()
@@ -295,7 +298,7 @@ class _Arrangement:
             if index in self._excluders:
                 self._lose(one, f"exclude and pin {quote(rule.id)}", self._excluders[index])
             elif place >= length:
-                self._lose(one, f"{one.name!r} pins place {rule.place} of {length}: pin a higher one")
+                self._lose(one, f"{one.name!r} pins place {rule.place} of {length}: pin a place up to {length}")
             elif place in self._pins:
                 self._lose(one, f"both pin place {rule.place}", self._pins[place])
             elif index in pinned:

@@ -19,8 +19,8 @@ MOST_IDS, MOST_CONDITIONS, MOST_VALUES = 1000, 10, 100
 MOST_VALUES_OF_ALL, MOST_CAPS = 2000, 10
 """Values and ranges in the conditions of all rules of a request, or of a model in a file; and their caps."""
 
-MOST_PLACES = 1000
-"""Deepest place that a cap or diversity reaches."""
+MOST_PLACES, MOST_DIVERSE = 1000, 100
+"""Deepest places that a cap, and that diversity reaches, which takes time for each place and candidate."""
 
 _NAME = r"^[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,100}$"
 """Names that are safe to show and to log: no control characters, no invisible ones, none that turn the direction."""
@@ -68,6 +68,8 @@ class Condition(BaseModel):
     def _one_form(self) -> Condition:
         if (self.values is None) == (self.min is None and self.max is None):
             raise ValueError("send either values, or a range: min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min is {self.min:g} and max is {self.max:g}: no number is between them")
         if not all(type(value) in (bool, str) or is_number(value) for value in self.values or ()):
             raise ValueError("expected numbers of float32, or categories")
         return self
@@ -140,7 +142,11 @@ class DiversifyRule(_Rule):
     weight: Annotated[float, Field(ge=0, le=1, description="of diversity; 0 keeps the order, 1 ignores relevance")] = (
         0.3
     )
-    first: Annotated[Places, Field(description="places, from the top")] = 10
+    first: Annotated[
+        int,
+        Field(ge=1, le=MOST_DIVERSE, description="places, from the top"),
+        BeforeValidator(convert_whole),
+    ] = 10
 
 
 AnyRule = PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule

@@ -60,16 +60,18 @@ class LiveRules:
             ["outcome"],
             registry=telemetry.registry,
         )
-        self._prepared: tuple[Rules, dict[tuple[str, str], RuleSet | None]] = (self._file.content, {})
+        self._prepared: tuple[Rules, dict[tuple[str, ...], RuleSet | None]] = (self._file.content, {})
 
     def of(self, bundle: Bundle) -> RuleSet | None:
-        """Return the rules for a bundle's lists; None where there are none."""
-        content = self._file.content
-        if self._prepared[0] is not content:
-            self._prepared = (content, {})
-        prepared, key = self._prepared[1], (bundle.manifest.name, bundle.manifest.fingerprint)
+        """Return the rules for a bundle's lists, of its name or else of an alias; None where there are none."""
+        name, aliases = bundle.manifest.name, {} if self._current.models is None else self._current.models.aliases
+        names = (name, *(alias for alias, target in aliases.items() if target == name))
+        content, state = self._file.content, self._prepared  # which other threads may replace meanwhile
+        if state[0] is not content:
+            state = self._prepared = (content, {})
+        prepared, key = state[1], (*names, bundle.manifest.fingerprint)
         if key not in prepared:
-            prepared[key] = self._prepare(content.get(bundle.manifest.name, ()), bundle)
+            prepared[key] = self._prepare(next((content[one] for one in names if one in content), ()), bundle)
         return prepared[key]
 
     def _prepare(self, rules: Sequence[AnyRule], bundle: Bundle) -> RuleSet | None:
@@ -87,7 +89,7 @@ class LiveRules:
         if self._file.content is not content:
             self._reads.labels("replaced").inc()
             models = self._current.models
-            for name in self._file.content.keys() - (() if models is None else models.current.keys()):
+            for name in self._file.content.keys() - (() if models is None else {*models.current, *models.aliases}):
                 _log.warning("rules of %s have no effect: no model of this name is served", quote(name))
         elif self._file.refused not in (None, refused):
             self._reads.labels("refused").inc()
@@ -137,7 +139,7 @@ def _describe_fault(place: Sequence[str | int], message: str) -> str:
     if len(place) > 1:
         words.append(f"rule {int(place[1]) + 1}")
     words += [str(part)[:100] for part in place[3:]]
-    return ": ".join([*words, message.removeprefix("Value error, ")])
+    return ": ".join([*words, message.removeprefix("Value error, ")[:300]])
 
 
 def _describe_rules(rules: Rules) -> str:

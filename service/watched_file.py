@@ -56,6 +56,7 @@ class WatchedFile(Generic[Content]):
         self._path, self._most_bytes, self._parse = path, most_bytes, parse
         self._absent, self._describe, self._log, self._clock = absent, describe, log, clock
         self._stamp: object = ()
+        self._new_stamp: object = ()
         self._pause_s, self._again_at = 0.0, 0.0
         self.content = content
         """Another object after each change, replaced in one assignment."""
@@ -63,9 +64,15 @@ class WatchedFile(Generic[Content]):
         """Why the file as it is now is not used."""
 
     def look(self) -> None:
-        """Read the file if it has changed. One that cannot be used is tried again: what keeps it may pass."""
+        """Read the file if it has changed, and two looks find the same: it may be written in place just now.
+
+        One that cannot be used is tried again: what keeps it may pass.
+        """
         stamp = _stamp(self._path)
         if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
+            return
+        if self._stamp != () and stamp not in (self._stamp, self._new_stamp):
+            self._new_stamp = stamp
             return
         self._pause_s = 0.0 if stamp != self._stamp else self._pause_s
         self._stamp = stamp

@@ -216,7 +216,7 @@ def with_rules(explanation: CandidateExplanation, ranking: Ranking) -> Candidate
         explanation: of the list as it was ranked.
         ranking: the same list with rules.
     """
-    if not ranking.rules:
+    if all(one.reason for one in ranking.rules):
         return explanation
     index = explanation.candidate.index
     rank = None if index in ranking.exclusions else int(ranking.ranks[index])

@@ -197,6 +197,7 @@ class _Done(NamedTuple):
 
     written: EncodedAnswer
     ranking: Ranking
+    unruled: Ranking  # before rules: what a challenger's is compared with
     ranking_request: RankingRequest
     milliseconds: dict[str, float]
     began: float
@@ -283,7 +284,7 @@ def _log_served(request: Request, service: Service, done: _Done) -> None:
     log, part = None if unlogged else service.served_log, done.ranking_request.part
     entry = None if log is None else _log_entry(request, done)
     if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
-        service.experiments.shadow(done.ranking_request, done.ranking, partial(_log_shadowed, log, entry))
+        service.experiments.shadow(done.ranking_request, done.unruled, partial(_log_shadowed, log, entry))
     elif log is not None and entry is not None:
         log.note(entry)
 
@@ -335,6 +336,7 @@ def _work(
     request, ranking = choose_ranking(
         request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
     )
+    unruled = ranking
     if request.rules or service.rules is not None:
         request, ranking = with_rules(request, ranking, service.rules)
     ranked = time.perf_counter()
@@ -349,7 +351,7 @@ def _work(
     pace.note("answer", length, ended - ranked)
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
-    return _Done(written, ranking, request, milliseconds, began, hurried=hurried, late=late)
+    return _Done(written, ranking, unruled, request, milliseconds, began, hurried=hurried, late=late)
 
 
 def choose_ranking(

@@ -29,6 +29,12 @@ QUIET_S, LINGER_S, REFUSE_S = 0.01, 1.0, 0.05
 """The server stops once there were no calls for so long, or after the second time. Then calls get UNAVAILABLE for the
 third time before: gRPC cancels those that it has received and not handed on, and callers do not repeat those."""
 
+IDLE_S = 30.0
+"""Seconds after which an idle connection is closed: gRPC makes no room for a new one, it refuses it."""
+
+DETAIL_BYTES = 2000
+"""Of the text of an error, which gRPC sends as a header: each byte that is no ASCII takes three there."""
+
 _METADATA = frozenset((b"x-request-id", b"traceparent", b"server-timing", b"retry-after"))
 """Headers of an answer that a call gets as trailing metadata."""
 
@@ -99,7 +105,7 @@ class Call:
         if self._status != 200:
             detail = json.loads(self._content)["detail"] if self._content else "an unexpected error"
             code = CODES.get(self._status, grpc.StatusCode.INTERNAL)
-            await self._context.abort(code, detail, metadata)
+            await self._context.abort(code, detail.encode()[:DETAIL_BYTES].decode(errors="ignore"), metadata)
         self._context.set_trailing_metadata(metadata)
         return self._content
 
@@ -182,7 +188,8 @@ class GrpcServer:
             "grpc.max_receive_message_length": settings.max_payload_bytes,
             "grpc.max_allowed_incoming_connections": settings.max_connections,
             "grpc.max_concurrent_streams": settings.max_connections,
-            "grpc.max_connection_idle_ms": round(1000.0 * settings.keep_alive_s),
+            "grpc.server_handshake_timeout_ms": 5_000,
+            "grpc.max_connection_idle_ms": round(1000.0 * min(settings.keep_alive_s, IDLE_S)),
             "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would become a large one
         }
         self._server = grpc.aio.server(options=tuple(options.items()), maximum_concurrent_rpcs=settings.max_connections)

@@ -49,6 +49,9 @@ TIDY_S = 30.0
 BLOCK_BYTES = 2**19
 """Bytes at which a block is full: each write releases Python's lock and takes it again."""
 
+INDEX_BYTES = 40
+"""Of a candidate that a rule touched."""
+
 CANDIDATE_BYTES = 80
 """Bytes of a candidate's scores and place, and of Python's overhead for its id."""
 
@@ -303,7 +306,9 @@ def in_share(query_id: str, below: int) -> bool:
 def size_of(entry: LogEntry) -> int:
     """Estimate the bytes that a request holds while it waits."""
     features, ids = entry.candidates.features, entry.candidates.ids
-    return features.nbytes + CANDIDATE_BYTES * len(features) + (0 if ids is None else sum(map(len, ids)))
+    touched = sum(len(rule.candidates) for rule in entry.ranking.rules)
+    more = INDEX_BYTES * touched + (0 if ids is None else sum(map(len, ids)))
+    return features.nbytes + CANDIDATE_BYTES * len(features) + more
 
 
 class Buffer:

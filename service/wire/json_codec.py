@@ -197,17 +197,22 @@ def answer_scores(
     return scores
 
 
+MOST_NAMED = 10_000
+"""Candidates of all rules whose results name them: a request of 100 KB would have an answer of 10 MB."""
+
+
 def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
     """Add what rules did: to the results that they touched, and to ``meta``."""
-    results = {result["index"]: result for result in answer["results"]}
+    results, left = {result["index"]: result for result in answer["results"]}, MOST_NAMED
     answer["meta"]["rules"] = []
     for name, action, candidates, reason in ranking.rules:
         answer["meta"]["rules"].append(
             {"name": name, "action": action, "candidates": len(candidates), "reason": reason}
         )
-        for index in candidates:
+        for index in candidates[:left]:
             if index in results:
                 results[index].setdefault("rules", []).append(name)
+        left = max(0, left - len(candidates))
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:

@@ -218,7 +218,8 @@ def test_parts_that_are_repeated_without_end_are_refused(calls):
 def test_other_methods_and_messages(calls, served):
     assert calls.refused(b"", "RepositoryIndex")[0] == "UNIMPLEMENTED"
     assert calls.refused(b"\xff", "ModelReady")[0] == "INVALID_ARGUMENT"
-    assert calls.refused(service_pb2.ModelMetadataRequest(name="other"), "ModelMetadata")[0] == "NOT_FOUND"
+    for name in ("other", "\U0001f600" * 8000):
+        assert calls.refused(service_pb2.ModelMetadataRequest(name=name), "ModelMetadata")[0] == "NOT_FOUND"
     assert httpx.post(f"{served.url}/inference.GRPCInferenceService/ModelInfer").status_code == 404, "HTTP has no calls"
 
 

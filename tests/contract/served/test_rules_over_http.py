@@ -15,6 +15,7 @@ from listwright.service.app import create_app
 from listwright.service.rules import MOST_BYTES
 from listwright.service.settings import Settings
 from listwright.service.watched_file import WatchedFileError
+from listwright.service.wire import json_codec
 from support.http import binary_requests
 from support.http.problem_bodies import check
 from support.http.rerank_requests import ROWS, by_name, matrix, without_timings
@@ -125,7 +126,9 @@ def test_a_whole_number_may_have_a_point(client):
         ([{"action": "exclude", "where": {"price": {"min": None}}}], "$.rules[0].where.price"),
         ([{"action": "exclude", "where": {"price": [[1]]}}], "$.rules[0].where.price"),
         ([{"action": "exclude", "where": {"price": 1e39}}], "$.rules[0].where.price"),
+        ([{"action": "exclude", "where": {"price": {"min": 9, "max": 1}}}], "$.rules[0].where.price"),
         ([{"action": "boost", "ids": ["sku-1"], "factor": 0.5}], "$.rules[0].factor"),
+        ([{"action": "diversify", "by": ["price"], "first": 101}], "$.rules[0].first"),
         ([PIN, {**PIN, "name": "a\u202eb"}], "$.rules[1].name"),
         ([{**PIN, "name": "x" * 101}], "$.rules[0].name"),
         ([{**PIN, "name": "a\nb"}], "$.rules[0].name"),
@@ -245,6 +248,43 @@ def test_the_file_comes_first_and_a_request_adds(shop, file, caplog):
         assert "file rule 2 of shop is not applied: the bundle has no feature 'colour'" in caplog.text
         metrics = client.get("/metrics").text
         assert 'listwright_rules_total{action="pin",model="shop",outcome="applied"} 1.0' in metrics
+
+
+def test_the_file_may_call_a_model_by_its_alias(shop, file, caplog):
+    replace(file, toml(PIN, model="bazaar"))
+    with serving(shop, rules=file, model_name="bazaar") as client:
+        assert order(ranked(client))[0] == 6
+        assert "no effect" not in caplog.text
+        replace(file, toml(PIN, model="bazaar") + "\n" + toml(EXCLUDE))
+        until(lambda: ranked(client)["ranks"][0] is None)
+        assert order(ranked(client))[0] != 6, "the rules of the name itself"
+
+
+def test_a_file_that_changes_meanwhile_prepares_no_stale_rules(shop, file):
+    replace(file, toml({**PIN, "name": "old"}))
+    served = bundle.load(shop)
+    with serving(shop, rules=file) as client:
+        rules = client.app.service.rules
+        prepare = rules._prepare
+
+        def slow(listed, loaded):
+            replace(file, toml({**PIN, "name": "new"}))
+            until(lambda: "new" in {one.name for one in rules._file.content["shop"]})
+            rules._prepare = prepare
+            rules.of(served)
+            return prepare(listed, loaded)
+
+        rules._prepare = slow
+        rules.of(served)
+        assert ranked(client)["meta"]["rules"][0]["name"] == "new"
+
+
+def test_results_name_no_more_rules_than_an_answer_has_room_for(client, monkeypatch):
+    monkeypatch.setattr(json_codec, "MOST_NAMED", 10)
+    everywhere = {"action": "boost", "where": {"price": {"min": -1e9}}, "factor": 2}
+    answer = ranked(client, *[everywhere] * 9)
+    assert sum(len(result.get("rules", ())) for result in answer["results"]) == 10
+    assert len(answer["meta"]["rules"]) == 9
 
 
 def test_the_file_acts_on_every_format(shop, file):

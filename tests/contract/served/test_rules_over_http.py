@@ -260,25 +260,6 @@ def test_the_file_may_call_a_model_by_its_alias(shop, file, caplog):
         assert order(ranked(client))[0] != 6, "the rules of the name itself"
 
 
-def test_a_file_that_changes_meanwhile_prepares_no_stale_rules(shop, file):
-    replace(file, toml({**PIN, "name": "old"}))
-    served = bundle.load(shop)
-    with serving(shop, rules=file) as client:
-        rules = client.app.service.rules
-        prepare = rules._prepare
-
-        def slow(listed, loaded):
-            replace(file, toml({**PIN, "name": "new"}))
-            until(lambda: "new" in {one.name for one in rules._file.content["shop"]})
-            rules._prepare = prepare
-            rules.of(served)
-            return prepare(listed, loaded)
-
-        rules._prepare = slow
-        rules.of(served)
-        assert ranked(client)["meta"]["rules"][0]["name"] == "new"
-
-
 def test_results_name_no_more_rules_than_an_answer_has_room_for(client, monkeypatch):
     monkeypatch.setattr(json_codec, "MOST_NAMED", 10)
     everywhere = {"action": "boost", "where": {"price": {"min": -1e9}}, "factor": 2}

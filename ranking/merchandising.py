@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -52,7 +52,8 @@ Intervals = tuple[int, list[tuple[float, float]]]
 """A column, and the ranges of its values of which one must hold."""
 
 
-class Match(NamedTuple, Generic[T]):
+@dataclass(frozen=True, slots=True)
+class Match(Generic[T]):
     """A rule on one list.
 
     Args:

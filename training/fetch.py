@@ -40,13 +40,16 @@ def fetch(model: str, out: Path) -> Manifest:
         if len(bundles) != 1:
             fault = f"holds {len(bundles)} bundles: name a model that listwright fit --track has logged"
             raise BundleError(Path(model), fault)
-        manifest = bundle.load(bundles[0]).manifest
+        try:
+            manifest = bundle.load(bundles[0]).manifest
+        except BundleError as error:  # names a folder that is removed
+            raise BundleError(Path(model) / error.file.name, error.reason) from None
         bundle.publish(bundles[0], out)
     return manifest
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0 if the bundle is there, 1 if not."""
+    """Run the command; return 0 if the bundle is there, 1 if not, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="listwright fetch",
         description="Copy a bundle out of MLflow, verify it as the service would, and put it into a folder.",
@@ -60,7 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.track is not None:
-            check_mlflow(options.track)
+            file = check_mlflow(options.track)
+            if file is not None and not file.exists():
+                raise RecipeError(f"--track {options.track}: there is no file {file}; name the one of the fit")
             mlflow.set_tracking_uri(options.track)
         elif not mlflow.is_tracking_uri_set():
             raise RecipeError("no server is named: say --track URI, or set MLFLOW_TRACKING_URI")
@@ -68,6 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # of MLflow, SQLAlchemy, requests, boto3 and others
         print(f"error: {redact(str(error))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     print(f"{options.out}: {manifest.name}/{manifest.version}, verified")
     return 0
 

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import DataError
+from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.training.scoring.worker import COLUMNS, ranked
 from listwright.training.tracking import MODEL_PARAMS
 
@@ -39,20 +39,27 @@ class BundleModel:
             The scores are those of ``POST /rerank`` to the bit.
 
         Raises:
-            DataError: if a query id is missing.
-            SchemaMismatchError: if another feature is absent.
+            DataError: if a query id is missing, or a column is there twice.
+            SchemaMismatchError: if another feature is absent, or all are.
             ListwrightError: as :func:`listwright.training.scoring.worker.ranked`.
         """
         options = {**MODEL_PARAMS, **(params or {})}
         if frame.empty:
             raise DataError("the frame", "has no rows, or no columns")
+        columns, features = list(frame.columns), self._bundle.manifest.feature_schema.names
+        names = [name for name in features if name in columns]
+        if not names:
+            fault = "the frame has none of the bundle's features: name its columns as in training"
+            raise SchemaMismatchError(fault, expected=features)
+        for name in (options["qid"], *names):
+            if columns.count(name) > 1:
+                raise DataError("the frame", f"is there {columns.count(name)} times: keep one", column=name)
         lists = np.zeros(len(frame), dtype=np.int64)
-        if options["qid"] in frame.columns:
+        if options["qid"] in columns:
             lists = pd.factorize(frame[options["qid"]])[0].astype(np.int64)
         if (lists < 0).any():
             raise DataError(options["qid"], f"row {int(np.argmin(lists)) + 1} has no query id: give it one")
         together = np.argsort(lists, kind="stable")
-        names = [name for name in self._bundle.manifest.feature_schema.names if name in frame.columns]
         rows = pl.DataFrame([_column(frame[name].iloc[together]) for name in names]).with_columns(
             pl.Series(_LIST, lists[together])
         )

@@ -1,6 +1,6 @@
 """Tracking of a fit in MLflow or TensorBoard: recipe, curves while they grow, results, report and bundle.
 
-A fit does not depend on it. What cannot be sent is one note; it is sent at the end of the fit, if that succeeds.
+A fit neither depends on it nor waits for it. What cannot be sent is one note; it is sent once the fit has ended.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
+
+from filelock import FileLock
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
@@ -34,7 +37,10 @@ SEND_S = 5.0
 """Seconds between two times that points of curves are sent."""
 
 WAIT_S = 60.0
-"""Seconds until a server counts as down; the upload of the bundle has no such limit."""
+"""Seconds that an ended fit waits for what is on its way, and then for the rest; the bundle's upload has no limit.
+
+Drivers of databases and stores wait as long as they like, whatever the limits of HTTP.
+"""
 
 MLFLOW_DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -49,8 +55,9 @@ MODEL_PARAMS = {"qid": "qid", "strategy": "auto"}
 
 _PER_BATCH = 100
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # so that its pages show curves
-_GOES_ON = "the fit goes on; what is missing is sent at its end, if that succeeds"
-_IN_PART = "the bundle is published, but not logged in full"
+_EXTRAS = {"mlflow": "mlflow", "sqlalchemy": "mlflow", "tensorboard": "tensorboard"}
+_GOES_ON = "the fit goes on; what is missing is sent once more at its end"
+_IN_PART = "the fit is not logged in full"
 
 
 class Point(NamedTuple):
@@ -78,9 +85,9 @@ class Tracker:
         try:
             self._run = TensorBoardRun(uri) if uri.startswith("tensorboard:") else MlflowRun(uri)
         except ModuleNotFoundError as error:
-            extra = "tensorboard" if uri.startswith("tensorboard:") else "mlflow"
-            needed = f"needs {error.name}: pip install 'listwright[{extra}]'"
-            raise RecipeError(f"--track {self.uri}: {needed}") from error
+            extra = _EXTRAS.get(str(error.name).partition(".")[0])
+            remedy = f"pip install 'listwright[{extra}]'" if extra else "install it"
+            raise RecipeError(f"--track {self.uri}: needs {error.name}: {remedy}") from error
         self._pending: list[Point] = []
         self._steps: dict[str, set[int]] = {}
         self._thread: Thread | None = None
@@ -123,21 +130,17 @@ class Tracker:
         try:
             report = fit()
         except BaseException as error:
-            if not self._down:
-                self._send(partial(self._stop, "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"))
+            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+            self._send(partial(self._stop, status), remedy=_IN_PART, seconds=WAIT_S)
             raise
         for name, value in results(report).items():
             self.log(name, 0, value)
-        if self._send(self._flush, remedy=_IN_PART):
-            self._send(self._finish, remedy=_IN_PART, limited=False)
+        if self._send(self._flush, remedy=_IN_PART, seconds=WAIT_S):
+            self._send(self._finish, remedy=_IN_PART, seconds=None)
         return report
 
     def _begin(self) -> None:
         self._id = self._run.open(self._out, self._id)
-        if self._file.parent.exists():  # not after the fit
-            temporary = self._file.with_suffix(".tmp")
-            temporary.write_text(json.dumps({"uri": self.uri, "run": self._id}), encoding="utf-8")
-            temporary.replace(self._file)
         self._run.describe(self._params, self._recipe)
         self._open = True
 
@@ -163,24 +166,25 @@ class Tracker:
         self._run.upload(self._out)
         self._run.close("FINISHED")
 
-    def _send(self, work: Callable[[], object], *, remedy: str = _GOES_ON, limited: bool = True) -> bool:
-        """Run work in a thread and return whether it succeeded; the first failure is a note.
-
-        Drivers of databases and stores wait as long as they like, whatever the limits of HTTP.
+    def _send(self, work: Callable[[], object], *, remedy: str = _GOES_ON, seconds: float | None = 0.0) -> bool:
+        """Do work in a thread, unless earlier work still goes on; the first failure is a note.
 
         Args:
             work: reaches the server.
             remedy: ends the note.
-            limited: whether :data:`WAIT_S` ends the waiting.
+            seconds: to wait for the end of earlier work, and then of this; None for no limit.
+
+        Returns:
+            Whether the work has succeeded so far.
         """
-        seconds = WAIT_S if limited else None
-        errors: list[Exception] = []
+        succeeded = Event()
 
         def attempt() -> None:
             try:
                 work()
+                succeeded.set()
             except Exception as error:  # of MLflow, SQLAlchemy, requests, boto3 and others
-                errors.append(error)
+                self._note(error, remedy)
 
         if self._thread is not None:
             self._thread.join(seconds)
@@ -188,13 +192,19 @@ class Tracker:
             self._thread = Thread(target=attempt, daemon=True)
             self._thread.start()
             self._thread.join(seconds)
-        if self._thread.is_alive():
-            errors.append(TimeoutError(f"no answer in {WAIT_S:g} seconds"))
-        if errors and not self._down:
+        if seconds and self._thread.is_alive():
+            self._note(TimeoutError(f"no answer in {seconds:g} seconds"), remedy)
+        if self._id is not None and self._file.parent.exists():  # here, as the fit removes the folder
+            temporary = self._file.with_suffix(".tmp")
+            temporary.write_text(json.dumps({"uri": self.uri, "run": self._id}), encoding="utf-8")
+            temporary.replace(self._file)
+        return succeeded.is_set()
+
+    def _note(self, error: Exception, remedy: str) -> None:
+        if not self._down:
             self._down = True
-            reason = redact(str(errors[0]).partition("\n")[0])
-            self._progress.remark(f"--track {self.uri} failed ({type(errors[0]).__name__}: {reason}): {remedy}")
-        return not errors
+            reason = redact(str(error).partition("\n")[0])
+            self._progress.remark(f"--track {self.uri} failed ({type(error).__name__}: {reason}): {remedy}")
 
 
 class MlflowRun:
@@ -202,24 +212,28 @@ class MlflowRun:
 
     def __init__(self, uri: str) -> None:
         self._mlflow, self._uri = import_mlflow(), uri
-        check_mlflow(uri)
+        file = check_mlflow(uri)
+        self._lock: AbstractContextManager[object] = nullcontext() if file is None else FileLock(f"{file}.lock")
 
     def open(self, out: Path, run: str | None) -> str:
-        """Begin or continue a run; return its id."""
-        self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
-        self._continues = run is not None
-        if run is not None:
-            self._id = run
-            self._client.update_run(run, status="RUNNING")
-            return run
+        """Begin a run, or continue one that still exists; return its id."""
         bundle = out.absolute()
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", bundle.parent.name)
-        experiment = self._client.get_experiment_by_name(name)
-        within = (
-            self._client.create_experiment(name, tags=_TRAINING) if experiment is None else experiment.experiment_id
-        )
-        created = self._client.create_run(within, run_name=f"{bundle.parent.name}/{bundle.name}")
-        self._id = str(created.info.run_id)
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or bundle.parent.name
+        with self._lock:  # two that make the tables of a SQLite file would destroy it
+            self._client = self._mlflow.MlflowClient(tracking_uri=self._uri)
+            try:
+                within = self._client.create_experiment(name, tags=_TRAINING)
+            except self._mlflow.MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                within = self._client.get_experiment_by_name(name).experiment_id
+            earlier = [] if run is None else self._client.search_runs([within], f"run_id = '{run}'")
+            self._continues = bool(earlier)
+            if earlier:
+                self._client.update_run(run, status="RUNNING")
+            else:
+                earlier = [self._client.create_run(within, run_name=f"{bundle.parent.name}/{bundle.name}")]
+        self._id = str(earlier[0].info.run_id)
         return self._id
 
     def describe(self, params: Mapping[str, str], recipe: Mapping[str, Any]) -> None:
@@ -256,19 +270,19 @@ class TensorBoardRun:
     """A folder ``NAME/VERSION-TIME`` of TensorBoard's events."""
 
     def __init__(self, uri: str) -> None:
-        self._folder = Path(uri.removeprefix("tensorboard:"))
+        self._folder = Path(os.path.expanduser(uri.removeprefix("tensorboard:")))  # noqa: PTH111 # leaves ~NOBODY as it is
         if not uri.removeprefix("tensorboard:"):
             raise RecipeError("--track tensorboard: names no folder: say tensorboard:DIR")
         self._events = import_module("tensorboard.backend.event_processing.event_accumulator")
         self._library = import_module("torch.utils.tensorboard")
 
     def open(self, out: Path, run: str | None) -> str:
-        """Begin or continue a run; return its folder."""
+        """Begin a run, or continue one that still exists; return its folder."""
         bundle = out.absolute()
         name = run or f"{bundle.parent.name}/{bundle.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
         folder = str(self._folder / name)
         self._earlier = self._events.EventAccumulator(folder, {"scalars": 0})
-        if run is not None:
+        if Path(folder).exists():
             self._earlier.Reload()
         self._writer = self._library.SummaryWriter(folder)
         return name
@@ -308,17 +322,19 @@ def import_mlflow() -> Any:
     return mlflow
 
 
-def check_mlflow(uri: str) -> None:
-    """Raise RecipeError unless MLflow may know the URI; nothing is connected."""
-    parts = urlsplit(uri)
-    if parts.scheme == "databricks" or (parts.scheme in ("http", "https") and parts.hostname):
-        return
+def check_mlflow(uri: str) -> Path | None:
+    """Raise RecipeError unless MLflow may know the URI; return the file of SQLite. Nothing is connected."""
     sqlalchemy = import_module("sqlalchemy")
-    try:  # loads the driver, too
-        sqlalchemy.create_engine(uri)
-    except sqlalchemy.exc.ArgumentError as error:
-        expected = "expected http://HOST:PORT, sqlite:///FILE, or another database that MLflow takes"
+    try:
+        parts = urlsplit(uri)
+        server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if server or "databricks" in (uri, parts.scheme):
+            return None
+        url = sqlalchemy.create_engine(uri).url  # loads the driver, too
+    except (ValueError, sqlalchemy.exc.ArgumentError) as error:
+        expected = "expected http://HOST:PORT, sqlite:///FILE, databricks, or another database that MLflow takes"
         raise RecipeError(f"--track {redact(uri)}: {expected}; listwright fit takes tensorboard:DIR, too") from error
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
 def save_model(bundle: Path, folder: Path) -> None:
@@ -359,4 +375,4 @@ def results(report: Report) -> dict[str, float]:
 
 def redact(text: str) -> str:
     """Return a URI, or a text with one, without user, password and query, which may be secret."""
-    return re.sub(r"\?\S*", "", re.sub(r"(?<=//)[^\s'\"]*@", "", text))
+    return re.sub(r"\?\S*", "", re.sub("(?<=//).*@", "", text))

@@ -14,9 +14,9 @@ from mlflow import MlflowClient, pyfunc, set_tracking_uri
 from listwright.ranking import bundle
 from listwright.training import fetch, fit, tracking
 from listwright.training import steps as fit_parts
+from listwright.training.bars import Bars
 from support.http.processes import free_port
 from support.training.scored import answers
-from support.training.suites import printed_text
 from support.waiting import until
 
 pytestmark = [
@@ -126,13 +126,19 @@ def test_what_is_damaged_or_absent_is_not_fetched(store, tmp_path, capsys, monke
     (tmp_path / "empty").mkdir()
     client.create_model_version("shop", str(tmp_path / "empty"))
     for model, says in (
-        ("models:/shop/2", "first_stage.txt"),
+        ("models:/shop/2", "models:/shop/2/first_stage.txt"),
         ("models:/shop/3", "holds 0 bundles"),
         ("models:/shop@nobody", "nobody"),
     ):
         assert fetch.main([model, "--track", uri, "--out", str(tmp_path / "shop" / "1")]) == 1
-        assert says in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert says in told
+        assert str(tmp_path) not in told
         assert list((tmp_path / "shop").iterdir()) == []
+    typo = tmp_path / "typo.db"
+    assert fetch.main([model, "--track", f"sqlite:///{typo}", "--out", str(tmp_path / "shop" / "1")]) == 1
+    assert str(typo) in capsys.readouterr().err
+    assert not typo.exists()
     closed = f"http://me:secret@127.0.0.1:{free_port()}"
     assert fetch.main([model, "--track", closed, "--out", str(tmp_path / "shop" / "1")]) == 1
     told = capsys.readouterr().err
@@ -177,6 +183,56 @@ def test_a_server_that_is_down_costs_one_note_and_no_secret_leaks(recipe, tmp_pa
     assert [text for text in written if "secret" in text] == []
 
 
+def test_an_interrupted_fetch_leaves_nothing(store, tmp_path, monkeypatch, capsys):
+    _, uri, _ = store
+
+    def interrupt(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bundle, "load", interrupt)
+    assert fetch.main(["models:/shop@champion", "--track", uri, "--out", str(tmp_path / "shop" / "1")]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert list((tmp_path / "shop").iterdir()) == []
+
+
+def test_a_run_that_was_deleted_or_is_unknown_is_begun_anew(store, tmp_path, monkeypatch):
+    client, uri, _ = store
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
+    tracked, out = tracking.MlflowRun(uri), tmp_path / "deleted" / "1"
+    first = tracked.open(out, None)
+    assert tracked.open(out, first) == first
+    client.delete_run(first)
+    second = tracked.open(out, first)
+    assert tracked.open(out, "unknown") not in (first, second)
+    assert {run.info.status for run in runs_of(client, "deleted")} == {"RUNNING"}
+    assert len(runs_of(client, "deleted")) == 2
+
+
+BEGIN = """
+import sys
+from pathlib import Path
+from listwright.training.tracking import MlflowRun
+run = MlflowRun(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.read()
+run.open(Path(sys.argv[2]), None)
+"""
+
+
+def test_fits_may_begin_one_file_of_sqlite_together(tmp_path):
+    uri, out = f"sqlite:///{tmp_path}/new/runs.db", str(tmp_path / "shop" / "1")
+    command = [sys.executable, "-W", "ignore", "-c", BEGIN, uri, out]
+    fits = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+    for process in fits:
+        assert process.stdout.readline() == b"ready\n"
+    for process in fits:
+        process.stdin.close()
+    assert [process.wait() for process in fits] == [0, 0, 0]
+    for process in fits:
+        process.stdout.close()
+    assert len(runs_of(MlflowClient(uri), "shop")) == 3
+
+
 class Server:
     """``mlflow server`` on a port of its own, which can be stopped and started again."""
 
@@ -210,24 +266,29 @@ class Server:
         self.process.wait()
 
 
-def test_what_a_server_missed_in_the_middle_is_there_in_the_end(recipe, tmp_path, monkeypatch, capsys):
+def test_what_a_server_missed_in_the_middle_is_there_in_the_end(recipe, tmp_path, monkeypatch):
     server, out = Server(tmp_path), tmp_path / "tiny" / "1"
     monkeypatch.setattr(tracking, "SEND_S", 0.0)
-    fit_networks, publish = fit_parts.fit_networks, bundle.publish
+    fit_networks, publish, notes = fit_parts.fit_networks, bundle.publish, []
+
+    def remark(_bars, text):
+        notes.extend([text] if text.startswith("--track") else [])
 
     def after_a_crash(*arguments):
         server.stop()
         return fit_networks(*arguments)
 
     def after_a_restart(*arguments):
+        until(lambda: notes)
         server.start()
         publish(*arguments)
 
+    monkeypatch.setattr(Bars, "remark", remark)
     monkeypatch.setattr(fit_parts, "fit_networks", after_a_crash)
     monkeypatch.setattr(bundle, "publish", after_a_restart)
     try:
         assert run(recipe, "--quick", "--out", out, "--track", server.url) == 0
-        assert printed_text(capsys).count("Note: --track") == 1
+        assert len(notes) == 1
         client = MlflowClient(server.url)
         (tracked,) = runs_of(client)
         assert tracked.info.status == "FINISHED"

@@ -1,9 +1,11 @@
 """What a tracked fit logs, and what happens where that fails."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,7 @@ from listwright.training import command, tracking
 from listwright.training.recipe import config
 from listwright.training.tracking import Tracker, flat, redact, results
 from support.training.progress import RecordedProgress
+from support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -83,10 +86,61 @@ def test_curves_grow_while_the_fit_runs(follower, tmp_path, monkeypatch):
 
     def points():
         yield "lightgbm/ndcg_trial_1", 10, 0.5
+        tracker._thread.join()
+        yield "lightgbm/ndcg_trial_1", 20, 0.75
+        tracker._thread.join()
         seen.append(curves(tmp_path / "runs"))
 
     follower.follow(tracker, points(), REPORT)
-    assert seen == [{"lightgbm/ndcg_trial_1": [(10, 0.5)]}]
+    assert seen == [{"lightgbm/ndcg_trial_1": [(10, 0.5), (20, 0.75)]}]
+
+
+def test_a_fit_waits_for_nothing_and_its_folder_may_go(follower, tmp_path, monkeypatch):
+    monkeypatch.setattr(tracking, "SEND_S", 0.0)
+    tracker, over = Tracker(f"tensorboard:{tmp_path / 'runs'}"), Event()
+    begin = tracker._run.open
+    monkeypatch.setattr(tracker._run, "open", lambda *args: over.wait() and begin(*args))
+
+    def points():
+        yield "x", 1, 1.0
+        yield "x", 2, 2.0
+        shutil.rmtree(follower.folder)
+        over.set()
+
+    follower.follow(tracker, points(), REPORT)
+    assert curves(tmp_path / "runs")["x"] == [(1, 1.0), (2, 2.0)]
+    assert follower.progress.said == []
+    assert not follower.folder.exists()
+
+
+def test_a_fit_that_is_killed_remembers_its_run(follower, tmp_path, monkeypatch):
+    monkeypatch.setattr(tracking, "SEND_S", 0.0)
+    tracker = Tracker(f"tensorboard:{tmp_path / 'runs'}")
+
+    def points():
+        yield "x", 1, 1.0
+        tracker._thread.join()
+        yield "x", 2, 2.0
+        (run,) = (tmp_path / "runs" / "shop").iterdir()
+        assert json.loads((follower.folder / "tracking.json").read_text())["run"] == f"shop/{run.name}"
+
+    follower.follow(tracker, points(), REPORT)
+
+
+def test_a_resumed_fit_whose_run_was_deleted_is_tracked(follower, tmp_path):
+    uri = f"tensorboard:{tmp_path / 'runs'}"
+    with pytest.raises(KeyboardInterrupt):
+        follower.follow(Tracker(uri), [("x", 1, 1.0)], KeyboardInterrupt())
+    shutil.rmtree(tmp_path / "runs")
+    follower.follow(Tracker(uri), [("x", 2, 2.0)], REPORT)
+    assert curves(tmp_path / "runs")["x"] == [(2, 2.0)]
+    assert follower.progress.said == []
+
+
+def test_a_folder_may_begin_with_the_home(follower, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    follower.follow(Tracker("tensorboard:~/runs"), [("x", 1, 1.0)], REPORT)
+    assert curves(tmp_path / "runs")["x"] == [(1, 1.0)]
 
 
 def test_another_uri_is_another_run(follower, tmp_path):
@@ -112,25 +166,34 @@ def test_what_fails_is_one_note_and_nothing_else(follower, tmp_path, monkeypatch
     assert list(follower.folder.iterdir()) == []
 
 
-def test_what_a_server_missed_is_sent_at_the_end(follower, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("end", "status"), [(REPORT, "FINISHED"), (KeyboardInterrupt(), "KILLED"), (OSError(), "FAILED")]
+)
+def test_what_a_server_missed_is_sent_at_the_end(follower, tmp_path, monkeypatch, end, status):
     monkeypatch.setattr(tracking, "SEND_S", 0.0)
     (tmp_path / "runs").write_text("not a folder")
     tracker = Tracker(f"tensorboard:{tmp_path / 'runs'}")
 
     def points():
         yield "x", 1, 1.0
+        until(lambda: follower.progress.said)
         (tmp_path / "runs").unlink()
         yield "x", 2, 2.0
 
-    follower.follow(tracker, points(), REPORT)
+    ends = []
+    monkeypatch.setattr(tracker._run, "close", ends.append)
+    if end is REPORT:
+        follower.follow(tracker, points(), end)
+    else:
+        with pytest.raises(type(end)):
+            follower.follow(tracker, points(), end)
     assert curves(tmp_path / "runs")["x"] == [(1, 1.0), (2, 2.0)]
+    assert ends == [status]
     assert len(follower.progress.said) == 1
 
 
 def test_a_store_that_hangs_is_left_alone(follower, tmp_path, monkeypatch):
     monkeypatch.setattr(tracking, "WAIT_S", 0.01)
-    from threading import Event
-
     over = Event()
     tracker = Tracker(f"tensorboard:{tmp_path / 'runs'}")
     monkeypatch.setattr(tracker._run, "open", lambda *_: over.wait())
@@ -147,7 +210,20 @@ def test_a_bad_uri_is_refused_before_the_fit(uri):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("uri", ["runs", "http://", "file:runs", "htp://h:1", "sqlite//runs.db", "http://me:secret@"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "runs",
+        "http://",
+        "http://[::1",
+        "http://me:secret@host:port",
+        "postgresql://me:secret@host:port/db",
+        "file:runs",
+        "htp://h:1",
+        "sqlite//runs.db",
+        "http://me:secret@",
+    ],
+)
 def test_a_bad_uri_of_mlflow_is_refused_before_the_fit(uri):
     with pytest.raises(RecipeError) as raised:
         Tracker(uri)
@@ -167,6 +243,19 @@ def test_without_its_extra_an_uri_is_refused_by_name(uri, library, extra, monkey
         Tracker(uri)
 
 
+@pytest.mark.nightly
+def test_without_its_driver_a_database_is_refused_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(RecipeError, match="needs pymysql: install it"):
+        Tracker("mysql+pymysql://me:secret@host/db")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("uri", ["databricks", "databricks://profile", "https://host", "sqlite:///runs.db"])
+def test_what_mlflow_takes_is_not_refused(uri):
+    assert Tracker(uri).uri == uri
+
+
 def test_without_its_extra_fetch_is_refused_in_one_line(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "listwright.training.fetch", raising=False)
     monkeypatch.setitem(sys.modules, "mlflow", None)
@@ -180,6 +269,8 @@ def test_without_its_extra_fetch_is_refused_in_one_line(monkeypatch, capsys):
         ("http://me:secret@host:5000", "http://host:5000"),
         ("postgresql://me:se@cret@host/db?password=secret", "postgresql://host/db"),
         ("request to https://token@host/api failed", "request to https://host/api failed"),
+        ("http://me:s'e\"c ret@host:5000", "http://host:5000"),
+        ("request to http://me:s ecret@host failed\nhttp://other", "request to http://host failed\nhttp://other"),
         ("sqlite:///runs.db", "sqlite:///runs.db"),
     ],
 )

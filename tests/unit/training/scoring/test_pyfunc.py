@@ -71,6 +71,13 @@ def test_what_cannot_be_ranked_is_refused(model):
     needed = next(name for name in NUMERIC if name not in (MISSING, "price"))
     with pytest.raises(SchemaMismatchError, match=needed):
         model.predict(frame.drop(columns=needed), QUERY)
+    with pytest.raises(SchemaMismatchError):
+        model.predict(frame[["query"]], QUERY)
+    for name in ("price", "query"):
+        with pytest.raises(DataError, match=f"column {name}"):
+            model.predict(pd.concat([frame, frame[[name]]], axis=1), QUERY)
+    twice = frame.assign(other=1, again=1).rename(columns={"again": "other"})
+    pd.testing.assert_frame_equal(model.predict(twice, QUERY), model.predict(frame, QUERY))
     with pytest.raises(DataError, match="row 3"):
         model.predict(frame.assign(query=[*frame["query"][:2], None, *frame["query"][3:]]), QUERY)
     with pytest.raises(DataError, match="no rows"):

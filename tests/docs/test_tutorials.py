@@ -165,7 +165,7 @@ def test_a_cluster(reader):
 def test_the_start_page_asks_the_demo(tmp_path):
     service = Process(bundle=ROOT / "models" / "demo" / "1").wait_until_ready()
     try:
-        page = Reader(tmp_path, int(service.url.rpartition(":")[2]))
+        page = Reader(tmp_path, int(service.url.rpartition(":")[2]), free_port())
         page.work_through("index.md")
         (answer,) = map(json.loads, page.printed.values())
     finally:

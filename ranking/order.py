@@ -104,6 +104,11 @@ def ranks_of(order: Int[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
     return ranks
 
 
+def ranks_by_score(scores: Float[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
+    """Return the 1-based rank of every candidate by its score, in input order; see :func:`rank_by_score`."""
+    return ranks_of(rank_by_score(scores))
+
+
 def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Float[np.ndarray, " L"]:
     """Compute the softmax over the scored candidates (QILCM eq. 9), of scores over a temperature above 0.
 

@@ -32,7 +32,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.order import finite_scores, rank_by_score, ranks_of
+from listwright.ranking.order import finite_scores, ranks_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.rules import MOST_RULES, AnyRule
 from listwright.service.admission.body import Limit
@@ -131,11 +131,13 @@ def to_answer(
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
-        first_ranks = ranks_of(rank_by_score(ranking.first_stage_scores)).tolist()
+        first_ranks = ranks_by_score(ranking.first_stage_scores).tolist()
     reached = _STAGES[ranking.stage_reached]
-    order, ranks = ranking.results[: request.top_n].tolist(), list[int | None](ranks_of(ranking.order).tolist())
-    for index in ranking.exclusions.tolist():
-        ranks[index] = None
+    order, ranks = ranking.order, list[int | None](ranks_of(ranking.order).tolist())
+    if ranking.excluded:
+        order = ranking.results
+        for index in ranking.exclusions.tolist():
+            ranks[index] = None
     answer = {
         "id": request.id,
         "model": manifest.name,
@@ -150,7 +152,7 @@ def to_answer(
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
-            for rank, index in enumerate(order, start=1)
+            for rank, index in enumerate(order[: request.top_n].tolist(), start=1)
         ],
         "scores": scores,
         "ranks": ranks,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.order import rank_by_score, ranks_of
+from listwright.ranking.order import ranks_by_score
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import check_complete
@@ -66,7 +66,7 @@ def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strat
         rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
         features, labels = test.features[rows], test.labels[rows]
         ranking = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
-        before = ranks_of(rank_by_score(ranking.first_stage_scores))
+        before = ranks_by_score(ranking.first_stage_scores)
         queries.append(RankedQuery(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
     return queries
 

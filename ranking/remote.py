@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -268,6 +268,9 @@ class Store:
                     put(store, path, content)
             except AlreadyExistsError:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.url / path) from None
+            except FileNotFoundError:
+                fault = "cannot be written: its bucket or container does not exist: make it first"
+                raise StoreError(errno.ENOENT, fault, self.url / path) from None
 
         _ask(self.url / path, write)
 
@@ -306,7 +309,7 @@ def _open(url: Url, client: ClientConfig, retry: RetryConfig) -> ObjectStore:
 
 def _endpoint(url: Url) -> tuple[str, str]:
     """Return the variable that names the server of a URL, and its value; both empty if none does."""
-    names = [name for name in _ENDPOINTS.get(url.scheme, ()) if os.environ.get(name)]
+    names = [name for name in _ENDPOINTS.get(url.scheme, ()) if name in os.environ]
     return (names[0], os.environ[names[0]]) if names else ("", "")
 
 
@@ -316,7 +319,7 @@ def _ask(url: Url, call: Callable[[], _Answer]) -> _Answer:
 
     try:
         return _wait_for(call)
-    except FileExistsError:
+    except (FileExistsError, StoreError):
         raise
     except FileNotFoundError:
         raise StoreError(errno.ENOENT, "does not exist", url) from None
@@ -497,7 +500,7 @@ def _remove_unused(bundles: Path) -> None:
                     shutil.rmtree(entry, ignore_errors=True)
 
 
-_held: dict[Path, IO[str]] = {}
+_held: dict[Path, int] = {}
 
 
 def hold_copies(places: Iterable[Path]) -> None:
@@ -509,10 +512,10 @@ def hold_copies(places: Iterable[Path]) -> None:
     bundles = cache_folder() / "bundles"
     wanted = {place.parents[1] for place in places if place.is_relative_to(bundles)}
     for copy in _held.keys() - wanted:
-        _held.pop(copy).close()
+        os.close(_held.pop(copy))
     for copy in wanted - _held.keys():
         with suppress(OSError):  # of a cache that others fill, and this process may not write
-            _held[copy] = (bundles / f".{copy.name}.use").open("w")
+            _held[copy] = os.open(bundles / f".{copy.name}.use", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(_held[copy], fcntl.LOCK_SH)
 
 

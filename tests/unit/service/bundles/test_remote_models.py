@@ -108,6 +108,11 @@ def test_two_publishers_of_one_version_make_no_mixture(published, local):
     assert bundle.load(local_copy(Url(f"{MODELS}/shop/1"))).manifest.version == "1"
 
 
+def test_a_bucket_that_is_not_there_is_named(s3, local, capsys):
+    assert listwright(["publish", str(local / "1"), "s3://nowhere/live/shop/1"]) == 1
+    assert "bucket or container does not exist" in capsys.readouterr().err
+
+
 def test_a_bucket_is_no_name(s3, local):
     with pytest.raises(BundleError, match="below a bucket"):
         publishing.publish_as(local / "1", Url("s3://models/7"))
@@ -209,9 +214,10 @@ def test_another_endpoint_is_another_store(published, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(BundleError, match="the store does not answer"):
         local_copy(Url(f"{MODELS}/shop/1"), or_last=True)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
-    with pytest.raises(ListwrightError, match="AWS_ENDPOINT_URL begins with no http"):
-        local_copy(Url(f"{MODELS}/shop/1"))
+    for endpoint in ("127.0.0.1:9", ""):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        with pytest.raises(ListwrightError, match="AWS_ENDPOINT_URL begins with no http"):
+            local_copy(Url(f"{MODELS}/shop/1"))
 
 
 def test_azure_and_google_are_opened_as_documented(monkeypatch):

@@ -149,14 +149,17 @@ def cache_folder() -> Path:
     """Return the cache folder: ``$LISTWRIGHT_CACHE``, or ``listwright`` below ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
-        ListwrightError: if the variable is empty.
+        ListwrightError: if the variable is empty, or is not set where the user has no home.
     """
     own = os.environ.get("LISTWRIGHT_CACHE")
     if own is not None:
         if not own.strip():
             raise ListwrightError("LISTWRIGHT_CACHE: is empty: name a folder, or do not set it")
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "listwright"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "listwright"
+    except RuntimeError:  # of a user without a home, as containers have
+        raise ListwrightError("LISTWRIGHT_CACHE: is not set, and this user has no home folder: name a folder") from None
 
 
 @dataclass(frozen=True, slots=True)

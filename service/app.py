@@ -21,7 +21,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.remote import hold_copies
 from listwright.service import hook, paths, problems
 from listwright.service.admission.body import BodyBudget
 from listwright.service.admission.gate import EarlyRefusal, Gate
@@ -33,7 +32,7 @@ from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
-from listwright.service.bundles.reload import Reloader, count_served
+from listwright.service.bundles.reload import Reloader, count_served, hold_served
 from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
 from listwright.service.bundles.served import Current, Models, models_of
 from listwright.service.rules import LiveRules
@@ -124,7 +123,7 @@ def create_app(
         models, first.models = first.models, None
         service.current.models = models
         count_served(telemetry, models)
-        hold_copies(bundle.path for bundle in (*models.current.values(), *models.previous.values()))
+        hold_served(models, settings)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log_served(models, settings)
         if service.experiments is not None:

@@ -254,7 +254,7 @@ class Reloader:
         if after == before:
             return
         self._serving.models = after  # the one assignment
-        hold_copies(bundle.path for bundle in (*after.current.values(), *after.previous.values()))
+        hold_served(after, self._settings)
         count_served(self._telemetry, after)
         for name in sorted(after.current.keys() | before.current.keys()):
             old, new = (m.current[name].manifest.version if name in m.current else None for m in (before, after))
@@ -269,6 +269,12 @@ class Reloader:
 
 def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
     return bundles[name].path if name in bundles else None
+
+
+def hold_served(models: Models, settings: Settings) -> None:
+    """Hold the copies of served bundles, where these are at a URL; who serves a folder needs no cache."""
+    if isinstance(settings.models or settings.bundle, Url):
+        hold_copies(bundle.path for bundle in (*models.current.values(), *models.previous.values()))
 
 
 def count_served(telemetry: Telemetry, models: Models) -> None:

@@ -58,11 +58,11 @@ class StaticFiles:
 
     def __init__(self, folder):
         self.requests = []
-        asked = self.requests
+        requests = self.requests
 
         class Handler(SimpleHTTPRequestHandler):
             def do_GET(self):
-                asked.append((self.path, self.headers.get("Authorization")))
+                requests.append((self.path, self.headers.get("Authorization")))
                 super().do_GET()
 
             def log_message(self, *_):

@@ -236,6 +236,29 @@ def test_a_cache_that_cannot_be_written_is_named(published, tmp_path, monkeypatc
         local_copy(Url(f"{MODELS}/shop/1"))
 
 
+def test_who_serves_a_folder_needs_no_cache(local, monkeypatch):
+    """Nor a home, which users of containers lack."""
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    for value in ("", None):
+        monkeypatch.setenv("LISTWRIGHT_CACHE", "") if value == "" else monkeypatch.delenv("LISTWRIGHT_CACHE")
+        folder.point(local.parent, "shop", "1")
+
+        async def scenario():
+            async with serving(local.parent) as (_, client):
+                folder.point(local.parent, "shop", "2")
+                assert (await tell(client)).status_code == 200
+                assert await version(client) == "2"
+
+        run(scenario)
+        with pytest.raises(ListwrightError, match="LISTWRIGHT_CACHE"):
+            remote.cache_folder()
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"\0" * 5000])
 def test_a_damaged_object_is_refused_by_verify_whatever_the_cache_has(published, content, capsys):
     local_copy(Url(f"{MODELS}/shop/1"))

@@ -19,12 +19,15 @@ from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.bars import progress_bars
 from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
 
+UNDECIDED = 3
+"""Exit code where no gate is broken, and one is undecided."""
+
 _EXAMPLES = """examples:
   listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked
   listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked
   listwright evaluate models/shop/1 --data november/ --qid search_id --label clicked --by market,device
   listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked \\
-      --by market --gate "ndcg@10 >= -0.002"    exit code 1 if shop/2 is worse by more
+      --by market --gate "ndcg@10 >= -0.002"    exit code 1 if shop/2 is worse by more, 3 if undecided
   listwright evaluate models/shop/1 --data rows.csv --qid search_id --doc offer \\
       --run search-engine.run --qrels labels.qrels    another system's TREC run and labels
   listwright evaluate models/shop/1 --data test.txt --trec files     LETOR text; write a run and labels
@@ -35,7 +38,9 @@ Rows of a query must stand together. Nothing is fitted. The protocol is that of 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run ``listwright evaluate``: 0 with an answer, 1 if it fails or a gate is broken, 130 after Ctrl-C."""
+    """Run ``listwright evaluate``: 0 with an answer, 1 if it fails or a gate is broken, 3 if one is undecided, 130
+    after Ctrl-C.
+    """
     return run_command(_parser(), _evaluate, arguments, interrupted=_what_is_left)
 
 
@@ -47,9 +52,12 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     if len(set(written)) < len(written):
         raise RecipeError("--out, --json and --trec: name different files")
     with console.status("loading"):  # a second, which --help need not wait for
-        from listwright.training.judgement import Judging, facts_of, judge, parse_gate  # noqa: PLC0415
+        from listwright.training.gates import facts_of, gate_facts, parse_gate  # noqa: PLC0415
+        from listwright.training.judgement import Judging, judge  # noqa: PLC0415
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
+    if options.shared_only and options.run is None:
+        raise RecipeError("--shared-only: name the run whose candidates are measured with --run")
     if options.other is not None and options.run is not None:
         raise RecipeError("--run and a second bundle: compare the first bundle with one of them")
     try:
@@ -69,15 +77,20 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         run=options.run,
         qrels=options.qrels,
         trec=options.trec,
+        shared_only=options.shared_only,
     )
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
-    breaches = {text.strip(): judgement.breaches(gate) for text, gate in zip(options.gate, gates, strict=True)}
+    verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
     named = dict(zip(map(str, locations), judgement.compared, strict=False))
     words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
     command = repeatable("evaluate", words, names=judgement.compared[: len(judging.bundles)])
-    facts = {"command": command, **facts_of(judgement), "gates": breaches}
+    facts = {
+        "command": command,
+        **facts_of(judgement),
+        "gates": dict(zip(map(str.strip, options.gate), verdicts, strict=True)),
+    }
     _show(facts, console)
     if options.json is not None:
         write_whole(options.json, json.dumps(facts, indent=1) + "\n")
@@ -88,7 +101,8 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     for path in (options.out, options.json, options.trec):
         if path is not None:
             console.print(f"written: {path}", markup=False, soft_wrap=True)
-    return int(any(breaches.values()))
+    found = {verdict["verdict"] for verdict in verdicts}
+    return 1 if "broken" in found else UNDECIDED if "undecided" in found else 0
 
 
 def _what_is_left(options: argparse.Namespace) -> str:
@@ -117,7 +131,8 @@ def _show(facts: dict[str, Any], console: Console) -> None:
     console.print(table)
     if facts["segments"]:
         _show_segments(facts, console)
-    for line in (gain_sentence(facts), *gate_sentences(facts["gates"]), *(f"Note: {note}" for note in facts["notes"])):
+    notes = (f"Note: {note}" for note in (*facts["scope"], *facts["notes"]))
+    for line in (gain_sentence(facts), *gate_sentences(facts), *notes):
         if line:
             console.print(plain_text(line), markup=False, soft_wrap=True)
     console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
@@ -155,10 +170,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="GATE",
-        help='"METRIC >= NUMBER": exit code 1 unless the mean, or with OTHER or --run the gain, is at least that '
-        "on all lists, at least 20, and no interval of a segment of so many lies below; repeatable",
+        help='"METRIC >= NUMBER", a bound of the mean, or with OTHER or --run of the gain: exit code 0 if the whole '
+        "95 %% interval is at or above it, 1 if it, or that of a segment, is below, 3 if undecided; repeatable",
     )
     parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
+    parser.add_argument(
+        "--shared-only", action="store_true", help="measure only candidates that both the data and the run have"
+    )
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
     parser.add_argument(
         "--doc",

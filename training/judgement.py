@@ -6,8 +6,6 @@ and intervals. TREC files come in beside a bundle, and go out.
 
 from __future__ import annotations
 
-import math
-import re
 import shutil
 import tempfile
 from collections import Counter, deque
@@ -15,38 +13,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking import bundle
+from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, dcg, gains_of, measure
+from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
 from listwright.training.cluster import cores, side_by_side
 from listwright.training.data.cells import names_in
-from listwright.training.data.letor.fast import MAX_LABEL
-from listwright.training.data.sources import check_exists
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.evaluate import HEADLINE, METRICS, Evaluation, check_complete
-from listwright.training.evaluation.intervals import FEWEST
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, check_complete
+from listwright.training.gates import Judgement
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
 from listwright.training.scoring.run import parts
-from listwright.training.scoring.worker import lists_of, loaded, rankings_of
+from listwright.training.scoring.worker import PartLists, lists_of, loaded, rankings_of
+from listwright.training.trec import (
+    Retrieved,
+    TrecLines,
+    measure_retrieved,
+    qrels_lines,
+    read_trec,
+    retrieve,
+    run_lines,
+    write_lines,
+)
 
-MOST_SEGMENTS = 50
-"""Values of a column that are segments of their own: those with the most lists."""
-
-OTHERS, MISSING = "(others)", "(missing)"
-"""The segment of all other values, and that of lists without a value."""
+MISSING = "(missing)"
+"""The segment of lists without a value."""
 
 INPUT_ORDER = "input order"
 
@@ -64,8 +68,9 @@ class Judging:
         by: columns whose values are segments.
         strategy: as in a request.
         run: a TREC run that is compared with the bundle.
-        qrels: TREC labels, in place of a column; a candidate that they do not name has label 0.
+        qrels: TREC labels, in place of a column; a query that they lack is left out, and a candidate has label 0.
         trec: folder for the labels and a run of each bundle.
+        shared_only: Whether only candidates that the run ranks, too, are measured.
     """
 
     bundles: tuple[Path, ...]
@@ -79,158 +84,7 @@ class Judging:
     run: Path | None = None
     qrels: Path | None = None
     trec: Path | None = None
-
-
-class Segment(NamedTuple):
-    """Lists with one value in a column.
-
-    Args:
-        column, value: which.
-        lists: how many.
-        means: of each compared ranker, in their order.
-        estimate: the gain, or the only ranker's mean, with its interval: 95 % for all segments together.
-    """
-
-    column: str
-    value: str
-    lists: int
-    means: tuple[float, ...]
-    estimate: tuple[float, float, float]
-
-
-class Gate(NamedTuple):
-    """A bound: of the gain where rankers are compared, else of the mean.
-
-    Args:
-        metric: one of :data:`listwright.training.evaluation.evaluate.METRICS`.
-        least: the bound.
-    """
-
-    metric: str
-    least: float
-
-
-def parse_gate(text: str) -> Gate:
-    """Return the gate of a text such as ``ndcg@10 >= -0.002``.
-
-    Raises:
-        ValueError: naming what is expected.
-    """
-    parsed = re.fullmatch(r"\s*([a-z@0-9]+)\s*>=\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
-    if parsed is None:
-        raise ValueError(f"{text!r}: expected a metric, >= and a number, such as 'ndcg@10 >= -0.002'")
-    if parsed[1] not in METRICS:
-        raise ValueError(f"{text!r}: there is no metric {parsed[1]!r}; expected {', '.join(METRICS)}")
-    if not math.isfinite(float(parsed[2])):
-        raise ValueError(f"{text!r}: expected a finite number")
-    return Gate(parsed[1], float(parsed[2]))
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The result.
-
-    Args:
-        evaluation: values of every list, by ranker: input order, first stages, bundles, a run.
-        compared: the ranker that is judged; or two, of which the second is compared with the first.
-        values: by column of :attr:`Judging.by`, of every list.
-        rows: how many.
-        notes: what a person should know of the data.
-    """
-
-    evaluation: Evaluation
-    compared: tuple[str, ...]
-    values: Mapping[str, Sequence[str]]
-    rows: int
-    notes: tuple[str, ...] = ()
-
-    def estimate(self, metric: str) -> tuple[float, float, float]:
-        """Return the gain of the second ranker over the first, or the mean of the only one, with its 95 % interval."""
-        return _estimate(self.evaluation, metric, self.compared, 1)
-
-    @cached_property
-    def _members(self) -> list[tuple[str, str, Int[np.ndarray, " M"]]]:
-        """Return column, value and lists of every segment."""
-        members = []
-        for column, values in self.values.items():
-            array = np.array(values, dtype=object)
-            own = [value for value, count in Counter(values).most_common(MOST_SEGMENTS) if count >= FEWEST]
-            members += [(column, value, np.flatnonzero(array == value)) for value in own]
-            rest = np.flatnonzero([value not in own for value in values])
-            if len(rest):
-                members.append((column, OTHERS, rest))
-        return members
-
-    def segments(self, metric: str) -> list[Segment]:
-        """Return the segments of all columns: values with at least :data:`FEWEST` lists, and all others together."""
-        segments, weights = [], self.evaluation.weights
-        for column, value, lists in self._members:
-            values = {name: {metric: self.evaluation.values[name][metric][lists]} for name in self.compared}
-            part = replace(self.evaluation, values=values, weights=None if weights is None else weights[lists])
-            means = tuple(part.mean(part.values[name][metric], part.protocol) for name in self.compared)
-            estimate = _estimate(part, metric, self.compared, len(self._members))
-            segments.append(Segment(column, value, len(lists), means, estimate))
-        return segments
-
-    def breaches(self, gate: Gate) -> list[str]:
-        """Return where a gate is broken, as text; empty where it holds.
-
-        All lists together break it by their mean, or by being fewer than :data:`FEWEST` that count. A segment of at
-        least so many breaks it where its whole interval is below the bound: among many, the mean of one is below by
-        chance alone.
-        """
-        every = np.arange(self.evaluation.queries)
-        if self._counted(gate.metric, every) < FEWEST:
-            return [f"{self._counted(gate.metric, every)} lists that count are too few: give at least {FEWEST}"]
-        mean, *_ = self.estimate(gate.metric)
-        breaches = [f"all lists {mean:.4f}"] if mean < gate.least else []
-        for segment, (_, _, lists) in zip(self.segments(gate.metric), self._members, strict=True):
-            mean, low, high = segment.estimate
-            if self._counted(gate.metric, lists) >= FEWEST and high < gate.least:
-                breaches.append(f"{segment.column} = {segment.value} {mean:.4f} [{low:.4f}, {high:.4f}]")
-        return breaches
-
-    def _counted(self, metric: str, lists: Int[np.ndarray, " M"]) -> int:
-        """Return how many lists count: those with a weight, and a value that the protocol does not drop."""
-        values = self.evaluation.values[self.compared[0]][metric][lists]
-        counts = (
-            np.ones(len(lists), dtype=bool) if self.evaluation.protocol.empty_queries != "drop" else ~np.isnan(values)
-        )
-        weights = self.evaluation.weights
-        return int(counts.sum() if weights is None else (counts & (weights[lists] > 0.0)).sum())
-
-
-def facts_of(judgement: Judgement) -> dict[str, Any]:
-    """Return everything that was measured as JSON values."""
-    evaluation = judgement.evaluation
-    gains = {metric: _named(judgement.estimate(metric)) for metric in METRICS if len(judgement.compared) > 1}
-    return {
-        "lists": evaluation.queries,
-        "rows": judgement.rows,
-        "empty_queries": evaluation.empty_queries,
-        "protocol": str(evaluation.protocol),
-        "interval": "95 % percentile bootstrap over queries; those of segments hold together",
-        "rankers": list(evaluation.rankers),
-        "compared": list(judgement.compared),
-        "metrics": [metric.model_dump() for metric in evaluation.metrics()],
-        **({"gains": gains} if gains else {}),
-        "segments": [
-            {**segment._asdict(), "estimate": _named(segment.estimate)} for segment in judgement.segments(HEADLINE)
-        ],
-        "notes": list(judgement.notes),
-    }
-
-
-def _named(estimate: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip(("mean", "low", "high"), estimate, strict=True))
-
-
-def _estimate(
-    evaluation: Evaluation, metric: str, compared: tuple[str, ...], intervals: int
-) -> tuple[float, float, float]:
-    if len(compared) == 1:
-        return evaluation.mean_with_interval(metric, compared[0], intervals=intervals)
-    return evaluation.gain(metric, compared[1], compared[0], intervals=intervals)
+    shared_only: bool = False
 
 
 def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SILENT) -> Judgement:
@@ -330,12 +184,12 @@ class _Part(NamedTuple):
     """The values of some lists.
 
     Args:
-        values: by ranker and metric.
-        weights: of the lists; None: all alike.
-        segments: by column.
-        rows: how many.
-        gain: of the best label.
-        ranked, judged: candidates that the run ranks, and that the TREC labels name.
+        values: Values by ranker and metric; empty where no list can be judged.
+        weights: Weights of the lists; None if all are alike.
+        segments: Values of the lists, by column.
+        rows: Number of candidates.
+        gain: Gain of the best label.
+        counts: Numbers of what the files do not share, and of rows that were read.
     """
 
     values: dict[str, dict[str, Float[np.ndarray, " N"]]]
@@ -343,8 +197,7 @@ class _Part(NamedTuple):
     segments: dict[str, list[str]]
     rows: int
     gain: float
-    ranked: int
-    judged: int
+    counts: Counter[str]
 
 
 def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
@@ -370,7 +223,7 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
     def take() -> None:
         nonlocal done
         judged.append(running.popleft().result())
-        done += judged[-1].rows
+        done += judged[-1].counts["read"]
         task.reach(done)
 
     try:
@@ -453,106 +306,130 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     options, protocol = work.options, work.protocol
     served, rows = loaded(str(work.bundle)), pl.read_ipc(path)
     Path(path).unlink()
+    qrels = None if options.qrels is None else read_trec(options.qrels, "qrels")
+    run = None if options.run is None else read_trec(options.run, "run")
+    counts = Counter({"read": rows.height})
     lists = lists_of(rows, served.manifest.feature_schema, work.qid)
+    docs = _docs(rows, options, lists)
+    judged = _judged_lists(lists, docs, qrels, run if options.shared_only else None, counts)
+    if not all(judged):
+        of_judged = np.repeat(judged, np.diff(lists.offsets))
+        rows, docs = rows.filter(of_judged), list(compress(docs, of_judged))
+        if not docs:
+            return _Part({}, None, {}, 0, 0.0, counts)
+        lists = lists_of(rows, served.manifest.feature_schema, work.qid)
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
-    of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
-    docs = _docs(rows, options, qids, of_rows, offsets)
-    labels = _labels(rows, options, qids, of_rows, docs, protocol.gains)
-    top = float(gains_of(labels, protocol.gains).max())
+    labels, others = _labels(rows, options, lists, docs, protocol.gains)
+    counts["judged elsewhere"] += sum(map(len, others))
+    top = max(float(gains_of(part, protocol.gains).max(initial=0.0)) for part in (labels, *others))
     weights = None
     if options.weight is not None:
         weights = np.add.reduceat(
             row_weights(rows[options.weight], Table(options.data, rows).fault), offsets[:-1]
         ) / np.diff(offsets)
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
+    of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
     features = lists.features.to_numpy() if isinstance(lists.features, pl.DataFrame) else lists.features
     shuffled = lists._replace(features=np.ascontiguousarray(features[order], dtype=np.float32), order=None)
-    run = None if options.run is None or not work.with_others else read_trec(options.run, "run")
     values: dict[str, dict[str, list[float]]] = {}
-    text, ranked = list[str](), 0
+    text = list[str]()
     for n, ranking in enumerate(rankings_of(shuffled, served.reranker, options.strategy)):
         check_complete(ranking, qids[n])
         here = order[offsets[n] : offsets[n + 1]]
-        scores = {work.name: ranking.sort_keys}
-        if _has_more_stages(served.manifest, options.strategy):
-            scores = {f"{work.name}, first stage": ranking.first_stage_scores, **scores}
-        if work.with_others:
-            scores = {INPUT_ORDER: -(here - offsets[n]).astype(np.float64), **scores}
-        scored = np.isfinite(ranking.scores) if protocol.ideal == "truncated" else None
-        for ranker, keys in scores.items():
-            by_metric = values.setdefault(ranker, {metric: [] for metric in METRICS})
-            for metric, own_values in by_metric.items():
-                highest = max(work.highest, top)
-                own_values.append(
-                    measure(metric, keys, labels[here], kept=scored, gains=protocol.gains, highest=highest)
-                )
+        names, y, shared = [docs[row] for row in here], labels[here], np.ones(len(here), dtype=bool)
+        if options.shared_only and run is not None:
+            shared = np.array([name in run[qids[n]] for name in names])
+        kept = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
+        measured = {
+            ranker: (Retrieved(keys[shared], y[shared], others[n]), kept)
+            for ranker, keys in _scores_by(work, served.manifest, ranking, here - offsets[n]).items()
+        }
         if run is not None:
-            own = run.get(qids[n], {})
-            keys = np.array([own.get(docs[row], -np.inf) for row in here])
-            ranked += int(np.isfinite(keys).sum())
-            by_metric = values.setdefault(str(options.run), {metric: [] for metric in METRICS})
-            for metric, own_values in by_metric.items():
-                own_values.append(_measure_retrieved(metric, keys, labels[here], protocol, max(work.highest, top)))
-        if options.trec is not None:
-            text += _run_lines(qids[n], [docs[here[place]] for place in ranking.order], work.name)
+            known = {doc: max(0, int(label)) for doc, label in qrels[qids[n]].items()} if qrels is not None else {}
+            known |= dict(zip(names, y.tolist(), strict=True))
+            measured[str(options.run)] = _retrieved_by_run(run.get(qids[n], {}), known, names, options, counts), None
+        for ranker, (retrieved, of_ideal) in measured.items():
+            for metric, own in values.setdefault(ranker, {metric: [] for metric in METRICS}).items():
+                highest = max(work.highest, top)
+                own.append(measure_retrieved(metric, retrieved, kept=of_ideal, gains=protocol.gains, highest=highest))
+        text += [] if options.trec is None else run_lines(qids[n], [names[place] for place in ranking.order], work.name)
     if options.trec is not None:
-        _write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
-        if work.with_others:
-            lines = [
-                f"{_word(qids[n])} 0 {_word(doc)} {y}"
-                for n, doc, y in zip(of_rows.tolist(), docs, labels.tolist(), strict=True)
-            ]
-            _write_lines(Path(path).with_suffix(".qrels"), lines)
+        write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
+    if options.trec is not None and work.with_others:
+        own_labels = [
+            dict(zip(docs[begin:end], labels[begin:end].tolist(), strict=True))
+            for begin, end in pairwise(offsets.tolist())
+        ]
+        of_lists = own_labels if qrels is None else [qrels[qid] for qid in qids]
+        write_lines(Path(path).with_suffix(".qrels"), qrels_lines(qids, of_lists))
     arrays = {
         ranker: {metric: np.array(of) for metric, of in by_metric.items()} for ranker, by_metric in values.items()
     }
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
-    named = 0
-    if options.qrels is not None:
-        qrels = read_trec(options.qrels, "qrels")
-        named = sum(doc in qrels.get(qids[n], {}) for n, doc in zip(of_rows.tolist(), docs, strict=True))
-    return _Part(arrays, weights, segments, rows.height, top, ranked, named)
+    return _Part(arrays, weights, segments, rows.height, top, counts)
 
 
-def _measure_retrieved(
-    metric: str, scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], protocol: EvalProtocol, highest: float
-) -> float:
-    """Compute a metric of a run as TREC's tools do: a candidate that it lacks, of score -inf, is not retrieved."""
-    retrieved = np.where(np.isfinite(scores), labels, 0)
-    value = measure(metric, scores, retrieved, gains=protocol.gains, highest=highest)
-    if metric == "map":
-        return value * float((retrieved > 0).sum()) / max(1, int((labels > 0).sum()))
-    if not metric.startswith("ndcg@"):
-        return value
-    ideals = [
-        dcg(np.sort(y)[::-1], cutoff=int(metric.partition("@")[2]), gains=protocol.gains) for y in (retrieved, labels)
-    ]
-    return float(np.nan_to_num(value)) * ideals[0] / ideals[1] if ideals[1] > 0.0 else float("nan")
+def _scores_by(
+    work: _Work, manifest: Manifest, ranking: Ranking, places: Int[np.ndarray, " L"]
+) -> dict[str, Float[np.ndarray, " L"]]:
+    """Return the scores of one list's candidates by each ranker; they stood at these places in the file."""
+    scores = {work.name: ranking.sort_keys}
+    if _has_more_stages(manifest, work.options.strategy):
+        scores = {f"{work.name}, first stage": ranking.first_stage_scores, **scores}
+    return {INPUT_ORDER: -places.astype(np.float64), **scores} if work.with_others else scores
 
 
-def _docs(
-    rows: pl.DataFrame,
-    options: Judging,
-    qids: Sequence[str],
-    of_rows: Int[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " O"],
-) -> list[str]:
+def _retrieved_by_run(
+    run: Mapping[str, float], labels: dict[str, int], names: Sequence[str], options: Judging, counts: Counter[str]
+) -> Retrieved:
+    """Return a list as a run ranks it; count the candidates that it shares, and those that only it has."""
+    shared = run.keys() & set(names)
+    counts["ranked"] += len(shared)
+    counts["unknown"] += len(run) - len(shared)
+    counts["equal scores"] += len(set(run.values())) < len(run)
+    if options.shared_only:
+        return retrieve({name: run[name] for name in names if name in shared}, {name: labels[name] for name in shared})
+    return retrieve(run, labels)
+
+
+def _judged_lists(
+    lists: PartLists,
+    docs: Sequence[str],
+    qrels: TrecLines | None,
+    shared_with: TrecLines | None,
+    counts: Counter[str],
+) -> list[bool]:
+    """Return which lists have labels and candidates to measure; count the others."""
+    judged = []
+    for qid, (begin, end) in zip(map(str, lists.qids), pairwise(lists.offsets.tolist()), strict=True):
+        labelled = qrels is None or qid in qrels
+        ranked = shared_with is None or not shared_with.get(qid, {}).keys().isdisjoint(docs[begin:end])
+        counts["unjudged lists"] += not labelled
+        counts["unshared lists"] += labelled and not ranked
+        if qrels is not None:
+            counts["judged"] += len(qrels.get(qid, {}).keys() & set(docs[begin:end]))
+        judged.append(labelled and ranked)
+    return judged
+
+
+def _docs(rows: pl.DataFrame, options: Judging, lists: PartLists) -> list[str]:
     """Return the id of each candidate in TREC files.
 
     Raises:
         DataError: if one is missing, or another candidate of the list has it; with the query.
     """
+    lengths = np.diff(lists.offsets)
     if options.doc is None:
-        return [str(n + 1) for n in np.arange(rows.height) - offsets[of_rows]]
+        return [str(n + 1) for n in np.arange(rows.height) - np.repeat(lists.offsets[:-1], lengths)]
     docs: list[str | None] = names_in(rows[options.doc]).to_list()
     known = set[tuple[int, str]]()
-    for n, doc in zip(of_rows.tolist(), docs, strict=True):
+    for n, doc in zip(np.repeat(np.arange(len(lengths)), lengths).tolist(), docs, strict=True):
         if doc is None or (n, doc) in known:
             what = "has a candidate without an id" if doc is None else f"has candidate {doc!r} twice"
             raise DataError(
                 options.data,
-                f"query {qids[n]} {what}: give each candidate of a list an id of its own",
+                f"query {lists.qids[n]} {what}: give each candidate of a list an id of its own",
                 column=options.doc,
             )
         known.add((n, doc))
@@ -567,22 +444,21 @@ def _has_more_stages(manifest: Manifest, strategy: str) -> bool:
 
 
 def _labels(
-    rows: pl.DataFrame,
-    options: Judging,
-    qids: Sequence[str],
-    of_rows: Int[np.ndarray, " R"],
-    docs: Sequence[str],
-    gains: Sequence[float] | None,
-) -> Int[np.ndarray, " R"]:
+    rows: pl.DataFrame, options: Judging, lists: PartLists, docs: Sequence[str], gains: Sequence[float] | None
+) -> tuple[Int[np.ndarray, " R"], list[Int[np.ndarray, " M"]]]:
+    """Return the label of each candidate, and those of each list's judged documents that are no candidates of it."""
     if options.qrels is None:
-        return whole_labels(rows[str(options.label)], Table(options.data, rows).fault)
-    qrels = read_trec(options.qrels, "qrels")
-    judged = (qrels.get(qids[n], {}).get(doc, 0) for n, doc in zip(of_rows.tolist(), docs, strict=True))
-    labels = np.array([max(0, int(label)) for label in judged], dtype=np.int32)
-    if gains is not None and labels.max() >= len(gains):
-        expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {labels.max()}"
-        raise DataError(options.qrels, expected)
-    return labels
+        nothing = np.empty(0, dtype=np.int32)
+        return whole_labels(rows[str(options.label)], Table(options.data, rows).fault), [nothing] * len(lists.qids)
+    qrels, labels, others = read_trec(options.qrels, "qrels"), list[int](), list[Int[np.ndarray, " M"]]()
+    for qid, (begin, end) in zip(map(str, lists.qids), pairwise(lists.offsets.tolist()), strict=True):
+        judged = {doc: max(0, int(label)) for doc, label in qrels[qid].items()}
+        if gains is not None and max(judged.values()) >= len(gains):
+            expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {max(judged.values())}"
+            raise DataError(options.qrels, expected)
+        labels += [judged.pop(doc, 0) for doc in docs[begin:end]]
+        others.append(np.array([] if options.shared_only else list(judged.values()), dtype=np.int32))
+    return np.array(labels, dtype=np.int32), others
 
 
 def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[str]) -> list[str]:
@@ -602,6 +478,9 @@ def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[
 
 def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list[str]) -> Judgement:
     options, protocol = works[0].options, works[0].protocol
+    counts = sum((part.counts for part in judged[0]), Counter[str]())
+    _check_known(options, counts)
+    judged = [[part for part in own if part.rows] for own in judged]
     values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {}
     for own in judged:
         for ranker in own[0].values:
@@ -612,88 +491,50 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
         raise DataError(options.data, "all weights are 0: no query counts; raise some", column=options.weight)
     compared = (*(work.name for work in works), *(() if options.run is None else (str(options.run),)))
     evaluation = Evaluation(values, protocol, weights)
-    rows, remedy = sum(part.rows for part in first), "check the query ids, and name the candidates' ids with --doc"
-    for path, kind, known in (
-        (options.run, "ranks", sum(part.ranked for part in first)),
-        (options.qrels, "judges", sum(part.judged for part in first)),
-    ):
-        if path is None:
-            continue
-        if known == 0:
-            raise DataError(path, f"{kind} none of the candidates: {remedy}")
-        others = sum(map(len, read_trec(path, "run" if kind == "ranks" else "qrels").values())) - known
-        if known < rows or others:
-            notes.append(f"{path} {kind} {known:,} of {rows:,} candidates, and {others:,} that the data lack")
+    rows = sum(part.rows for part in first)
     if evaluation.empty_queries == evaluation.queries:
         raise DataError(
             options.data, "no list has a relevant candidate, one with a label above 0: nothing can be judged"
         )
     by = {name: [value for part in first for value in part.segments[name]] for name in options.by}
-    return Judgement(evaluation, compared, by, rows, tuple(notes))
+    scope = tuple(_scope(options, counts, evaluation.queries, rows))
+    return Judgement(evaluation, compared, by, rows, scope, tuple(notes), options.shared_only)
 
 
-TrecKind = Literal["run", "qrels"]
-
-_TREC: dict[TrecKind, tuple[int, int, int, str]] = {
-    "run": (6, 2, 4, "query, Q0, candidate, rank, score, name"),
-    "qrels": (4, 2, 3, "query, 0, candidate, label"),
-}
-"""Fields of a line, which of them are the candidate and its value, and what they are."""
-
-
-@cache
-def read_trec(path: Path, kind: TrecKind) -> dict[str, dict[str, float]]:
-    """Read a TREC run, or TREC labels: values by query id and candidate id.
-
-    Raises:
-        DataError: if the file is not there, or a line is not of this kind, or names a candidate again.
-    """
-    check_exists(str(path))
-    fields, doc, value, expected = _TREC[kind]
-    values: dict[str, dict[str, float]] = {}
-    with path.open(encoding="utf-8-sig") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                words = line.split()
-                if not words:
-                    continue
-                if len(words) != fields:
-                    raise DataError(path, f"expected {expected}; found {len(words)} fields", line=number)
-                if words[doc] in values.setdefault(words[0], {}):
-                    raise DataError(path, f"query {words[0]} has candidate {words[doc]} again", line=number)
-                values[words[0]][words[doc]] = _number(path, number, words[value], whole=kind == "qrels")
-        except UnicodeDecodeError as error:
-            raise DataError(path, f"is no text in UTF-8: expected {expected}") from error
-    if not values:
-        raise DataError(path, f"has no lines: expected {expected}")
-    return values
+def _check_known(options: Judging, counts: Counter[str]) -> None:
+    """Raise DataError if a file of TREC's names no candidate of the data."""
+    for path, kind, known in ((options.qrels, "judges", counts["judged"]), (options.run, "ranks", counts["ranked"])):
+        if path is not None and known == 0:
+            remedy = "check the query ids, and name the candidates' ids with --doc"
+            raise DataError(path, f"{kind} none of the candidates: {remedy}")
 
 
-def _number(path: Path, line: int, word: str, *, whole: bool) -> float:
-    try:
-        number = math.nan if "_" in word else float(int(word)) if whole else float(word)
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number) or (whole and number > MAX_LABEL):
-        expected = f"a whole number up to {MAX_LABEL}" if whole else "a finite number"
-        raise DataError(path, f"expected {expected}; found {word!r}", line=line)
-    return number
-
-
-def _run_lines(qid: str, docs: Sequence[str], name: str) -> Iterator[str]:
-    """Yield a list's lines of a run; the score is a whole number, which every tool reads exactly."""
-    for rank, doc in enumerate(docs, start=1):
-        yield f"{_word(qid)} Q0 {_word(doc)} {rank} {len(docs) - rank} {_word(name)}"
-
-
-def _word(text: str) -> str:
-    if not text or text.split() != [text]:
-        raise RecipeError(f"--trec: {text!r} is empty or has a blank, which TREC files cannot hold")
-    return text
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _scope(options: Judging, counts: Counter[str], lists: int, rows: int) -> Iterator[str]:
+    """Yield what was measured, where it is not all of the files, or not as TREC's tools would."""
+    unjudged, elsewhere, unknown = (counts[name] for name in ("unjudged lists", "judged elsewhere", "unknown"))
+    if unjudged:
+        yield f"{unjudged:,} lists are left out: {options.qrels} judges none of their candidates"
+    if options.qrels is not None:
+        lacking = len(read_trec(options.qrels, "qrels")) - lists - counts["unshared lists"]
+        if lacking:
+            yield f"{options.qrels} judges {lacking:,} queries that the data lack: left out, where TREC's tools count 0"
+        if elsewhere:
+            yield f"{options.qrels} judges {elsewhere:,} documents that the data lack: they count as not retrieved"
+    if options.run is None:
+        return
+    if options.shared_only:
+        yield f"only candidates that both the data and {options.run} have are measured"
+        if counts["unshared lists"]:
+            yield f"{counts['unshared lists']:,} lists are left out: they have no such candidate"
+    elif counts["ranked"] < rows:
+        yield f"{options.run} ranks {counts['ranked']:,} of {rows:,} candidates: the others count as not retrieved"
+    if unknown and not options.shared_only:
+        yield f"{options.run} ranks {unknown:,} documents that the data lack: unless judged they count as irrelevant"
+    if counts["equal scores"]:
+        yield (
+            f"{options.run} has equal scores in {counts['equal scores']:,} lists: they share their ranks, where TREC's "
+            "tools go by the documents' names"
+        )
 
 
 def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:

@@ -79,12 +79,11 @@ class Evaluation:
                 rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=n))
         return tuple(rows)
 
-    def mean_with_interval(self, metric: str, ranker: str, *, intervals: int = 1) -> tuple[float, float, float]:
+    def mean_with_interval(self, metric: str, ranker: str) -> tuple[float, float, float]:
         """Return the mean of a ranker, with its 95 % interval; see :func:`bootstrap_interval`."""
-        values = self.values[ranker][metric]
-        counted = self.protocol.apply(values)
-        low, high = bootstrap_interval(counted, self._weights_of(values, len(counted)), intervals=intervals)
-        return self.mean(values, self.protocol), low, high
+        counted, weights = self.counted(metric, ranker)
+        low, high = bootstrap_interval(counted, weights)
+        return self.mean(self.values[ranker][metric], self.protocol), low, high
 
     def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
         """Return the weighted mean over the queries that a protocol counts; 0 if it counts none."""
@@ -100,20 +99,28 @@ class Evaluation:
             return self.weights
         return np.compress(~np.isnan(values), self.weights)
 
-    def gain(self, metric: str, ranker: str, over: str, *, intervals: int = 1) -> tuple[float, float, float]:
-        """Return the mean paired difference of two rankers, with its 95 % interval over queries.
+    def counted(
+        self, metric: str, ranker: str, over: str | None = None
+    ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"] | None]:
+        """Return the values of a ranker on the queries that the protocol counts, and the weights of these queries.
 
         Args:
-            metric, ranker, over: of the difference.
-            intervals: see :func:`bootstrap_interval`.
+            metric: One of :data:`METRICS`.
+            ranker: Name of the ranker.
+            over: Ranker whose values are subtracted, query by query; None for the values themselves.
         """
-        protocol, one, other = self.protocol, self.values[ranker][metric], self.values[over][metric]
-        difference = protocol.apply(one) - protocol.apply(other)
-        weights = self._weights_of(one, len(difference))
+        own = self.values[ranker][metric]
+        counted = self.protocol.apply(own)
+        if over is not None:
+            counted = counted - self.protocol.apply(self.values[over][metric])
+        return counted, self._weights_of(own, len(counted))
+
+    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
+        difference, weights = self.counted(metric, ranker, over)
         if len(difference) == 0 or (weights is not None and not weights.any()):
             return 0.0, 0.0, 0.0
-        low, high = bootstrap_interval(difference, weights, intervals=intervals)
-        return float(np.average(difference, weights=weights)), low, high
+        return float(np.average(difference, weights=weights)), *bootstrap_interval(difference, weights)
 
 
 def evaluate(

@@ -1,7 +1,8 @@
 """Intervals of a difference, and the verdict that they support.
 
-Bootstrap intervals resample queries, jointly for everything that is measured on them. Of an estimate on traffic there
-is an interval for one look, and one that holds at every look.
+Bootstrap intervals resample queries, jointly for everything that is measured on them. Those of :func:`bound_mean` keep
+their level for few queries and skewed values, too. Of an estimate on traffic there is an interval for one look, and one
+that holds at every look.
 """
 
 from __future__ import annotations
@@ -85,6 +86,118 @@ def interval(means: Float[np.ndarray, " samples *columns"]) -> Float[np.ndarray,
     """Return the 95 % percentile interval; of a ratio that is 0/0 in some samples, over the others."""
     bounds: Float[np.ndarray, " 2 *columns"] = np.nanquantile(means, LEVELS, axis=0)
     return bounds
+
+
+def mean_p_value(
+    values: Float[np.ndarray, " N"],
+    bound: float,
+    weights: Float[np.ndarray, " N"] | None = None,
+    *,
+    lowest: float,
+    times: float = 1.0,
+) -> float:
+    """Compute the p-value of the hypothesis that a mean is at most a bound, from few or skewed values, too.
+
+    Definition (Gaffke 2005; Learned-Miller and Thomas 2019, arXiv:1905.06208): the probability that
+    ``sum_i E_i w_i (x_i - bound) <= 0``, where the E are independent and exponential, and one more value is in the
+    sample, the lowest that there can be. Of values 0 and 1 this is the exact binomial test. It is computed by the
+    saddlepoint approximation of Lugannani and Rice (1980).
+
+    Args:
+        values: Independent values.
+        bound: Largest mean of the hypothesis.
+        weights: Weights of the values in the mean; None if all are alike.
+        lowest: Lowest possible value.
+        times: Number of times that each value is in the sample.
+
+    Returns:
+        A number from 0 to 1, at most alpha with probability alpha where the hypothesis is true
+        (``benchmarks/results/gates.json``; a proof for all distributions is not known). It is 1 if no weighted value is
+        above the bound.
+    """
+    if bound < lowest:
+        return 0.0
+    weights = np.ones(len(values)) if weights is None else weights
+    terms = np.append(weights * (values - bound), weights.max(initial=0.0) * (lowest - bound))
+    counts = np.append(np.full(len(values), times), 1.0)
+    least, most = float(terms.min()), float(terms.max())
+    if most <= 0.0 or least >= 0.0:
+        return float(most <= 0.0)
+    point, low, high = 0.0, 1.0 / least, 1.0 / most
+    for _ in range(100):  # Newton's method on a convex function with barriers at both ends
+        ratios = terms / (1.0 - point * terms)
+        slope, curvature = float(counts @ ratios), float(counts @ ratios**2)
+        step = point - slope / curvature
+        if abs(step - point) < 1e-10 * (high - low):
+            break
+        point = step if low < step < high else (point + (low if step <= low else high)) / 2.0
+    root = math.copysign(math.sqrt(max(0.0, 2.0 * float(counts @ np.log1p(-point * terms)))), point)
+    if abs(root) < 1e-5:  # where both terms below are infinite; far from every level
+        return 0.5
+    return _NORMAL.cdf(root + math.log(point * math.sqrt(curvature) / root) / root)
+
+
+def bound_mean(
+    values: Float[np.ndarray, " N"],
+    weights: Float[np.ndarray, " N"] | None = None,
+    *,
+    alpha: float = ALPHA,
+    limits: tuple[float, float],
+) -> tuple[float, float]:
+    """Compute an interval of a mean that keeps its level for few or skewed values, by :func:`mean_p_value`.
+
+    Args:
+        values: Independent values.
+        weights: Weights of the values in the mean; None if all are alike.
+        alpha: Probability that the mean lies outside, half of it on each side.
+        limits: Lowest and highest possible value.
+
+    Returns:
+        The ends, the limits where there is no value.
+    """
+    lowest, highest = limits
+    if len(values) == 0 or (weights is not None and not weights.any()):
+        return limits
+
+    def find_end(of: Float[np.ndarray, " N"], least: float) -> float:
+        top = float(of.max() if weights is None else of[weights > 0.0].max())
+        if top <= least:
+            return least
+        ends = least, top  # p is 0 at the one and 1 at the other
+        return float(brentq(lambda mean: mean_p_value(of, mean, weights, lowest=least) - alpha / 2.0, *ends, xtol=1e-9))
+
+    return find_end(values, lowest), -find_end(-values, -highest)
+
+
+def lists_needed(
+    values: Float[np.ndarray, " N"], bound: float, weights: Float[np.ndarray, " N"] | None = None, *, lowest: float
+) -> float:
+    """Estimate how many values like these show by :func:`mean_p_value` that their mean is above a bound.
+
+    The level is 2.5 %, and the probability to show it :data:`POWER`.
+
+    Args:
+        values: Independent values; at least one has a weight.
+        bound: Bound of the mean.
+        weights: Weights of the values in the mean; None if all are alike.
+        lowest: Lowest possible value.
+
+    Returns:
+        A number; infinite if the mean is not above the bound, or :data:`MOST_TIMES` times the values are too few.
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    gaps = weights / weights.sum() * (values - np.average(values, weights=weights))
+    deviation = _NORMAL.inv_cdf(POWER) * math.sqrt(float(gaps @ gaps))
+
+    def short_of(log_times: float) -> float:
+        times = math.exp(log_times)
+        unlucky = values - deviation / math.sqrt(times)
+        return mean_p_value(unlucky, bound, weights, lowest=lowest, times=times) - ALPHA / 2.0
+
+    most = math.log(MOST_TIMES)
+    if short_of(most) > 0.0:
+        return math.inf
+    return len(values) * math.exp(float(brentq(short_of, -most, most)))
 
 
 def verdict_of(low: float, high: float) -> Verdict:

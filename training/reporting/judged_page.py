@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 
 from listwright.training.evaluation.evaluate import HEADLINE
 from listwright.training.evaluation.intervals import verdict_of
@@ -19,8 +18,8 @@ def page(facts: Facts) -> str:
     """Return the page as HTML.
 
     Args:
-        facts: of :func:`listwright.training.judgement.facts_of`, with the ``command``, and the ``gates`` and where each
-            is broken.
+        facts: Facts of :func:`listwright.training.gates.facts_of`, with the ``command`` and the ``gates``, each as of
+            :func:`listwright.training.gates.gate_facts`.
     """
     compared = facts["compared"]
     title = f"{compared[1]} over {compared[0]}" if len(compared) > 1 else compared[0]
@@ -30,7 +29,7 @@ def page(facts: Facts) -> str:
     settings = {name: facts[name] for name in ("metrics", "segments", "gates")}
     return render(
         f"{title}: {facts['lists']:,} lists",
-        [sentence for sentence in (gain_sentence(facts), *gate_sentences(facts["gates"]), *facts["notes"]) if sentence],
+        [text for text in (gain_sentence(facts), *gate_sentences(facts), *facts["scope"], *facts["notes"]) if text],
         sections,
         command=facts["command"],
         facts=[
@@ -52,18 +51,34 @@ def gain_sentence(facts: Facts) -> str:
     """Return what the second ranker gains over the first; empty where there is one."""
     if "gains" not in facts:
         return ""
-    mean, low, high = (facts["gains"][HEADLINE][name] for name in ("mean", "low", "high"))
+    estimate = facts["gains"][HEADLINE]
     first, second = facts["compared"]
-    interval = f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
-    return f"{second} over {first}, {metric_name(HEADLINE)}: {interval}: {verdict_of(low, high)} (paired, 95 %)"
+    return (
+        f"{second} over {first}, {metric_name(HEADLINE)}: {_estimate_text(estimate, paired=True)}: "
+        f"{verdict_of(estimate['low'], estimate['high'])} (paired, 95 %, {_lists_text(facts, facts['lists'])})"
+    )
 
 
-def gate_sentences(gates: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return whether each gate holds, and where not."""
-    return [
-        f"Gate {gate}: broken by {'; '.join(breaches)}" if breaches else f"Gate {gate}: holds"
-        for gate, breaches in gates.items()
-    ]
+def _lists_text(facts: Facts, count: int) -> str:
+    return f"{count:,} lists" + (", shared candidates only" if facts["shared_only"] else "")
+
+
+def gate_sentences(facts: Facts) -> list[str]:
+    """Return the verdict of each gate, and by what."""
+    paired, sentences = "gains" in facts, []
+    for gate, result in facts["gates"].items():
+        measured = "gain " if paired else f"mean {result['estimate']['mean']:.4f} "
+        measured += _estimate_text(result["estimate"], paired=paired)
+        sentence = f"Gate {gate}: {result['verdict']}: {measured}, {_lists_text(facts, result['lists'])}"
+        for segment in result["segments"]:
+            sentence += (
+                f"; {segment['column']} = {segment['value']}: {_estimate_text(segment['estimate'], paired=paired)}, "
+                f"{segment['lists']:,} lists"
+            )
+        if result["lists_needed"] is not None:
+            sentence += f"; about {result['lists_needed']:,} lists like these would decide it"
+        sentences.append(sentence)
+    return sentences
 
 
 def segment_head(facts: Facts) -> list[str]:
@@ -86,6 +101,7 @@ def segment_rows(facts: Facts) -> list[list[str]]:
 
 
 def _estimate_text(estimate: Facts, *, paired: bool) -> str:
+    """Return a gain with its interval; of a mean, which stands beside it, the interval."""
     mean, low, high = (estimate[name] for name in ("mean", "low", "high"))
     return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]" if paired else f"[{low:.4f}, {high:.4f}]"
 

@@ -18,16 +18,24 @@ from ir_measures import AP, RR, P, nDCG
 from listwright.command import main
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, ListwrightError
-from listwright.training import judgement
+from listwright.ranking.metrics import EvalProtocol
+from listwright.training import gates, judgement
 from listwright.training.data.tables import table
-from listwright.training.evaluation.evaluate import METRICS, bootstrap_interval, evaluate
-from listwright.training.judgement import Gate, Judging, judge, parse_gate, read_trec
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, evaluate
+from listwright.training.evaluation.intervals import bound_mean
+from listwright.training.gates import OTHERS, Gate, Judgement, parse_gate
+from listwright.training.judgement import Judging, judge
 from listwright.training.recipe.data import TableData
+from listwright.training.reporting.judged_page import gain_sentence
 from listwright.training.scoring import run as scoring_run
+from listwright.training.trec import read_trec
 from support.service.bundles import make_bundle
 from support.training.scored import lists
 
 THEIRS = {nDCG(gains={1: 1, 2: 3, 3: 7}) @ 10: "ndcg@10", RR: "mrr", AP: "map", P @ 5: "precision@5"}
+
+TIES = 1e-3
+"""What equal scores of a bundle, which share their ranks, change beside the run that it writes."""
 
 LENGTHS = [1, 7, 120, 3, 40, *([9] * 60)]
 
@@ -121,7 +129,7 @@ def test_two_bundles_are_compared_query_by_query(models, data):
     for segment in judged.segments("ndcg@10"):
         of = markets == segment.value
         differences = np.nan_to_num(other[of]) - np.nan_to_num(one[of])
-        assert segment.estimate[1:] == bootstrap_interval(differences, intervals=2)
+        assert segment.estimate[1:] == bound_mean(differences, alpha=0.025, limits=(-1.0, 1.0))
         assert segment.lists == of.sum()
         assert segment.means == pytest.approx([np.nan_to_num(values[of]).mean() for values in (one, other)])
         assert segment.estimate[0] == pytest.approx(segment.means[1] - segment.means[0])
@@ -171,7 +179,7 @@ def test_a_run_of_another_system_is_compared_and_its_labels_are_read(models, fra
     frame.with_columns(label=pl.col("offer").is_in(best).cast(pl.Int8)).write_parquet(tmp_path / "best.parquet")
     judged = judge(judging(models[:1], tmp_path / "best.parquet", doc="offer", run=reversed_run))
     assert judged.estimate("ndcg@10")[2] < 0.0
-    assert "ranks 711 of 711 candidates, and 1 that the data lack" in judged.notes[0]
+    assert any("1 documents that the data lack" in text for text in judged.scope)
 
 
 def test_a_candidate_that_a_run_lacks_is_not_retrieved(models, data, tmp_path):
@@ -183,7 +191,7 @@ def test_a_candidate_that_a_run_lacks_is_not_retrieved(models, data, tmp_path):
     path = tmp_path / "partial.run"
     path.write_text("\n".join(lines))
     judged = judge(judging(models[:1], data, doc="offer", run=path))
-    assert f"ranks {len(lines)} of 711 candidates, and 0 that" in judged.notes[0]
+    assert [f"{path} ranks {len(lines)} of 711 candidates: the others count as not retrieved"] == list(judged.scope)
     qrels = list(ir_measures.read_trec_qrels(str(out / "labels.qrels")))
     run = list(ir_measures.read_trec_run(str(path)))
     for measure, metric in THEIRS.items():
@@ -231,25 +239,79 @@ def test_a_text_is_a_gate_or_an_error(words):
     assert math.isfinite(gate.least)
 
 
-def test_a_gate_breaks_by_the_mean_of_all_or_by_a_whole_interval_of_a_segment(models, frame, data, tmp_path):
-    """shop/2 is the better one where the label says so, and in one market the worse one."""
-    judge(judging(models, data, doc="offer", trec=tmp_path / "trec"))
-    best = {}
-    for name in ("shop-1", "shop-2"):
-        lines = [line.split() for line in (tmp_path / "trec" / f"{name}.run").read_text().splitlines()]
-        best |= {(name, query): offer for query, _, offer, rank, *_ in lines if rank == "1"}
-    wanted = {best["shop-1" if n % 3 == 0 else "shop-2", f"q{n}"] for n in range(len(LENGTHS))}
-    frame.with_columns(label=pl.col("offer").is_in(list(wanted)).cast(pl.Int8)).write_parquet(tmp_path / "won.parquet")
-    judged = judge(judging(models, tmp_path / "won.parquet", by=("market",)))
-    assert judged.estimate("hit@1")[0] > 0.1
-    (breach,) = judged.breaches(Gate("hit@1", -0.002))
-    assert breach.startswith("market = DE")
-    (french,) = (one for one in judged.segments("hit@1") if one.value == "FR")
-    mean, _, high = french.estimate
-    assert not any("FR" in text for text in judged.breaches(Gate("hit@1", (mean + high) / 2)))
-    assert any(text.startswith("all lists") for text in judged.breaches(Gate("hit@1", 0.99)))
-    frame.filter(pl.col("query").is_in([f"q{n}" for n in range(9)])).write_parquet(tmp_path / "nine.parquet")
-    assert "too few" in judge(judging(models, tmp_path / "nine.parquet")).breaches(Gate("mrr", 0.0))[0]
+def gains_judged(gains, kinds=None, weights=None):
+    """A judgement of two rankers with these gains in MRR."""
+    values = {"first": {m: np.full(len(gains), 0.5) for m in METRICS}}
+    values["second"] = {m: np.asarray(gains) + 0.5 for m in METRICS}
+    evaluation = Evaluation(values, EvalProtocol(weighted=weights is not None), weights)
+    return Judgement(evaluation, ("first", "second"), {} if kinds is None else {"kind": kinds}, len(gains))
+
+
+def test_a_gate_is_decided_by_the_ends_of_the_interval_and_by_no_more():
+    judged = gains_judged(np.random.default_rng(2).uniform(-0.1, 0.2, 400))
+    mean, low, high = judged.estimate("mrr")
+    for least, verdict in (
+        (low, "holds"),
+        (np.nextafter(low, 1.0), "undecided"),
+        (high, "undecided"),
+        (np.nextafter(high, 1.0), "broken"),
+    ):
+        assert judged.decide(Gate("mrr", least)).verdict == verdict
+    decided = judged.decide(Gate("mrr", low))
+    assert decided.estimate == (mean, low, high)
+    assert (decided.lists, decided.lists_needed, decided.segments) == (400, None, ())
+    assert judged.decide(Gate("mrr", mean)).lists_needed is None  # no number of lists tells a mean from itself
+    assert judged.decide(Gate("mrr", low + 1e-4)).lists_needed > 400
+
+
+def test_a_segment_breaks_a_gate_that_all_lists_hold():
+    """Its interval must end below the bound, at the level of all segments together."""
+    rng = np.random.default_rng(3)
+    kinds = np.array(["good"] * 4000 + ["bad"] * 300)
+    gains = np.where(kinds == "bad", -0.1, 0.1) + rng.uniform(-0.2, 0.2, len(kinds))
+    judged = gains_judged(gains, kinds.tolist())
+    assert gains_judged(gains).decide(Gate("mrr", -0.002)).verdict == "holds"
+    broken = judged.decide(Gate("mrr", -0.002))
+    assert broken.verdict == "broken"
+    assert [segment.value for segment in broken.segments] == ["bad"]
+    high = broken.segments[0].estimate[2]
+    assert high == bound_mean(gains[kinds == "bad"], alpha=0.025, limits=(-1.0, 1.0))[1]
+    assert judged.decide(Gate("mrr", high)).verdict == "holds"
+    assert judged.decide(Gate("mrr", np.nextafter(high, 1.0))).verdict == "broken"
+
+
+@pytest.mark.parametrize(("count", "value"), [(20, "b"), (19, OTHERS)])
+def test_twenty_lists_are_a_segment_and_nineteen_are_not(count, value):
+    judged = gains_judged(np.zeros(100 + count), ["a"] * 100 + ["b"] * count)
+    assert {one.value: one.lists for one in judged.segments("mrr")} == {"a": 100, value: count}
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_verdicts_are_wrong_as_often_as_is_said(skewed):
+    """At the bound itself: by all lists, and by fifty segments of twenty lists, where percentile intervals fail."""
+    rng = np.random.default_rng(5)
+    kinds = np.repeat(np.arange(50), 20).astype(str).tolist()
+    wrong = {"holds": 0, "broken": 0, "segments": 0}
+    for _ in range(8):
+        gains = rng.choice([0.03, -0.27], 1000, p=[0.9, 0.1]) if skewed else rng.normal(0.0, 0.1, 1000)
+        for sign in (1.0, -1.0):
+            verdict = gains_judged(sign * gains).decide(Gate("mrr", 0.0)).verdict
+            wrong[verdict] = wrong.get(verdict, 0) + 1
+            wrong["segments"] += bool(gains_judged(sign * gains, kinds).decide(Gate("mrr", 0.0)).segments)
+    assert wrong["undecided"] >= 14
+    for kind in ("holds", "broken", "segments"):
+        assert wrong[kind] <= 12, (
+            kind
+        )  # of 240, where 6 are expected at most: one in 60 such tests would fail by chance
+
+
+def test_a_gate_of_one_bundle_bounds_its_mean(models, data):
+    judged = judge(judging(models[:1], data))
+    mean, low, high = judged.estimate("mrr")
+    assert mean == judged.evaluation.mean_with_interval("mrr", "shop/1")[0]
+    assert 0.0 <= low < mean < high <= 1.0
+    assert judged.decide(Gate("mrr", low)).verdict == "holds"
+    assert judged.decide(Gate("mrr", 1.0)).verdict == "broken"
 
 
 BAD = {
@@ -300,16 +362,118 @@ def test_files_of_other_candidates_are_refused(models, data, tmp_path):
         judge(judging(models[:1], data, qrels=tmp_path / "other.qrels"))
 
 
-def test_lists_that_do_not_count_do_not_count_for_a_gate(models, frame, tmp_path):
-    """Of weight 0, or dropped by the protocol."""
-    weighted = frame.with_columns(weight=pl.when(pl.col("market") == "DE").then(0.0).otherwise(1.0))
-    weighted.write_parquet(tmp_path / "weighted.parquet")
-    judged = judge(judging(models[:1], tmp_path / "weighted.parquet", weight="weight", by=("market",)))
-    assert not any("DE" in text for text in judged.breaches(Gate("mrr", 1.0)))
-    few = frame.with_columns(weight=pl.when(pl.col("query") == "q3").then(1.0).otherwise(0.0))
-    few.write_parquet(tmp_path / "few.parquet")
-    (breach,) = judge(judging(models[:1], tmp_path / "few.parquet", weight="weight")).breaches(Gate("mrr", 0.0))
-    assert breach.startswith("1 lists that count")
+def test_lists_that_do_not_count_do_not_count_for_a_gate():
+    """Of weight 0: they neither break a gate nor make it hold."""
+    gains = np.array([0.2] * 300 + [-0.2] * 300)
+    kinds, weights = ["a"] * 300 + ["b"] * 300, np.repeat([1.0, 0.0], 300)
+    decided = gains_judged(gains, kinds, weights).decide(Gate("mrr", 0.1))
+    assert (decided.verdict, decided.lists) == ("holds", 300)
+    alone = gains_judged(gains[:300]).decide(Gate("mrr", 0.1))
+    assert decided.estimate == pytest.approx(alone.estimate)
+    nothing = gains_judged(gains[300:], weights=np.zeros(300)).decide(Gate("mrr", 0.1))
+    assert (nothing.verdict, nothing.estimate, nothing.lists) == ("undecided", (0.0, -1.0, 1.0), 0)
+
+
+def theirs(qrels, run):
+    """What ir_measures says of files: by query and metric, and the means."""
+    labels, ranked = list(ir_measures.read_trec_qrels(str(qrels))), list(ir_measures.read_trec_run(str(run)))
+    by_query = {(m.query_id, THEIRS[m.measure]): m.value for m in ir_measures.iter_calc(list(THEIRS), labels, ranked)}
+    return by_query, {THEIRS[m]: v for m, v in ir_measures.calc_aggregate(list(THEIRS), labels, ranked).items()}
+
+
+@pytest.fixture
+def written(models, data, tmp_path):
+    """Labels of the lists, and the first bundle's run."""
+    judge(judging(models[:1], data, doc="offer", trec=tmp_path / "trec"))
+    return tmp_path / "trec" / "labels.qrels", tmp_path / "trec" / "shop-1.run"
+
+
+def trec_judging(models, data, qrels, **options):
+    return judging(models, data, **{"label": None, "doc": "offer", "qrels": qrels} | options)
+
+
+def test_queries_that_nobody_judged_are_left_out(models, frame, tmp_path, written):
+    """Means, segments, weights and gates are over the others, as ir_measures has them."""
+    qrels, run = written
+    half = tmp_path / "half.qrels"
+    half.write_text(
+        "".join(line for line in qrels.read_text().splitlines(keepends=True) if int(line.split()[0][1:]) % 2)
+    )
+    path = tmp_path / "unlabelled.parquet"
+    frame.drop("label").write_parquet(path)
+    for options in ({}, {"run": run}):
+        judged = judge(trec_judging(models[:1], path, half, by=("market",), **options))
+        assert judged.evaluation.queries == 32
+        assert any(text.startswith("33 lists are left out") for text in judged.scope)
+        assert sum(segment.lists for segment in judged.segments("mrr")) == 32
+        assert judged.rows == sum(length for n, length in enumerate(LENGTHS) if n % 2)
+        _, aggregate = theirs(half, run)
+        for ranker, tolerance in (("shop/1", TIES), *((str(run), 1e-9) for run in options.values())):
+            for metric, value in aggregate.items():
+                assert judged.evaluation.mean_with_interval(metric, ranker)[0] == pytest.approx(value, abs=tolerance)
+    two = judge(trec_judging(models, path, half, weight="weight"))
+    assert len(two.evaluation.weights) == 32
+    assert two.decide(Gate("mrr", -1.0)).lists == (two.evaluation.weights > 0).sum()
+    out = tmp_path / "again"
+    judge(trec_judging(models[:1], path, half, trec=out))
+    assert theirs(out / "labels.qrels", out / "shop-1.run")[1] == pytest.approx(theirs(half, run)[1])
+
+
+def test_documents_of_a_run_that_the_data_lack_keep_their_places(models, data, written, tmp_path):
+    """As in TREC's tools; without them the other system would be flattered."""
+    qrels, run = written
+    theirs_run = tmp_path / "theirs.run"
+    extra = [f"q{n} Q0 unheard{k} {k} {1000 + k} x\n" for n in range(len(LENGTHS)) for k in (1, 2)]
+    theirs_run.write_text(run.read_text() + "".join(extra))
+    judged = judge(judging(models[:1], data, doc="offer", run=theirs_run))
+    assert any(f"ranks {len(extra)} documents that the data lack" in text for text in judged.scope)
+    own, aggregate = judged.evaluation, theirs(qrels, theirs_run)[1]
+    for metric, value in aggregate.items():
+        assert own.mean_with_interval(metric, str(theirs_run))[0] == pytest.approx(value, abs=1e-9)
+        assert own.mean_with_interval(metric, "shop/1")[0] == pytest.approx(theirs(qrels, run)[1][metric], abs=TIES)
+    shared = judge(judging(models[:1], data, doc="offer", run=theirs_run, shared_only=True))
+    assert shared.scope == (f"only candidates that both the data and {theirs_run} have are measured",)
+    assert "shared candidates only" in gain_sentence(gates.facts_of(shared))
+    for metric in METRICS:
+        assert shared.estimate(metric)[0] == pytest.approx(0.0, abs=TIES)
+
+
+def test_judged_documents_that_the_data_lack_count_as_not_retrieved(models, frame, data, written, tmp_path):
+    """In the ideal order and among the relevant ones, of the bundle and of the run."""
+    qrels, run = written
+    more, theirs_run = tmp_path / "more.qrels", tmp_path / "theirs.run"
+    more.write_text(qrels.read_text() + "".join(f"q{n} 0 unheard{n % 3} {n % 3}\n" for n in range(1, 60)))
+    theirs_run.write_text(run.read_text() + "".join(f"q{n} Q0 unheard{n % 3} 1 1000 x\n" for n in range(30)))
+    path = tmp_path / "unlabelled.parquet"
+    frame.drop("label").write_parquet(path)
+    judged = judge(trec_judging(models[:1], path, more, run=theirs_run))
+    assert any("judges 59 documents that the data lack" in text for text in judged.scope)
+    for ranker, file, tolerance in (("shop/1", run, TIES), (str(theirs_run), theirs_run, 1e-9)):
+        measured = theirs(more, file)[0]
+        for metric in THEIRS.values():
+            own = np.nan_to_num(judged.evaluation.values[ranker][metric])
+            assert own == pytest.approx([measured[f"q{n}", metric] for n in range(len(LENGTHS))], abs=tolerance)
+
+
+def test_lists_without_a_shared_candidate_are_left_out_where_only_shared_ones_count(models, data, written, tmp_path):
+    _, run = written
+    part = tmp_path / "part.run"
+    lines = [line for line in run.read_text().splitlines(keepends=True) if int(line.split()[0][1:]) >= 10]
+    part.write_text("".join(line for n, line in enumerate(lines) if n % 3) + "q1 Q0 unheard 1 1 x\n")
+    judged = judge(judging(models[:1], data, doc="offer", run=part, shared_only=True))
+    assert judged.evaluation.queries == len(LENGTHS) - 10
+    assert any(text.startswith("10 lists are left out") for text in judged.scope)
+    assert judged.estimate("map")[0] == pytest.approx(0.0, abs=TIES)
+
+
+def test_equal_scores_of_a_run_are_told(models, data, written, tmp_path):
+    _, run = written
+    tied = tmp_path / "tied.run"
+    tied.write_text(
+        "".join(" ".join([*line.split()[:4], "1", "x\n"]) for line in run.read_text().splitlines(keepends=True))
+    )
+    judged = judge(judging(models[:1], data, doc="offer", run=tied))
+    assert [text for text in judged.scope if "equal scores in 64 lists" in text]
 
 
 @pytest.mark.parametrize(
@@ -358,14 +522,16 @@ def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models,
     files = ["--by", "market", "--out", str(tmp_path / "p.html"), "--json", str(tmp_path / "j.json")]
     assert main([*words, *files, "--gate", "mrr >= -1"]) == 0
     facts = json.loads((tmp_path / "j.json").read_text())
-    assert facts["gates"] == {"mrr >= -1": []}
+    assert facts["gates"]["mrr >= -1"]["verdict"] == "holds"
+    assert facts["gates"]["mrr >= -1"]["estimate"] == facts["gains"]["mrr"]
     assert facts["compared"] == ["shop/1", "shop/2"]
     assert {segment["value"] for segment in facts["segments"]} == {"DE", "FR"}
     assert "shop/2 over shop/1" in (tmp_path / "p.html").read_text()
     assert main([*words, "--gate", "mrr >= 0.9", "--gate", "map >= -1"]) == 1
     mean = facts["gains"]["mrr"]["mean"]
-    close = [f"mrr >= {mean + 1e-9}", f"mrr >= {mean - 1e-9}"]  # neither hides the other
-    assert main([*words, "--gate", close[0], "--gate", close[1]]) == 1
+    close = [f"mrr >= {mean + 1e-9}", f"mrr >= {mean - 1e-9}"]
+    assert main([*words, "--gate", close[0], "--gate", close[1], "--gate", "map >= -1"]) == 3
+    assert main([*words, "--gate", close[0], "--gate", "mrr >= 0.9"]) == 1
     assert main([*words, "--out", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 1
     assert main([*words, "--out", str(tmp_path / "one"), "--json", str(tmp_path / "one")]) == 1
     output = capsys.readouterr().out
@@ -380,7 +546,7 @@ def test_an_interruption_after_the_trec_files_says_that_they_are_there(models, d
         raise KeyboardInterrupt
 
     words = ["evaluate", str(models[0]), "--data", str(data), "--qid", "query", "--label", "label"]
-    monkeypatch.setattr(judgement, "facts_of", interrupt)
+    monkeypatch.setattr(gates, "facts_of", interrupt)
     assert main([*words, "--trec", str(tmp_path / "trec")]) == 130
     assert "is written; the same command without --trec" in " ".join(capsys.readouterr().out.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "trec"]

@@ -1,0 +1,161 @@
+"""TREC files: runs and labels read and written, and a run measured as TREC's tools do it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.metrics import HIGHEST_GAIN, dcg, measure
+from listwright.training.data.letor.fast import MAX_LABEL
+from listwright.training.data.sources import check_exists
+
+TrecKind = Literal["run", "qrels"]
+
+_TREC: dict[TrecKind, tuple[int, int, int, str]] = {
+    "run": (6, 2, 4, "query, Q0, candidate, rank, score, name"),
+    "qrels": (4, 2, 3, "query, 0, candidate, label"),
+}
+"""Fields of a line, which of them are the candidate and its value, and what they are."""
+
+
+TrecLines = dict[str, dict[str, float]]
+"""Values by query id and candidate id."""
+
+
+@cache
+def read_trec(path: Path, kind: TrecKind) -> TrecLines:
+    """Read a TREC run, or TREC labels: values by query id and candidate id.
+
+    Raises:
+        DataError: if the file is not there, or a line is not of this kind, or names a candidate again.
+    """
+    check_exists(str(path))
+    fields, doc, value, expected = _TREC[kind]
+    values: TrecLines = {}
+    with path.open(encoding="utf-8-sig") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                words = line.split()
+                if not words:
+                    continue
+                if len(words) != fields:
+                    raise DataError(path, f"expected {expected}; found {len(words)} fields", line=number)
+                if words[doc] in values.setdefault(words[0], {}):
+                    raise DataError(path, f"query {words[0]} has candidate {words[doc]} again", line=number)
+                values[words[0]][words[doc]] = _number(path, number, words[value], whole=kind == "qrels")
+        except UnicodeDecodeError as error:
+            raise DataError(path, f"is no text in UTF-8: expected {expected}") from error
+    if not values:
+        raise DataError(path, f"has no lines: expected {expected}")
+    return values
+
+
+def _number(path: Path, line: int, word: str, *, whole: bool) -> float:
+    try:
+        number = math.nan if "_" in word else float(int(word)) if whole else float(word)
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number) or (whole and number > MAX_LABEL):
+        expected = f"a whole number up to {MAX_LABEL}" if whole else "a finite number"
+        raise DataError(path, f"expected {expected}; found {word!r}", line=line)
+    return number
+
+
+def run_lines(qid: str, docs: Sequence[str], name: str) -> Iterator[str]:
+    """Yield a list's lines of a run; the score is a whole number, which every tool reads exactly."""
+    for rank, doc in enumerate(docs, start=1):
+        yield f"{_word(qid)} Q0 {_word(doc)} {rank} {len(docs) - rank} {_word(name)}"
+
+
+def _word(text: str) -> str:
+    if not text or text.split() != [text]:
+        raise RecipeError(f"--trec: {text!r} is empty or has a blank, which TREC files cannot hold")
+    return text
+
+
+def qrels_lines(qids: Iterable[str], labels: Iterable[Mapping[str, float]]) -> Iterator[str]:
+    """Yield the lines of TREC labels.
+
+    Raises:
+        RecipeError: if a name cannot stand in such a file.
+    """
+    for qid, of_list in zip(qids, labels, strict=True):
+        for doc, label in of_list.items():
+            yield f"{_word(qid)} 0 {_word(doc)} {int(label)}"
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of text."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+class Retrieved(NamedTuple):
+    """A ranking of the documents of a query that a system has retrieved.
+
+    Args:
+        scores: ``(L,)`` scores of these documents.
+        labels: ``(L,)`` labels of these documents, 0 where they are not judged.
+        others: ``(M,)`` labels of the judged documents that it lacks.
+    """
+
+    scores: Float[np.ndarray, " L"]
+    labels: Int[np.ndarray, " L"]
+    others: Int[np.ndarray, " M"]
+
+
+def retrieve(scores: Mapping[str, float], labels: Mapping[str, int]) -> Retrieved:
+    """Return the ranking of a query by the scores of its documents.
+
+    Args:
+        scores: Score of each document that is retrieved.
+        labels: Label of each document that is judged.
+    """
+    of_scores = np.array(list(scores.values()), dtype=np.float64)
+    of_retrieved = np.array([labels.get(doc, 0) for doc in scores], dtype=np.int32)
+    others = [label for doc, label in labels.items() if doc not in scores]
+    return Retrieved(of_scores, of_retrieved, np.array(others, dtype=np.int32))
+
+
+def measure_retrieved(
+    metric: str,
+    retrieved: Retrieved,
+    *,
+    kept: Bool[np.ndarray, " L"] | None = None,
+    gains: Sequence[float] | None = None,
+    highest: float = HIGHEST_GAIN,
+) -> float:
+    """Compute a metric of a ranking as TREC's tools do: the ideal order has judged documents that it lacks, too.
+
+    Args:
+        metric: Name of the metric, as of :func:`listwright.ranking.metrics.measure`.
+        retrieved: The ranking.
+        kept: ``(L,)`` True for documents that the ideal order may use, and no others; None for all.
+        gains: As for :func:`listwright.ranking.metrics.dcg`.
+        highest: Gain of the best label.
+
+    Returns:
+        The value; NaN for the NDCG of a query without a relevant document.
+    """
+    scores, labels, others = retrieved
+    kind, _, depth = metric.partition("@")
+    if len(scores) == 0:
+        scores, labels = np.zeros(1), np.zeros(1, dtype=np.int32)
+    value = measure(metric, scores, labels, kept=kept, gains=gains, highest=highest)
+    if not others.any():
+        return value
+    if kind == "map":
+        relevant = np.count_nonzero(labels > 0)
+        return value * relevant / (relevant + np.count_nonzero(others))
+    if kind != "ndcg" or kept is not None:
+        return value
+    own, ideal = (
+        dcg(np.sort(of)[::-1], cutoff=int(depth), gains=gains) for of in (labels, np.concatenate([labels, others]))
+    )
+    return float(np.nan_to_num(value)) * own / ideal if ideal > 0.0 else math.nan

@@ -42,7 +42,8 @@ MESSAGES = compile_messages(
         "InferRequestedOutputTensor": "1 string name, 2 bytes* parameters",
         "ModelInferResponse": "1 string model_name, 2 string model_version, 3 string id, 4 Entry* parameters, "
         "5 Tensor* outputs, 6 bytes* raw_output_contents",
-        "Tensor": "1 string name, 2 string datatype, 3 int64* shape, 5 InferTensorContents contents",
+        "Tensor": "1 string name, 2 string datatype, 3 int64* shape, 4 bytes* parameters, "
+        "5 InferTensorContents contents",
         "InferTensorContents": "3 int64* int64_contents, 6 float* fp32_contents, 7 double* fp64_contents, "
         "8 bytes* bytes_contents",
         "Entry": "1 string key, 2 InferParameter value",
@@ -107,6 +108,10 @@ class InferCodec:
             raise CandidateError(
                 f"{len(raws)} of {len(request.inputs)} inputs: send all or none", ("raw_input_contents",)
             )
+        for position, tensor in enumerate(() if raws else request.inputs):
+            if not tensor.data and tensor.datatype in tensors.DATATYPES and 0 not in tensor.shape:
+                places = filter(None, ("raw_input_contents", _FIELDS.get(tensor.datatype)))
+                raise CandidateError(f"has no values: send {' or '.join(places)}", ("inputs", position))
         schema = bundle.reranker.schema
         self._inference = tensors.read_tensors(request, raws or [None] * len(request.inputs), schema, self._most)
         options = request.parameters
@@ -142,7 +147,8 @@ class InferCodec:
 
     def _input(self, position: int, content: bytes) -> dict[str, Any]:
         sent = decode("Tensor", content)
-        tensor = {"name": sent.name, "datatype": sent.datatype, "shape": sent.shape[: _MOST_AXES + 1]}
+        shape, parameters = sent.shape[: _MOST_AXES + 1], _parameters(sent.parameters)
+        tensor = {"name": sent.name, "datatype": sent.datatype, "shape": shape, "parameters": parameters}
         if self._is_raw:
             if sent.HasField("contents"):
                 raise CandidateError("has contents beside raw_input_contents: send either", ("inputs", position))

@@ -13,9 +13,10 @@ from support.waiting import PATIENCE_S
 SERVICE = "/inference.GRPCInferenceService/"
 
 
-def tensor(kind, array=MATRIX):
+def tensor(kind, array=MATRIX, datatype=None):
     """Features, by either client of NVIDIA's: ``kind`` is its InferInput."""
-    features = kind("features", list(array.shape), {"float32": "FP32", "float64": "FP64"}[array.dtype.name])
+    datatype = datatype or {"float16": "FP16", "float32": "FP32", "float64": "FP64"}[array.dtype.name]
+    features = kind("features", list(array.shape), datatype)
     features.set_data_from_numpy(array)
     return features
 

@@ -37,6 +37,13 @@ GRPC_INFER, GRPC_MODEL, GRPC_MODEL_READY, GRPC_LIVE, GRPC_READY, GRPC_METADATA =
     for method in ("ModelInfer", "ModelMetadata", "ModelReady", "ServerLive", "ServerReady", "ServerMetadata")
 )
 
+GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"
+"""The health service of gRPC, which probes and load balancers ask, and its methods as paths."""
+
+GRPC_CHECK, GRPC_LIST, GRPC_WATCH = GRPC_CHECKS = tuple(
+    f"/{GRPC_HEALTH_SERVICE}/{method}" for method in ("Check", "List", "Watch")
+)
+
 UI = "/ui"
 UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 """The page and its files, which need no key: they hold no data."""
@@ -44,7 +51,7 @@ UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 UI_BUNDLE, UI_REPORT = f"{UI}/bundle", f"{UI}/report"
 
 HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
-GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY))
+GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY, *GRPC_CHECKS))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 
 PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY, *GRPC_HEALTH, GRPC_MODEL_READY))

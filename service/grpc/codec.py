@@ -1,4 +1,4 @@
-"""The messages of the Open Inference Protocol over gRPC, and the codec of ``ModelInfer``.
+"""The messages of the Open Inference Protocol over gRPC and of gRPC's health service, and the codec of ``ModelInfer``.
 
 A request may say what one of :mod:`listwright.service.wire.open_inference` may. A tensor stands in ``contents``, by its
 type, or as raw little-endian bytes in ``raw_input_contents``.
@@ -25,7 +25,7 @@ from listwright.service.wire.schemas import MAX_FIELDS
 MEDIA_TYPE = "application/grpc+proto"
 
 # The messages of the protocol, with the fields that are read or written. Parts of which a request may repeat many are
-# bytes: they are counted before they are decoded. A map is its entries. All are of package `inference`.
+# bytes: they are counted before they are decoded. A map is its entries, an enumeration its numbers.
 MESSAGES = compile_messages(
     "inference",
     {
@@ -52,6 +52,15 @@ MESSAGES = compile_messages(
     },
     {"InferParameter": ("bool_param", "int64_param", "string_param", "double_param", "uint64_param")},
     syntax="proto3",
+) | compile_messages(
+    "grpc.health.v1",
+    {
+        "HealthCheckRequest": "1 string service",
+        "HealthCheckResponse": "1 int32 status",
+        "HealthListResponse": "1 HealthListEntry* statuses",
+        "HealthListEntry": "1 string key, 2 HealthCheckResponse value",
+    },
+    syntax="proto3",
 )
 
 _FIELDS = {"FP32": "fp32_contents", "FP64": "fp64_contents", "INT64": "int64_contents", "BYTES": "bytes_contents"}
@@ -67,7 +76,7 @@ def decode(name: str, content: bytes) -> Any:
     try:
         return MESSAGES[name].FromString(content)
     except DecodeError:
-        raise UndecodableBodyError(f"the bytes are no message inference.{name}") from None
+        raise UndecodableBodyError(f"the bytes are no message {MESSAGES[name].DESCRIPTOR.full_name}") from None
 
 
 class InferCodec:

@@ -30,7 +30,7 @@ INFER = (f"{MODEL[0]}/infer", f"{MODEL[1]}/infer")
 MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
 
 GRPC_SERVICE = "inference.GRPCInferenceService"
-"""The service of the Open Inference Protocol over gRPC, and its methods as paths."""
+"""The service of the Open Inference Protocol over gRPC, and its methods as paths; below, that of gRPC's health."""
 
 GRPC_INFER, GRPC_MODEL, GRPC_MODEL_READY, GRPC_LIVE, GRPC_READY, GRPC_METADATA = GRPC = tuple(
     f"/{GRPC_SERVICE}/{method}"
@@ -38,8 +38,6 @@ GRPC_INFER, GRPC_MODEL, GRPC_MODEL_READY, GRPC_LIVE, GRPC_READY, GRPC_METADATA =
 )
 
 GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"
-"""The health service of gRPC, which probes and load balancers ask, and its methods as paths."""
-
 GRPC_CHECK, GRPC_LIST, GRPC_WATCH = GRPC_CHECKS = tuple(
     f"/{GRPC_HEALTH_SERVICE}/{method}" for method in ("Check", "List", "Watch")
 )

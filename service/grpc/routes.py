@@ -101,17 +101,15 @@ async def metadata(request: Request, service: Serving) -> Response:  # noqa: ARG
 
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
-"""States of the health service."""
-
-_SERVICES = ("", paths.GRPC_SERVICE)
-"""Names that it knows; the first is the server."""
+SERVICES = ("", paths.GRPC_SERVICE)
+"""Names that the health service knows; the first is the server."""
 
 WATCH_S = 0.5
 """Seconds between two looks at the state for a caller that watches it."""
 
 
 def _state_of(service: Service, name: str) -> int:
-    if name not in _SERVICES:
+    if name not in SERVICES:
         return SERVICE_UNKNOWN
     return SERVING if service.reason_unready() is None else NOT_SERVING
 
@@ -128,7 +126,7 @@ async def check(request: Request, service: Serving) -> Response:
 @routes.post(paths.GRPC_LIST, include_in_schema=False)
 async def list_states(request: Request, service: Serving) -> Response:  # noqa: ARG001
     """Report readiness, for each name."""
-    states = [{"key": name, "value": {"status": _state_of(service, name)}} for name in _SERVICES]
+    states = [{"key": name, "value": {"status": _state_of(service, name)}} for name in SERVICES]
     return _respond("HealthListResponse", statuses=states)
 
 
@@ -138,15 +136,13 @@ async def watch(request: Request, service: Serving) -> Response:
     name = (await _read(request, "HealthCheckRequest")).service
 
     async def changes() -> AsyncIterator[bytes]:
-        last, stopping = 0, request.state.stopping
-        while True:
-            ends, state = stopping.is_set(), _state_of(service, name)
-            if state != last:
+        last, ended = 0, False
+        while not ended:
+            ended = request.state.stopping.is_set()
+            if (state := _state_of(service, name)) != last:
                 yield MESSAGES["HealthCheckResponse"](status=state).SerializeToString()
-            if ends:
-                return
             last = state
             with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), WATCH_S)
+                await asyncio.wait_for(request.state.stopping.wait(), WATCH_S)
 
     return StreamingResponse(changes(), media_type=MEDIA_TYPE)

@@ -36,13 +36,6 @@ MOST_WATCHING = 100
 IDLE_S = 30.0
 """Seconds after which an idle connection is closed: gRPC makes no room for a new one, it refuses it."""
 
-PING_MS = 500
-"""Least milliseconds between a caller's pings: beyond a few that come sooner its connection ends with a GOAWAY. They are
-cheap, and gRPC's own five minutes are longer than clients and proxies wait."""
-
-VANISHED_S = 60.0
-"""Seconds without a byte after which a caller is pinged: one that has vanished would keep its watch of the health."""
-
 DETAIL_BYTES = 2000
 """Of the text of an error, which gRPC sends as a header: each byte that is no ASCII takes three there."""
 
@@ -206,9 +199,9 @@ class GrpcServer:
             "grpc.max_concurrent_streams": settings.max_connections,
             "grpc.server_handshake_timeout_ms": 5_000,
             "grpc.max_connection_idle_ms": round(1000.0 * min(settings.keep_alive_s, IDLE_S)),
-            "grpc.http2.min_ping_interval_without_data_ms": PING_MS,
+            "grpc.http2.min_ping_interval_without_data_ms": 500,  # pings are cheap, and proxies wait no five minutes
             "grpc.keepalive_permit_without_calls": 1,
-            "grpc.keepalive_time_ms": round(1000.0 * VANISHED_S),
+            "grpc.keepalive_time_ms": 60_000,  # else a caller that vanished would watch for hours
             "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would become a large one
         }
         most = settings.max_connections + MOST_WATCHING
@@ -228,9 +221,7 @@ class GrpcServer:
     async def stop(self, within_s: float) -> None:
         """Take no new calls (GOAWAY), and wait for those that are answered."""
         began = time.perf_counter()
-        while self._active or time.perf_counter() < self._last + QUIET_S:
-            if time.perf_counter() > began + LINGER_S:
-                break
+        while (now := time.perf_counter()) < began + LINGER_S and (self._active or now < self._last + QUIET_S):
             await asyncio.sleep(0.001)
         self._holds = True
         await asyncio.sleep(HOLD_S)
@@ -241,7 +232,6 @@ class GrpcServer:
 
     def _handler(self, path: str) -> Any:
         """Return the handler of a method: as of a stream of messages, of which none is read before it is asked for."""
-
         watches = path == paths.GRPC_WATCH
         calls = self._watching if watches else self._active
 
@@ -250,8 +240,7 @@ class GrpcServer:
                 await self._stopping.wait()
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the service stops: ask again")
             if len(self._watching) >= MOST_WATCHING and watches:
-                detail = f"{MOST_WATCHING} callers watch already: ask {paths.GRPC_CHECK} instead"
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, detail)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_WATCHING} callers watch: use Check")
             calls.add(context)
             try:
                 return await Call(context, self._arriving, self._settings, self._stopping).run(self._app, path)

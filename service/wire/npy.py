@@ -66,9 +66,7 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
     start = _end_of_header(body)
     sides, by_columns, kind = _header(body[:start])
     if kind not in _TYPES:
-        raise CandidateError(
-            f"the array's dtype is {kind.str!r}: send float32 ('<f4'), float64 ('<f8') or float16 ('<f2')"
-        )
+        raise CandidateError(f"the array's dtype is {kind.str!r}: send float32, float64 or float16 (<f4, <f8, <f2)")
     if by_columns:
         raise CandidateError("the array is in Fortran order: send it in C order (numpy.ascontiguousarray)")
     if len(sides) != 2:

@@ -119,8 +119,7 @@ class InferCodec:
             )
         for position, tensor in enumerate(() if raws else request.inputs):
             if not tensor.data and tensor.datatype in tensors.DATATYPES and 0 not in tensor.shape:
-                places = filter(None, ("raw_input_contents", _FIELDS.get(tensor.datatype)))
-                raise CandidateError(f"has no values: send {' or '.join(places)}", ("inputs", position))
+                raise CandidateError("has no values: send raw_input_contents", ("inputs", position))
         schema = bundle.reranker.schema
         self._inference = tensors.read_tensors(request, raws or [None] * len(request.inputs), schema, self._most)
         options = request.parameters

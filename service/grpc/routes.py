@@ -104,8 +104,7 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 SERVICES = ("", paths.GRPC_SERVICE)
 """Names that the health service knows; the first is the server."""
 
-WATCH_S = 0.5
-"""Seconds between two looks at the state for a caller that watches it."""
+WATCH_S = 0.5  # between two looks at the state
 
 
 def _state_of(service: Service, name: str) -> int:

@@ -159,7 +159,10 @@ class Call:
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], message["headers"]
         elif message.get("more_body"):
-            await self._context.write(message["body"])
+            try:
+                await self._context.write(message["body"])
+            except grpc.aio.InternalError:  # the caller has gone, and gRPC has yet to say so
+                self._gone.set()
         else:
             self._content += message.get("body", b"")
 

@@ -240,7 +240,7 @@ def without_features():
         (raw(b"\0\x7c" * 28, datatype="FP16"), "INVALID_ARGUMENT", "features"),
         (half_in_contents("FP16"), "INVALID_ARGUMENT", "$.inputs[0]: has no values: send raw_input_contents"),
         (half_in_contents("BF16"), "INVALID_ARGUMENT", "$.inputs[0]: has no values: send raw_input_contents"),
-        (without_values(), "INVALID_ARGUMENT", "raw_input_contents or fp32_contents"),
+        (without_values(), "INVALID_ARGUMENT", "has no values: send raw_input_contents"),
         (raw(MATRIX.tobytes(), name="X"), "INVALID_ARGUMENT", "$.inputs[0].name"),
         (with_ids(b"a", b"\xff"), "INVALID_ARGUMENT", "UTF-8"),
         (with_ids(b"a", b"a"), "INVALID_ARGUMENT", "'a'"),

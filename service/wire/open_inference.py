@@ -211,7 +211,7 @@ def describe(manifest: Manifest) -> ModelMetadata:
     )
 
 
-DATATYPES = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8"), "FP16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+DATATYPES = {t: np.dtype(k) for t, k in (("FP32", "<f4"), ("FP64", "<f8"), ("FP16", "<f2"), ("BF16", "<u2"))}
 """Types of raw features. BF16 is the higher half of a float32."""
 
 LENGTH_BYTES, UTF8_BYTES = 4, 4
@@ -372,7 +372,7 @@ def _features(
             place,
         )
     values = np.frombuffer(raw, kind).reshape(length, width)
-    return (values.astype("<u4") << 16).view("<f4") if tensor.datatype == "BF16" else values
+    return (values.astype(np.uint32) << 16).view(np.float32) if tensor.datatype == "BF16" else values
 
 
 def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:

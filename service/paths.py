@@ -30,11 +30,16 @@ INFER = (f"{MODEL[0]}/infer", f"{MODEL[1]}/infer")
 MODEL_READY = (f"{MODEL[0]}/ready", f"{MODEL[1]}/ready")
 
 GRPC_SERVICE = "inference.GRPCInferenceService"
-"""The service of the Open Inference Protocol over gRPC, and its methods as paths."""
+"""The service of the Open Inference Protocol over gRPC, and its methods as paths; below, that of gRPC's health."""
 
 GRPC_INFER, GRPC_MODEL, GRPC_MODEL_READY, GRPC_LIVE, GRPC_READY, GRPC_METADATA = GRPC = tuple(
     f"/{GRPC_SERVICE}/{method}"
     for method in ("ModelInfer", "ModelMetadata", "ModelReady", "ServerLive", "ServerReady", "ServerMetadata")
+)
+
+GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"
+GRPC_CHECK, GRPC_LIST, GRPC_WATCH = GRPC_CHECKS = tuple(
+    f"/{GRPC_HEALTH_SERVICE}/{method}" for method in ("Check", "List", "Watch")
 )
 
 UI = "/ui"
@@ -44,7 +49,7 @@ UI_PAGE, UI_FILES = f"{UI}/", f"{UI}/{{name:path}}"
 UI_BUNDLE, UI_REPORT = f"{UI}/bundle", f"{UI}/report"
 
 HEALTH = frozenset((LIVE, READY, INFERENCE_LIVE, INFERENCE_READY))
-GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY))
+GRPC_HEALTH = frozenset((GRPC_LIVE, GRPC_READY, *GRPC_CHECKS))
 INFORMATION = frozenset((INFO, METRICS, OPENAPI))
 
 PROBES = frozenset((*HEALTH, METRICS, *MODEL_READY, *GRPC_HEALTH, GRPC_MODEL_READY))

@@ -58,8 +58,8 @@ MATRIX = {
     "schema": {
         "type": "string",
         "format": "binary",
-        "description": "a .npy file: float32 or float64, little-endian, C order, shape (L, D), columns as in the "
-        "schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
+        "description": "a .npy file: float32, float64 or float16, little-endian, C order, shape (L, D), columns as in "
+        "the schema, NaN where a value is missing, categories by code (see /v2/models/{name}). The other fields of the "
         "JSON form stand in the query string",
     }
 }

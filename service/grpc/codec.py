@@ -1,4 +1,4 @@
-"""The messages of the Open Inference Protocol over gRPC, and the codec of ``ModelInfer``.
+"""The messages of the Open Inference Protocol over gRPC and of gRPC's health service, and the codec of ``ModelInfer``.
 
 A request may say what one of :mod:`listwright.service.wire.open_inference` may. A tensor stands in ``contents``, by its
 type, or as raw little-endian bytes in ``raw_input_contents``.
@@ -25,7 +25,7 @@ from listwright.service.wire.schemas import MAX_FIELDS
 MEDIA_TYPE = "application/grpc+proto"
 
 # The messages of the protocol, with the fields that are read or written. Parts of which a request may repeat many are
-# bytes: they are counted before they are decoded. A map is its entries. All are of package `inference`.
+# bytes: they are counted before they are decoded. A map is its entries, an enumeration its numbers.
 MESSAGES = compile_messages(
     "inference",
     {
@@ -42,7 +42,8 @@ MESSAGES = compile_messages(
         "InferRequestedOutputTensor": "1 string name, 2 bytes* parameters",
         "ModelInferResponse": "1 string model_name, 2 string model_version, 3 string id, 4 Entry* parameters, "
         "5 Tensor* outputs, 6 bytes* raw_output_contents",
-        "Tensor": "1 string name, 2 string datatype, 3 int64* shape, 5 InferTensorContents contents",
+        "Tensor": "1 string name, 2 string datatype, 3 int64* shape, 4 bytes* parameters, "
+        "5 InferTensorContents contents",
         "InferTensorContents": "3 int64* int64_contents, 6 float* fp32_contents, 7 double* fp64_contents, "
         "8 bytes* bytes_contents",
         "Entry": "1 string key, 2 InferParameter value",
@@ -50,6 +51,15 @@ MESSAGES = compile_messages(
         "5 uint64 uint64_param",
     },
     {"InferParameter": ("bool_param", "int64_param", "string_param", "double_param", "uint64_param")},
+    syntax="proto3",
+) | compile_messages(
+    "grpc.health.v1",
+    {
+        "HealthCheckRequest": "1 string service",
+        "HealthCheckResponse": "1 int32 status",
+        "HealthListResponse": "1 HealthListEntry* statuses",
+        "HealthListEntry": "1 string key, 2 HealthCheckResponse value",
+    },
     syntax="proto3",
 )
 
@@ -66,7 +76,7 @@ def decode(name: str, content: bytes) -> Any:
     try:
         return MESSAGES[name].FromString(content)
     except DecodeError:
-        raise UndecodableBodyError(f"the bytes are no message inference.{name}") from None
+        raise UndecodableBodyError(f"the bytes are no message {MESSAGES[name].DESCRIPTOR.full_name}") from None
 
 
 class InferCodec:
@@ -107,6 +117,9 @@ class InferCodec:
             raise CandidateError(
                 f"{len(raws)} of {len(request.inputs)} inputs: send all or none", ("raw_input_contents",)
             )
+        for position, tensor in enumerate(() if raws else request.inputs):
+            if not tensor.data and tensor.datatype in tensors.DATATYPES and 0 not in tensor.shape:
+                raise CandidateError("has no values: send raw_input_contents", ("inputs", position))
         schema = bundle.reranker.schema
         self._inference = tensors.read_tensors(request, raws or [None] * len(request.inputs), schema, self._most)
         options = request.parameters
@@ -142,7 +155,8 @@ class InferCodec:
 
     def _input(self, position: int, content: bytes) -> dict[str, Any]:
         sent = decode("Tensor", content)
-        tensor = {"name": sent.name, "datatype": sent.datatype, "shape": sent.shape[: _MOST_AXES + 1]}
+        shape, parameters = sent.shape[: _MOST_AXES + 1], _parameters(sent.parameters)
+        tensor = {"name": sent.name, "datatype": sent.datatype, "shape": shape, "parameters": parameters}
         if self._is_raw:
             if sent.HasField("contents"):
                 raise CandidateError("has contents beside raw_input_contents: send either", ("inputs", position))

@@ -1,4 +1,4 @@
-"""The methods of the Open Inference Protocol over gRPC, as endpoints.
+"""The methods of the Open Inference Protocol over gRPC and of gRPC's health service, as endpoints.
 
 The same bundles, limits, errors and counts as in :mod:`listwright.service.api.open_inference`; the message of a call is
 the body of a request, see :mod:`listwright.service.grpc.server`.
@@ -6,9 +6,13 @@ the body of a request, see :mod:`listwright.service.grpc.server`.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from starlette.responses import StreamingResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -17,7 +21,7 @@ from listwright.service import paths
 from listwright.service.api.open_inference import server_metadata
 from listwright.service.api.rerank import answer
 from listwright.service.api.service import PlainRoute, Service, Serving
-from listwright.service.errors import UndecodableBodyError
+from listwright.service.errors import UndecodableBodyError, UnknownModelError
 from listwright.service.grpc.codec import MEDIA_TYPE, MESSAGES, InferCodec, decode
 from listwright.service.wire import open_inference as inference
 from listwright.service.wire.schemas import read_outer_words
@@ -48,12 +52,17 @@ async def infer(request: Request, service: Serving) -> Response:
     return await answer(request, service, codec)
 
 
-async def _find_bundle(request: Request, service: Service) -> Bundle:
-    """Return the bundle that a call names."""
+async def _read(request: Request, message: str) -> Any:
+    """Return the message of a call."""
     content = await request.state.read_message()
     if content is None:
         raise UndecodableBodyError("the call has no message")
-    asked_for = decode("ModelReadyRequest", content)
+    return decode(message, content)
+
+
+async def _find_bundle(request: Request, service: Service) -> Bundle:
+    """Return the bundle that a call names."""
+    asked_for = await _read(request, "ModelReadyRequest")
     return service.find_bundle(request, asked_for.name or None, asked_for.version or None)
 
 
@@ -89,3 +98,50 @@ async def metadata(request: Request, service: Serving) -> Response:  # noqa: ARG
     """Name and version of the server."""
     described = await server_metadata()
     return _respond("ServerMetadataResponse", name=described.name, version=described.version)
+
+
+SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
+SERVICES = ("", paths.GRPC_SERVICE)
+"""Names that the health service knows; the first is the server."""
+
+WATCH_S = 0.5  # between two looks at the state
+
+
+def _state_of(service: Service, name: str) -> int:
+    if name not in SERVICES:
+        return SERVICE_UNKNOWN
+    return SERVING if service.reason_unready() is None else NOT_SERVING
+
+
+@routes.post(paths.GRPC_CHECK, include_in_schema=False)
+async def check(request: Request, service: Serving) -> Response:
+    """Report readiness, as /readyz does."""
+    name = (await _read(request, "HealthCheckRequest")).service
+    if (state := _state_of(service, name)) == SERVICE_UNKNOWN:
+        raise UnknownModelError(f"there is no service {name!r}: ask for {paths.GRPC_SERVICE!r}, or for none")
+    return _respond("HealthCheckResponse", status=state)
+
+
+@routes.post(paths.GRPC_LIST, include_in_schema=False)
+async def list_states(request: Request, service: Serving) -> Response:  # noqa: ARG001
+    """Report readiness, for each name."""
+    states = [{"key": name, "value": {"status": _state_of(service, name)}} for name in SERVICES]
+    return _respond("HealthListResponse", statuses=states)
+
+
+@routes.post(paths.GRPC_WATCH, include_in_schema=False)
+async def watch(request: Request, service: Serving) -> Response:
+    """Report readiness now and at each change, until the server stops."""
+    name = (await _read(request, "HealthCheckRequest")).service
+
+    async def changes() -> AsyncIterator[bytes]:
+        last, ended = 0, False
+        while not ended:
+            ended = request.state.stopping.is_set()
+            if (state := _state_of(service, name)) != last:
+                yield MESSAGES["HealthCheckResponse"](status=state).SerializeToString()
+            last = state
+            with suppress(TimeoutError):
+                await asyncio.wait_for(request.state.stopping.wait(), WATCH_S)
+
+    return StreamingResponse(changes(), media_type=MEDIA_TYPE)

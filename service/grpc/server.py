@@ -25,9 +25,13 @@ MOST_ARRIVING = 32
 """Calls whose message may be arriving: gRPC holds what has come of each, up to the largest body. Beyond these the call
 that has been arriving longest is refused: slow messages do not keep out quick ones, of which few arrive at a time."""
 
-QUIET_S, LINGER_S, REFUSE_S = 0.01, 1.0, 0.05
-"""The server stops once there were no calls for so long, or after the second time. Then calls get UNAVAILABLE for the
-third time before: gRPC cancels those that it has received and not handed on, and callers do not repeat those."""
+QUIET_S, LINGER_S, HOLD_S = 0.01, 1.0, 0.05
+"""The server stops once there were no calls for so long, or after the second time. gRPC cancels calls that reach it at
+that moment, and callers do not repeat those. So calls wait for the third time before it, and get UNAVAILABLE behind the
+GOAWAY: who waits for an answer sends nothing at that moment."""
+
+MOST_WATCHING = 100
+"""Callers that may watch the server's health at a time, beside all others."""
 
 IDLE_S = 30.0
 """Seconds after which an idle connection is closed: gRPC makes no room for a new one, it refuses it."""
@@ -63,10 +67,11 @@ class Call:
         context: of the call, by gRPC.
         arriving: counts the calls whose message has not arrived.
         settings: of the process.
+        stopping: set when the server stops.
     """
 
-    def __init__(self, context: Any, arriving: BodyBudget, settings: Settings) -> None:
-        self._context, self._arriving, self._settings = context, arriving, settings
+    def __init__(self, context: Any, arriving: BodyBudget, settings: Settings, stopping: asyncio.Event) -> None:
+        self._context, self._arriving, self._settings, self._stopping = context, arriving, settings, stopping
         self._is_read = False
         self._message: bytes | None = None
         self._delivered, self._gone = False, asyncio.Event()
@@ -90,6 +95,7 @@ class Call:
                 "arrived": time.perf_counter(),
                 "left_ms": None if left_s is None else 1000.0 * left_s,
                 "read_message": self.read,
+                "stopping": self._stopping,
             },
         }
         answering = asyncio.ensure_future(app(scope, self.receive, self.send))
@@ -149,9 +155,14 @@ class Call:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Keep a part of the answer, which leaves when it is complete."""
+        """Keep an answer, which leaves when it is complete; each part of a streamed one is a message."""
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], message["headers"]
+        elif message.get("more_body"):
+            try:
+                await self._context.write(message["body"])
+            except grpc.aio.InternalError:  # the caller has gone, and gRPC has yet to say so
+                self._gone.set()
         else:
             self._content += message.get("body", b"")
 
@@ -173,7 +184,8 @@ class GrpcServer:
     def __init__(self, app: ASGIApp, settings: Settings, retry_after_s: Callable[[], int]) -> None:
         self._app, self._settings = app, settings
         self._arriving = BodyBudget(MOST_ARRIVING, retry_after_s)
-        self._active, self._last, self._refuses = 0, 0.0, False
+        self._active, self._watching = set[object](), set[object]()
+        self._last, self._holds, self._stopping = 0.0, False, asyncio.Event()
 
     async def start(self) -> None:
         """Begin to answer, on the running event loop.
@@ -190,11 +202,16 @@ class GrpcServer:
             "grpc.max_concurrent_streams": settings.max_connections,
             "grpc.server_handshake_timeout_ms": 5_000,
             "grpc.max_connection_idle_ms": round(1000.0 * min(settings.keep_alive_s, IDLE_S)),
+            "grpc.http2.min_ping_interval_without_data_ms": 500,  # pings are cheap, and proxies wait no five minutes
+            "grpc.keepalive_permit_without_calls": 1,
+            "grpc.keepalive_time_ms": 60_000,  # else a caller that vanished would watch for hours
             "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would become a large one
         }
-        self._server = grpc.aio.server(options=tuple(options.items()), maximum_concurrent_rpcs=settings.max_connections)
-        methods = {path.rpartition("/")[2]: self._handler(path) for path in paths.GRPC}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(paths.GRPC_SERVICE, methods),))
+        most = settings.max_connections + MOST_WATCHING
+        self._server = grpc.aio.server(options=tuple(options.items()), maximum_concurrent_rpcs=most)
+        for service, methods in ((paths.GRPC_SERVICE, paths.GRPC), (paths.GRPC_HEALTH_SERVICE, paths.GRPC_CHECKS)):
+            handlers = {path.rpartition("/")[2]: self._handler(path) for path in methods}
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = f"{host}:{settings.grpc_port}"
         if settings.tls_cert is None or settings.tls_key is None:
@@ -207,24 +224,31 @@ class GrpcServer:
     async def stop(self, within_s: float) -> None:
         """Take no new calls (GOAWAY), and wait for those that are answered."""
         began = time.perf_counter()
-        while self._active or time.perf_counter() < self._last + QUIET_S:
-            if time.perf_counter() > began + LINGER_S:
-                self._refuses = True
-                await asyncio.sleep(REFUSE_S)
-                break
+        while (now := time.perf_counter()) < began + LINGER_S and (self._active or now < self._last + QUIET_S):
             await asyncio.sleep(0.001)
-        await self._server.stop(within_s)
+        self._holds = True
+        await asyncio.sleep(HOLD_S)
+        stop = asyncio.create_task(self._server.stop(within_s))
+        await asyncio.sleep(QUIET_S)
+        self._stopping.set()
+        await stop
 
     def _handler(self, path: str) -> Any:
         """Return the handler of a method: as of a stream of messages, of which none is read before it is asked for."""
+        watches = path == paths.GRPC_WATCH
+        calls = self._watching if watches else self._active
 
         async def answer(_: object, context: Any) -> bytes:
-            if self._refuses:
+            if self._holds:
+                await self._stopping.wait()
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the service stops: ask again")
-            self._active += 1
+            if len(self._watching) >= MOST_WATCHING and watches:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_WATCHING} callers watch: use Check")
+            calls.add(context)
             try:
-                return await Call(context, self._arriving, self._settings).run(self._app, path)
+                return await Call(context, self._arriving, self._settings, self._stopping).run(self._app, path)
             finally:
-                self._active, self._last = self._active - 1, time.perf_counter()
+                calls.remove(context)
+                self._last = time.perf_counter()
 
-        return grpc.stream_unary_rpc_method_handler(answer)
+        return (grpc.stream_stream_rpc_method_handler if watches else grpc.stream_unary_rpc_method_handler)(answer)

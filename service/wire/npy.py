@@ -36,7 +36,7 @@ _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}
 _KNOWN_HEADERS = 1024
 """Parsed headers that are cached: NumPy takes as long for one as the scorer for a short list."""
 
-_TYPES = (np.dtype("<f4"), np.dtype("<f8"))
+_TYPES = (np.dtype("<f4"), np.dtype("<f8"), np.dtype("<f2"))
 _LARGEST_SIDE = 10**18
 
 _UNREADABLE = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, TokenError)
@@ -60,13 +60,13 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
 
     Raises:
         UndecodableBodyError: if it is no ``.npy`` file, or holds fewer or more bytes than its header says.
-        CandidateError: if it is no matrix of little-endian float32 or float64 in C order.
+        CandidateError: if it is no matrix of little-endian float32, float64 or float16 in C order.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
     start = _end_of_header(body)
     sides, by_columns, kind = _header(body[:start])
     if kind not in _TYPES:
-        raise CandidateError(f"the array's dtype is {kind.str!r}: send float32 ('<f4') or float64 ('<f8')")
+        raise CandidateError(f"the array's dtype is {kind.str!r}: send float32, float64 or float16 (<f4, <f8, <f2)")
     if by_columns:
         raise CandidateError("the array is in Fortran order: send it in C order (numpy.ascontiguousarray)")
     if len(sides) != 2:

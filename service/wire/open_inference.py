@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Real
-from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic_core import to_json
 
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -60,13 +60,20 @@ class TensorParameters(BaseModel):
         None
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_shared_memory(cls, value: Any) -> Any:
+        if isinstance(value, dict) and any(name.startswith("shared_memory") for name in value):
+            raise ValueError("shared memory is not read: send the values in the request")
+        return value
+
 
 class InputTensor(Strict):
     """``features`` or ``ids``."""
 
     name: Literal["features", "ids"]
     shape: Annotated[list[Number], Field(max_length=8, description="[L, D] for features, [L] for ids")]
-    datatype: Annotated[str, Field(max_length=20, description="FP32 or FP64 for features, BYTES for ids")]
+    datatype: Annotated[str, Field(max_length=20, description="FP32, FP64, FP16 or BF16 for features, BYTES for ids")]
     parameters: TensorParameters = TensorParameters()
     data: Annotated[Any, WithJsonSchema(_DATA)] = None
 
@@ -204,7 +211,8 @@ def describe(manifest: Manifest) -> ModelMetadata:
     )
 
 
-DATATYPES: dict[str, np.dtype[Any]] = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
+DATATYPES = {t: np.dtype(k) for t, k in (("FP32", "<f4"), ("FP64", "<f8"), ("FP16", "<f2"), ("BF16", "<u2"))}
+"""Types of raw features. BF16 is the higher half of a float32."""
 
 LENGTH_BYTES, UTF8_BYTES = 4, 4
 """Bytes of the length before each raw string, and of a character at most."""
@@ -343,7 +351,9 @@ def _features(
 ) -> Float[np.ndarray, "L D"]:
     kind = DATATYPES.get(tensor.datatype)
     if kind is None:
-        raise CandidateError(f"features are FP32 or FP64, found {tensor.datatype!r}", ("inputs", position, "datatype"))
+        raise CandidateError(
+            f"features are FP32, FP64, FP16 or BF16, found {tensor.datatype!r}", ("inputs", position, "datatype")
+        )
     if len(tensor.shape) != 2:
         raise CandidateError(
             f"expected [L, D], found {tensor.shape}: one list a request, without a batch axis",
@@ -361,7 +371,8 @@ def _features(
             f"{length * width * kind.itemsize}",
             place,
         )
-    return np.frombuffer(raw, kind).reshape(length, width)
+    values = np.frombuffer(raw, kind).reshape(length, width)
+    return (values.astype(np.uint32) << 16).view(np.float32) if tensor.datatype == "BF16" else values
 
 
 def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:

@@ -378,6 +378,17 @@ def test_probes_are_those_of_the_service():
     assert {secured[kind]["httpGet"]["scheme"] for kind in paths} == {"HTTPS"}
 
 
+@pytest.mark.parametrize("port", [None, 9000])
+def test_grpc_has_a_port_where_it_is_on(port):
+    values = {} if port is None else {"settings": {"LISTWRIGHT_GRPC_PORT": port}}
+    service, policy = of_kind("Service", values), of_kind("NetworkPolicy", values)
+    grpc = {} if port is None else {"grpc": port}
+    assert {each["name"]: each["containerPort"] for each in container(values)["ports"]} == {"http": 8000} | grpc
+    assert {each["name"]: each["port"] for each in service["spec"]["ports"]} == {"http": 80} | grpc
+    assert all(each["name"] == each["targetPort"] for each in service["spec"]["ports"])
+    assert [each["port"] for each in policy["spec"]["ingress"][0]["ports"]] == ["http", *grpc]
+
+
 def test_one_core_for_each_worker():
     assert container({"workers": 3})["resources"]["requests"]["cpu"] == "3"
     assert container({"resources": {"requests": {"cpu": "500m"}}})["resources"]["requests"]["cpu"] == "500m"

@@ -53,6 +53,7 @@ def test_each_service_asks_for_what_the_runtime_has():
         assert model["protocolVersion"] in runtime["protocolVersions"]
         if model["protocolVersion"] == "grpc-v2":
             assert [port["containerPort"] for port in model["ports"]] == [int(settings()["LISTWRIGHT_GRPC_PORT"])]
+            assert model["readinessProbe"]["grpc"]["port"] == int(settings()["LISTWRIGHT_GRPC_PORT"])
 
 
 @pytest.fixture(scope="module")

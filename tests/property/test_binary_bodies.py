@@ -115,6 +115,32 @@ def test_any_query_gets_a_documented_answer(client, query):
         check(client.post("/rerank", content=body, headers={**NPY, "accept": accept}, params=query))
 
 
+FINITE_HALVES = st.integers(0, 2**16 - 1).filter(lambda bits: bits & 0x7C00 != 0x7C00)  # finite in FP16 and in BF16
+
+
+@settings(max_examples=scale_examples(100))
+@given(rows=st.lists(st.lists(FINITE_HALVES, min_size=3, max_size=3), min_size=1, max_size=8))
+def test_half_precision_in_any_form_is_the_same_matrix_in_float32(client, rows):
+    halves = np.array([[*row, 0] for row in rows], np.uint16)
+    wide = {"FP16": halves.view("<f2").astype("<f4"), "BF16": (halves.astype("<u4") << 16).view("<f4")}
+    for datatype, array in wide.items():
+        expected = check(client.post(INFER, **sent(array, "FP32"))).json()["outputs"]
+        assert check(client.post(INFER, **sent(halves, datatype))).json()["outputs"] == expected
+        feature = {"name": "features", "datatype": datatype, "shape": array.shape, "data": array.ravel().tolist()}
+        assert check(client.post(INFER, json={"inputs": [feature]})).json()["outputs"] == expected
+    answers = [
+        check(client.post("/rerank", content=saved(array), headers=NPY)).json()["scores"]
+        for array in (wide["FP16"], halves.view("<f2"))
+    ]
+    assert answers[0] == answers[1]
+
+
+def sent(array, datatype):
+    feature = {"name": "features", "datatype": datatype, "shape": array.shape}
+    head = json.dumps({"inputs": [feature | {"parameters": {"binary_data_size": array.nbytes}}]}).encode()
+    return {"content": head + array.tobytes(), "headers": head_length(len(head))}
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just(10**400),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
@@ -124,7 +150,7 @@ TENSORS = st.fixed_dictionaries(
     {},
     optional={
         "name": st.sampled_from(["features", "ids"]) | JSON,
-        "datatype": st.sampled_from(["FP32", "FP64", "BYTES", "INT32"]) | JSON,
+        "datatype": st.sampled_from(["FP32", "FP64", "FP16", "BF16", "BYTES", "INT32"]) | JSON,
         "shape": SHAPES | JSON,
         "parameters": st.fixed_dictionaries({}, optional={"binary_data_size": st.integers(0, 90) | JSON, "x": JSON}),
         "data": st.lists(VALUES | st.none() | st.text(max_size=2), max_size=20) | JSON,

@@ -1,7 +1,9 @@
 """Whatever message arrives over gRPC, the answer has a code of the page, and the service answers the next one."""
 
 import math
+import struct
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +69,7 @@ PARAMETERS = st.dictionaries(NAMES, SCALARS, max_size=3)
 TENSORS = st.fixed_dictionaries(
     {
         "name": st.sampled_from(["features", "features", "ids"]) | TEXT,
-        "datatype": st.sampled_from(["FP32", "FP32", "FP64", "BYTES", "INT64"]) | TEXT,
+        "datatype": st.sampled_from(["FP32", "FP32", "FP64", "FP16", "BF16", "BYTES", "INT64"]) | TEXT,
         "shape": st.lists(SIDES, max_size=3) | st.just([2, 4]) | st.just([2]),
         "values": st.lists(st.floats(width=32), max_size=9) | st.just([0.5] * 8),
         "texts": st.lists(st.binary(max_size=3), max_size=3) | st.just([b"a", b"b"]),
@@ -111,6 +113,32 @@ def test_any_message(calls, tensors, extra, is_raw, parameters, outputs, model, 
     for name, values in outputs:
         fill(request.outputs.add(name=name).parameters, values)
     check(calls, request)
+
+
+@settings(max_examples=scale_examples(100))
+@given(
+    datatype=st.sampled_from(["FP16", "BF16"]),
+    bits=st.lists(st.integers(0, 2**16 - 1), min_size=3, max_size=24).filter(lambda values: len(values) % 3 == 0),
+    code=st.integers(0, 3),
+)
+def test_any_half_precision_is_its_float32(calls, datatype, bits, code):
+    """The halves of any pattern of bits, infinity too: the same answer to the bit, or the same refusal."""
+    halves = np.full((len(bits) // 3, 4), [0x0000, 0x3C00, 0x4000, 0x4200][code], np.uint16)  # 0 to 3, in FP16
+    if datatype == "BF16":
+        halves[:] = [0x0000, 0x3F80, 0x4000, 0x4040][code]
+    halves[:, :3] = np.reshape(bits, (-1, 3))
+    parts = halves.view(np.float16).ravel().tolist() if datatype == "FP16" else None
+    wide = [struct.unpack("<f", b"\0\0" + struct.pack("<H", half))[0] for half in halves.ravel().tolist()]
+    expected = answered(calls, np.array(parts or wide, np.float32).tobytes(), halves.shape, "FP32")
+    assert answered(calls, halves.tobytes(), halves.shape, datatype) == expected
+
+
+def answered(calls, content, shape, datatype):
+    """All outputs, or the code and words of a refusal."""
+    call = calls.begin(raw(content, shape=shape, datatype=datatype))
+    if error := call.exception():
+        return error.code().name, error.details()
+    return list(call.result().raw_output_contents)
 
 
 @given(number=st.floats(width=32), at=st.integers(0, 7))

@@ -8,6 +8,7 @@ import pytest
 import tritonclient.grpc as by_grpc
 import tritonclient.http as by_http
 from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
 
 from listwright.service.grpc.codec import MESSAGES
 from listwright.service.wire.open_inference import OUTPUTS
@@ -39,11 +40,11 @@ def clients(served):
         yield (over_grpc, by_grpc), (over_http, by_http)
 
 
-def both(clients, array=MATRIX, outputs=(), name="shop", with_ids=True, **options):
+def both(clients, array=MATRIX, outputs=(), name="shop", with_ids=True, datatype=None, **options):
     """Each output's bytes, by either way."""
     answers = []
     for client, kinds in clients:
-        inputs = [tensor(kinds.InferInput, array)] + ([ids(kinds.InferInput)] if with_ids else [])
+        inputs = [tensor(kinds.InferInput, array, datatype)] + ([ids(kinds.InferInput)] if with_ids else [])
         asked = [kinds.InferRequestedOutput(output) for output in outputs] or None
         answer = client.infer(name, inputs, outputs=asked, **options)
         answers.append({output: answer.as_numpy(output) for output in outputs or OUTPUTS})
@@ -75,6 +76,53 @@ def same(one, other):
 )
 def test_equal_to_http_to_the_bit(clients, array, options):
     same(*both(clients, array, **options))
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "BF16"])
+def test_half_precision_is_the_same_matrix_in_float32(clients, datatype):
+    """The values of either type: NVIDIA's client cuts float32 down to BF16."""
+    matrix = MATRIX * np.array([1 / 3, 1 / 3, 1 / 3, 1], np.float32)
+    halves = matrix.astype(np.float16) if datatype == "FP16" else matrix
+    exact = halves.astype(np.float32) if datatype == "FP16" else cut(matrix)
+    assert not np.array_equal(exact, matrix, equal_nan=True)
+    expected, _ = both(clients, exact)
+    for found in both(clients, halves, datatype=datatype):
+        same(found, expected)
+
+
+def cut(array):
+    """The array in BF16, as float32: the higher halves of its values."""
+    return (array.view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
+def in_shared_memory(kinds, name):
+    tensor = kinds.InferInput(name, [len(MATRIX)] if name == "ids" else MATRIX.shape, "FP32")
+    tensor.set_shared_memory("region", MATRIX.nbytes, offset=8)
+    return tensor
+
+
+@pytest.mark.parametrize("name", ["features", "ids"])
+def test_shared_memory_is_named_in_its_refusal(clients, name):
+    for client, kinds in clients:
+        inputs = [in_shared_memory(kinds, name)] + ([] if name == "features" else [tensor(kinds.InferInput)])
+        asked = kinds.InferRequestedOutput("scores")
+        asked.set_shared_memory("region", 64)
+        for inputs_, outputs, says in (
+            (inputs, None, r"inputs\[0\].parameters: .*shared memory"),
+            ([tensor(kinds.InferInput)], [asked], r"outputs\[0\].parameters.shared_memory_"),
+        ):
+            with pytest.raises(InferenceServerException, match=says) as raised:
+                client.infer("shop", inputs_, outputs=outputs)
+            assert raised.value.status() in ("422", "StatusCode.INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize("name", ["classification", "sequence_id", "priority", "timeout"])
+def test_what_would_change_the_answer_elsewhere_is_refused(clients, name):
+    for client, kinds in clients:
+        options = {} if name == "classification" else {name: 5}
+        outputs = [kinds.InferRequestedOutput("scores", class_count=2)] if name == "classification" else None
+        with pytest.raises(InferenceServerException, match=r"parameters\." + name.split("_")[0]):
+            client.infer("shop", [tensor(kinds.InferInput)], outputs=outputs, **options)
 
 
 def test_the_whole_answer(clients, served):
@@ -154,6 +202,19 @@ def with_ids(*names):
     return request
 
 
+def half_in_contents(datatype):
+    """Values where the protocol has no place for those of the type."""
+    request = typed()
+    request.inputs[0].datatype = datatype
+    return request
+
+
+def without_values():
+    request = typed()
+    request.inputs[0].ClearField("contents")
+    return request
+
+
 def without_features():
     return service_pb2.ModelInferRequest(model_name="shop")
 
@@ -172,7 +233,14 @@ def without_features():
         (raw(b"", shape=[2**62, 2**62]), "INVALID_ARGUMENT", "$.inputs[0].shape[0]"),
         (raw(MATRIX.tobytes(), shape=[28]), "INVALID_ARGUMENT", "without a batch axis"),
         (raw(MATRIX.tobytes(), shape=[1] * 100), "INVALID_ARGUMENT", "$.inputs[0].shape"),
-        (raw(MATRIX.tobytes(), datatype="INT32"), "INVALID_ARGUMENT", "FP32 or FP64"),
+        (raw(MATRIX.tobytes(), datatype="INT32"), "INVALID_ARGUMENT", "FP32, FP64, FP16 or BF16, found 'INT32'"),
+        (raw(MATRIX.tobytes(), datatype="FP16"), "INVALID_ARGUMENT", "112 bytes, FP16 of shape [7, 4] takes 56"),
+        (raw(MATRIX.tobytes(), datatype="BF16"), "INVALID_ARGUMENT", "112 bytes, BF16 of shape [7, 4] takes 56"),
+        (raw(b"\x80\x7f" * 28, datatype="BF16"), "INVALID_ARGUMENT", "features"),  # infinity
+        (raw(b"\0\x7c" * 28, datatype="FP16"), "INVALID_ARGUMENT", "features"),
+        (half_in_contents("FP16"), "INVALID_ARGUMENT", "$.inputs[0]: has no values: send raw_input_contents"),
+        (half_in_contents("BF16"), "INVALID_ARGUMENT", "$.inputs[0]: has no values: send raw_input_contents"),
+        (without_values(), "INVALID_ARGUMENT", "has no values: send raw_input_contents"),
         (raw(MATRIX.tobytes(), name="X"), "INVALID_ARGUMENT", "$.inputs[0].name"),
         (with_ids(b"a", b"\xff"), "INVALID_ARGUMENT", "UTF-8"),
         (with_ids(b"a", b"a"), "INVALID_ARGUMENT", "'a'"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -10,10 +11,11 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from listwright.ranking.served import files
+from listwright.service.admission.readiness import RUN
 from listwright.service.api import rerank as endpoint
 from listwright.service.grpc import server
 from support.http.binary_requests import MATRIX
-from support.http.grpc_calls import SERVICE, calling, raw, typed
+from support.http.grpc_calls import HEALTH, NOT_SERVING, SERVICE, SERVICE_UNKNOWN, SERVING, calling, raw, typed
 from support.http.rerank_requests import BODY
 from support.service.threaded_service import LONG_MS, serving
 from support.waiting import PATIENCE_S, until
@@ -84,6 +86,8 @@ def test_keys_and_rates(start, tmp_path):
     assert (code, int(metadata["retry-after"]) > 1) == ("RESOURCE_EXHAUSTED", True)
     assert calls.ask(method="ServerLive").live
     assert calls.ask(method="ServerReady").ready
+    assert calls.check() == next(calls.watch()) == SERVING
+    assert SERVING in calls.channel.unary_unary(HEALTH + "List")(b"", timeout=PATIENCE_S)
     for method in ("ServerMetadata", "ModelReady", "ModelMetadata"):
         assert calls.refused(method=method)[0] == "UNAUTHENTICATED"
     assert calls.ask(service_pb2.ModelReadyRequest(name="shop"), "ModelReady", metadata=with_key(WEB)).ready
@@ -226,6 +230,91 @@ def test_probes_beyond_a_rate_are_answered_later_and_others_refused(start, monke
     assert calls.refused(metadata, "ModelMetadata")[0] == "RESOURCE_EXHAUSTED"
 
 
+NAMES = ("", "inference.GRPCInferenceService")
+
+
+def test_health_is_that_of_readyz(start):
+    served, calls = start()
+    service = served.app.service
+    assert [calls.check(name) for name in NAMES] == [SERVING] * 2
+    with pytest.raises(grpc.RpcError) as unknown:
+        calls.check("inference.Other")
+    assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "'inference.Other'" in unknown.value.details()
+    listed = calls.channel.unary_unary(HEALTH + "List")
+    entry = b"\n\x04\x12\x02%b\n\x24\n\x1einference.GRPCInferenceService\x12\x02%b"  # a map of two, as it is sent
+    assert listed(b"", timeout=PATIENCE_S) == entry % (SERVING, SERVING)
+    watched, other = calls.watch(), calls.watch("inference.Other")
+    assert (next(watched), next(other)) == (SERVING, SERVICE_UNKNOWN)
+    for begin, end in (
+        (service.draining.set, service.draining.clear),
+        (
+            lambda: [service.degraded.note(degraded=True) for _ in range(RUN)],
+            lambda: service.degraded.note(degraded=False),
+        ),
+    ):
+        begin()
+        assert httpx.get(f"{served.url}/readyz").status_code == 503
+        assert [calls.check(name) for name in NAMES] == [NOT_SERVING] * 2
+        assert listed(b"", timeout=PATIENCE_S) == entry % (NOT_SERVING, NOT_SERVING)
+        assert next(watched) == NOT_SERVING
+        end()
+        assert next(watched) == SERVING
+    served.end()
+    assert list(watched) == [NOT_SERVING], "the last news, and the end"
+    assert list(other) == []
+    assert watched.code() is other.code() is grpc.StatusCode.OK
+
+
+def test_watches_are_bounded_and_take_no_place_of_calls(start, held, monkeypatch):
+    monkeypatch.setattr(server, "MOST_WATCHING", 2)
+    served, calls = start(max_connections=2, queue_ms=LONG_MS)
+    watches, gate = [calls.watch() for _ in range(2)], served.app.service.gate
+    assert [next(one) for one in watches] == [SERVING] * 2
+    with calling(served) as others:
+        begun = [others.begin(LIST) for _ in range(2)]
+        until(lambda: (gate.working, gate.waiting) == (1, 1))
+        held.go.set()
+        assert [one.result().model_version for one in begun] == ["7"] * 2
+        with pytest.raises(grpc.RpcError) as refused:
+            next(others.watch())
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        watches[0].cancel()
+        until(lambda: len(served._server.grpc._watching) == 1)
+        assert next(others.watch()) == SERVING
+
+
+def test_damaged_questions_of_health(start):
+    _, calls = start(timeout_ms=100.0)
+    for method in ("Check", "Watch"):
+        with pytest.raises(grpc.RpcError) as refused:
+            next(calls.channel.unary_stream(HEALTH + method)(b"\xff", timeout=PATIENCE_S))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "grpc.health.v1.HealthCheckRequest" in refused.value.details()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("holds_a_call", [True, False])
+def test_a_ping_each_second_is_answered(start, held, holds_a_call):
+    """gRPC's own bound of five minutes ends the connection at the third."""
+    served, _ = start()
+    options = {
+        "grpc.keepalive_time_ms": 1000,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.max_pings_without_data": 0,
+        "grpc.use_local_subchannel_pool": 1,
+    }
+    states = []
+    with grpc.insecure_channel(f"localhost:{served._server.grpc.port}", tuple(options.items())) as channel:
+        channel.subscribe(states.append)
+        grpc.channel_ready_future(channel).result(PATIENCE_S)
+        call = channel.unary_unary(INFER).future(LIST.SerializeToString(), timeout=PATIENCE_S) if holds_a_call else None
+        time.sleep(7.0)
+        held.go.set()
+        assert call is None or call.result()
+        assert states[-1] is grpc.ChannelConnectivity.READY
+
+
 def test_draining_and_the_end(start, held, monkeypatch):
     monkeypatch.setattr(server, "LINGER_S", 0.0)
     served, calls = start()
@@ -242,20 +331,41 @@ def test_draining_and_the_end(start, held, monkeypatch):
     assert working.result().model_version == "7", "what is in work is answered"
 
 
-def test_a_busy_server_refuses_before_it_stops(start, held, monkeypatch):
-    """Calls that gRPC would cancel are told to ask again."""
+class Awaited(asyncio.Event):
+    """An event that says how many wait for it."""
+
+    waiting = 0
+
+    async def wait(self):
+        self.waiting += 1
+        return await super().wait()
+
+
+def test_last_calls_wait_and_are_told_to_ask_again_behind_the_goaway(start, held, monkeypatch):
+    """gRPC cancels calls that reach it as it stops: who waits sends none."""
     monkeypatch.setattr(server, "LINGER_S", 0.0)
-    monkeypatch.setattr(server, "REFUSE_S", PATIENCE_S)
     served, calls = start()
     working = calls.begin(LIST)
     until(lambda: served.app.service.gate.working == 1)
-    own = served._server.grpc
+    own, found = served._server.grpc, []
+    own._holds, own._stopping = True, Awaited()
+    last = [calls.begin(LIST) for _ in range(3)]
+    until(lambda: own._stopping.waiting == 3)
+    stop = own._server.stop
+
+    async def note(within_s):
+        found.append((own._stopping.is_set(), [call.done() for call in last]))
+        await stop(within_s)
+
+    monkeypatch.setattr(own._server, "stop", note)
     stopping = asyncio.run_coroutine_threadsafe(own.stop(PATIENCE_S), own._server._loop)
-    until(lambda: own._refuses)
-    assert "ask again" in calls.refused(LIST)[1]
+    errors = [call.exception() for call in last]
+    assert found == [(False, [False] * 3)]
+    assert {error.code() for error in errors} == {grpc.StatusCode.UNAVAILABLE}
+    assert all("ask again" in error.details() for error in errors)
     held.go.set()
     assert working.result().model_version == "7"
-    stopping.cancel()
+    stopping.result(PATIENCE_S)
 
 
 def test_counted_logged_and_recorded_beside_http(start, tmp_path, caplog):

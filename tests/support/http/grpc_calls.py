@@ -11,11 +11,15 @@ from support.http.binary_requests import IDS, MATRIX
 from support.waiting import PATIENCE_S
 
 SERVICE = "/inference.GRPCInferenceService/"
+HEALTH = "/grpc.health.v1.Health/"
+SERVING, NOT_SERVING, SERVICE_UNKNOWN = (bytes((8, state)) for state in (1, 2, 3))
+"""Messages of the health service, as its protocol has them: field 1, a number."""
 
 
-def tensor(kind, array=MATRIX):
+def tensor(kind, array=MATRIX, datatype=None):
     """Features, by either client of NVIDIA's: ``kind`` is its InferInput."""
-    features = kind("features", list(array.shape), {"float32": "FP32", "float64": "FP64"}[array.dtype.name])
+    datatype = datatype or {"float16": "FP16", "float32": "FP32", "float64": "FP64"}[array.dtype.name]
+    features = kind("features", list(array.shape), datatype)
     features.set_data_from_numpy(array)
     return features
 
@@ -54,6 +58,10 @@ def values(response, name):
     return np.array(getattr(output.contents, field), dtype=kind)
 
 
+def health_request(name):
+    return bytes((10, len(name))) + name.encode() if name else b""
+
+
 class Calls:
     """A channel to a server, and calls of it by bytes or messages."""
 
@@ -76,6 +84,14 @@ class Calls:
     def ask(self, request=None, method="ModelInfer", **options):
         request = getattr(service_pb2, f"{method}Request")() if request is None else request
         return self.begin(request, method, **options).result()
+
+    def check(self, name="", **options):
+        """What the health service says of a name."""
+        return self.channel.unary_unary(HEALTH + "Check")(health_request(name), timeout=PATIENCE_S, **options)
+
+    def watch(self, name=""):
+        """What it says at once, and at each change."""
+        return self.channel.unary_stream(HEALTH + "Watch")(health_request(name), timeout=PATIENCE_S)
 
     def refused(self, request=None, method="ModelInfer", **options):
         """Code, words and trailing metadata of an error."""

@@ -65,7 +65,11 @@ def tensors(length):
     """Inputs of so many candidates, whose sizes no schema can hold together."""
     row = tuple_of(NUMBER, NUMBER, NUMBER, CODES)
     flat = tuple_of(*[NUMBER, NUMBER, NUMBER, CODES] * length)
-    named = {"name": {"const": "features"}, "datatype": {"enum": ["FP32", "FP64"]}, "shape": {"const": [length, 4]}}
+    named = {
+        "name": {"const": "features"},
+        "datatype": {"enum": ["FP32", "FP64", "FP16", "BF16"]},
+        "shape": {"const": [length, 4]},
+    }
     values = {"data": {"anyOf": [flat, array(row, length, length)]}}
     features = object_of([*named, "data"], **named, **values)
     named = {"name": {"const": "ids"}, "datatype": {"const": "BYTES"}, "shape": {"const": [length]}}

@@ -33,7 +33,7 @@ def decode(body, limit=100):
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-@pytest.mark.parametrize("dtype", ["<f4", "<f8"])
+@pytest.mark.parametrize("dtype", ["<f4", "<f8", "<f2"])
 def test_matrices_as_numpy_writes_them(version, dtype):
     found = decode(saved(MATRIX.astype(dtype), version))
     assert found.dtype == dtype
@@ -124,7 +124,7 @@ def test_what_is_no_array(body):
     ("array", "says"),
     [
         (MATRIX.astype("<i4"), "'<i4'"),
-        (MATRIX.astype("<f2"), "'<f2'"),
+        (MATRIX.astype(">f2"), "'>f2'"),
         (MATRIX.astype(">f4"), "'>f4'"),
         (MATRIX.astype("<c8"), "'<c8'"),
         (MATRIX > 0, r"'\|b1'"),

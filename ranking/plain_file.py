@@ -7,11 +7,15 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from listwright.ranking.errors import DataError
+
+Report = Callable[[str], object]
+"""Shows a line of text to whoever gave a command."""
 
 
 class NotPlainError(Exception):
@@ -65,6 +69,34 @@ def open_file(path: Path) -> BinaryIO:
         raise DataError(path, f"{error}: move it elsewhere") from error
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def files_below(path: Path, patterns: Sequence[str], report: Report | None = None) -> list[Path]:
+    """Return a file, or the files of a folder and of the folders in it, by path.
+
+    Names that begin with ``.`` or ``_`` are left out, and links to folders are not followed.
+
+    Args:
+        path: of the file or folder.
+        patterns: of names in a folder, in lower case, as a shell has them.
+        report: gets one line that names what is left out of a folder, if anything is.
+    """
+    if not path.is_dir():
+        return [path]
+    files, others = list[Path](), list[Path]()
+    for entry in sorted(_entries(path)):
+        wanted = entry.name[0] not in "._" and any(fnmatchcase(entry.name.lower(), pattern) for pattern in patterns)
+        (files if wanted else others).append(entry)
+    if others and report is not None:
+        names = ", ".join(str(entry.relative_to(path)) for entry in others[:10]) + (" …" if len(others) > 10 else "")
+        report(f"{path}: {len(others)} left out, of another name than {', '.join(patterns)}: {names}")
+    return files
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        is_read = entry.is_dir() and not entry.is_symlink() and entry.name[0] not in "._"
+        yield from _entries(entry) if is_read else (entry,)
 
 
 def is_plain(path: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from listwright.ranking.plain_file import files_below
 from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
 
 _EXAMPLES = """examples:
@@ -38,7 +39,9 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
     with console.status("reading judged rows"):
         from listwright.training.comparing.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
         from listwright.training.comparing.text import numbers, text  # noqa: PLC0415
+        from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
 
+        files_below(options.rows, [JUDGED], lambda note: console.print(f"Note: {note}", markup=False, soft_wrap=True))
         comparison = compare(
             options.rows,
             experiment=options.experiment,

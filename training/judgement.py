@@ -116,6 +116,7 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     notes = []
     if len({manifest.protocol.model_copy(update={"weighted": False}) for manifest in manifests}) > 1:
         notes.append(f"the bundles were measured under different protocols: here both have that of {works[0].name}")
+    files_of(options.data, notes.append)
     with tempfile.TemporaryDirectory() as folder:
         judged = [
             _judged(work, manifest, Path(folder), jobs, progress)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from listwright.ranking.plain_file import files_below
 from listwright.training.bars import progress_bars
 from listwright.training.command import check_folder, repeatable, run_command, write_whole
 
@@ -39,9 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _estimate(options: argparse.Namespace, console: Console) -> None:
     check_folder("--out", options.out)
     with console.status("loading"):
+        from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.position_bias import estimate  # noqa: PLC0415 - --help need not wait
     way = None if options.method == "auto" else options.method
     with progress_bars(console) as bars:
+        files_below(options.rows, [JUDGED], bars.remark)
         bias = estimate(
             options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
         )

@@ -21,8 +21,8 @@ SALT = "LISTWRIGHT_UNIT_SALT"
 LEFT = 3
 """Exit code where records of the unit are left in files that are not finished, or may be in damaged ones."""
 
-EVENTS_SUFFIX, OPEN_EVENTS_SUFFIX = ".jsonl", ".jsonl.part"
-"""Of files that ``POST /ubi/events`` writes."""
+EVENTS = ("events-*.jsonl", "events-*.jsonl.part")
+"""Patterns of the names of files that ``POST /ubi/events`` writes."""
 
 REWRITE_SUFFIX = ".without"
 """Ends the name of a file that is being written anew."""
@@ -72,14 +72,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(folder: Path) -> int:
-    total = 0
-    for path in files.log_files(folder):
-        frame = files.frame(path)
+    frames: dict[Path, files.Frame] = {}
+    for path in files.log_files(folder, print):
+        frame = frames[path] = files.frame(path)
         state = "open" if path.name.endswith(files.OPEN_SUFFIX) else "finished"
         state += ", cut off" if frame.cut_off else ""
-        print(f"{path.name}  {frame.records} records  {frame.size} bytes  {state}")
-        total += frame.records
-    print(f"{total} records in {folder}")
+        print(f"{path.relative_to(folder)}  {frame.records} records  {frame.size} bytes  {state}")
+    print(f"{sum(frame.records for frame in frames.values())} records in {folder}")
+    for path, frame in frames.items():
+        files.check_whole(frame, path)
     return 0
 
 
@@ -91,10 +92,12 @@ def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
         left, awaited = _print_outcome(forget_events(events, query_ids(folder, units), units), "events")
+        plain_file.files_below(events, EVENTS, print)  # names what is left out
     left += _print_outcome(forget(folder, units, awaited), "records")[0]
+    files.log_files(folder, print)
     if awaited:
         print(f"records of {len(awaited)} queries stay until then: they tell whose events these are")
-    for path in files.damaged_files(folder):
+    for path in plain_file.files_below(folder, [f"*{files.DAMAGED_SUFFIX}"]):
         left += 1
         print(f"{path.name}: damaged, and may hold records of the unit: delete it")
     return LEFT if left else 0
@@ -170,17 +173,14 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
 def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Path, list[T]]:
     """Return the file's current name, and the judgement of each of its records.
 
-    The service may finish the file, or remove it by its limits, at any moment.
-
     Raises:
         DataError: if it is damaged.
     """
-    for path in files.names_of(listed):
-        try:
-            return path, [judge(record) for record in files.read(path)]
-        except files.GoneError:
-            continue
-    return listed, []
+
+    def scan(path: Path) -> tuple[Path, list[T]]:
+        return path, [judge(record) for record in files.read(path)]
+
+    return files.read_listed(listed, scan) or (listed, [])
 
 
 def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
@@ -239,13 +239,13 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
-    for leftover in folder.glob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
+    for leftover in folder.rglob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
-    for listed in sorted((*folder.glob(f"events-*{EVENTS_SUFFIX}"), *folder.glob(f"events-*{OPEN_EVENTS_SUFFIX}"))):
+    for listed in plain_file.files_below(folder, EVENTS):
         path, drops, named = _scan_events(listed, queries, clients)
         if not any(drops):
             continue
-        unfinished = path.name.endswith(OPEN_EVENTS_SUFFIX)
+        unfinished = path.name.endswith(".part")
         if not unfinished:
             _rewrite_events(path, drops)
         yield Forgotten(path, sum(drops), len(drops) - sum(drops), unfinished, named if unfinished else frozenset())
@@ -254,24 +254,15 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
 def _scan_events(
     listed: Path, queries: frozenset[str], clients: frozenset[str]
 ) -> tuple[Path, list[bool], frozenset[str]]:
-    """Return the file's current name, whether each line is the person's, and the queries that these lines name.
+    """Return the file's current name, whether each line is the person's, and the queries that these lines name."""
 
-    The service may finish the file, or remove it by its limits, at any moment.
-    """
-    drops: list[bool] = []
-    named: set[str] = set()
-    for path in files.names_of(listed):
-        try:
-            with plain_file.open_file(path) as lines:
-                for line in lines:
-                    query, client = _ids(line)
-                    drops.append(query in queries or client in clients)
-                    named |= {query} & queries
-            return path, drops, frozenset(named)
-        except DataError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return listed, [], frozenset()
+    def scan(path: Path) -> tuple[Path, list[bool], frozenset[str]]:
+        with plain_file.open_file(path) as lines:
+            ids = [_ids(line) for line in lines]
+        drops = [query in queries or client in clients for query, client in ids]
+        return path, drops, queries & {query for query, _ in ids}
+
+    return files.read_listed(listed, scan) or (listed, [], frozenset())
 
 
 def _ids(line: bytes) -> tuple[str, str]:

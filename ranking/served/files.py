@@ -1,6 +1,6 @@
 """Files of the served log: which of their blocks are whole, their records, and a writer of whole files.
 
-A file that was cut off, by a full disk or a killed process, is whole up to the end of its last whole block. The format:
+A file that is still written, or whose writer was killed, is whole up to the end of its last whole block. The format:
 Apache Avro specification, "Object Container Files": a header (magic, metadata, sync marker of 16 bytes), then blocks
 (number of records, number of bytes, the bytes, the sync marker).
 """
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import fastavro
 from fastavro.read import SchemaResolutionError
@@ -48,9 +47,7 @@ MOST_METADATA = 16 * 2**20
 
 _LONGEST_VARINT, _CHUNK = 10, 2**16
 
-
-class GoneError(DataError):
-    """The file has gone: the service removes the oldest ones."""
+T = TypeVar("T")
 
 
 class _Prefix(io.RawIOBase):
@@ -65,11 +62,12 @@ class _Prefix(io.RawIOBase):
         return self._file.read(left if size is None or size < 0 else min(size, left))
 
 
-def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
-    """Return the files of a served log's folder, the oldest first by name.
+def log_files(folder: Path, report: plain_file.Report | None = None, *, unfinished: bool = True) -> list[Path]:
+    """Return the files of a served log's folder and of the folders in it, the oldest first by name.
 
     Args:
         folder: of the log.
+        report: as of :func:`listwright.ranking.plain_file.files_below`.
         unfinished: whether files count that are still written, or whose writer was killed.
 
     Raises:
@@ -78,47 +76,46 @@ def log_files(folder: Path, *, unfinished: bool = True) -> list[Path]:
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_SERVED_LOG")
     suffixes = (SUFFIX, OPEN_SUFFIX) if unfinished else (SUFFIX,)
-    return sorted(path for path in folder.iterdir() if path.name.endswith(suffixes))
-
-
-def damaged_files(folder: Path) -> list[Path]:
-    """Return the files that the service could not recover after its end; no command reads them."""
-    return sorted(path for path in folder.iterdir() if path.name.endswith(DAMAGED_SUFFIX))
+    return plain_file.files_below(folder, [f"*{suffix}" for suffix in suffixes], report)
 
 
 def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
     """Yield the records of files, in the order of the files and as they stand in them.
 
-    Of a file that was cut off, or is still written, all records up to its last whole block.
+    Of a file that is still written, or whose writer was killed, all records up to its last whole block.
 
     Args:
         paths: of files; :func:`log_files` lists a folder's.
 
     Raises:
-        DataError: if a file cannot be read, is none of a served log, is damaged before its end, or is of a newer
-            version. Records of the files before have been given by then.
+        DataError: if a file cannot be read, is none of a served log, is damaged, is finished by its name but cut off,
+            or is of a newer version. Records of the files before have been given by then.
     """
     for path in paths:
         yield from read(path)
 
 
-def names_of(listed: Path) -> tuple[Path, ...]:
-    """Return the paths that a listed file of records or events may have by now.
+def read_listed(listed: Path, work: Callable[[Path], T]) -> T | None:
+    """Call a function on a file of records or events, whatever its name is by now; None if it has disappeared.
 
-    The service finishes a file at any moment, and then its name has no ``.part`` any more.
+    The service finishes a file at any moment, and then its name has no ``.part`` any more; and it removes old ones.
     """
-    if not listed.name.endswith(".part"):
-        return (listed,)
-    return listed, listed.with_name(listed.name.removesuffix(".part"))
+    for path in dict.fromkeys((listed, listed.with_name(listed.name.removesuffix(".part")))):
+        try:
+            return work(path)
+        except DataError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return None
 
 
 def read(path: Path) -> Iterator[ServedRecord]:
     """Yield the records of one file; see :func:`records`."""
-    with _opened(path) as file:
+    with plain_file.open_file(path) as file:
         frame = frame_of(file, str(path))
-        if not frame.until:
-            return
         columns = _columns(frame, path)
+        if columns is None:
+            return
         file.seek(0)
         for fields in _decoded(file, frame.until, path):
             yield to_record(fields, columns, str(path))
@@ -139,18 +136,26 @@ def frame(path: Path) -> Frame:
     Raises:
         DataError: if it cannot be read, is none of a served log, or is damaged before its end.
     """
-    with _opened(path) as file:
+    with plain_file.open_file(path) as file:
         return frame_of(file, str(path))
 
 
 def feature_columns(path: Path) -> Columns | None:
-    """Return the columns of a file's records; None where its header is cut off.
+    """Return the columns of a file's records; None where its header is not written yet.
 
     Raises:
-        DataError: as :func:`frame`, and if the file is of a newer version.
+        DataError: as :func:`records`.
     """
-    whole = frame(path)
-    return _columns(whole, path) if whole.until else None
+    return _columns(frame(path), path)
+
+
+def check_whole(frame: Frame, path: Path) -> None:
+    """Raise DataError if a file is cut off, or without records, that is finished by its name."""
+    if path.name.endswith(OPEN_SUFFIX) or (frame.records and not frame.cut_off):
+        return
+    keep = f"cut it there to keep {frame.records} records (truncate -s {frame.until})" if frame.records else "delete it"
+    fault = f"is a finished file, but no whole block follows byte {frame.until} of {frame.size}: records are lost"
+    raise DataError(path, f"{fault}. Copy it again, or {keep}")
 
 
 def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = BLOCK_RECORDS, mode: int = 0o600) -> int:
@@ -194,19 +199,10 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     return count
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        file = plain_file.open_file(path)
-    except DataError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise GoneError(path, "is not there: name a file of a served log") from error.__cause__
-        raise
-    with file:
-        yield file
-
-
-def _columns(frame: Frame, path: Path) -> Columns:
+def _columns(frame: Frame, path: Path) -> Columns | None:
+    check_whole(frame, path)
+    if not frame.until:
+        return None
     version = frame.metadata.get(VERSION_KEY, b"").decode("ascii", "replace")
     if not version.isdecimal() or FEATURES_KEY not in frame.metadata:
         raise DataError(path, f"is no file of a served log: its metadata lacks {VERSION_KEY} or {FEATURES_KEY}")

@@ -6,6 +6,7 @@ text, as in CSV, or typed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -96,14 +97,16 @@ class Numbers(NamedTuple):
 
 
 def is_text(column: pl.Series) -> bool:
-    """Return whether a column holds text, categorical or not."""
-    return column.dtype in _TEXT
+    """Return whether a column holds text, categorical or not, or bytes in UTF-8, as Spark, Hive and Impala write it."""
+    with suppress(pl.exceptions.ComputeError):
+        return column.dtype in _TEXT or (column.dtype == pl.Binary and len(column.cast(pl.String)) == len(column))
+    return False
 
 
 def is_usable(column: pl.Series) -> bool:
-    """Return whether a column's type is usable: no lists, structs, bytes, Python objects or Arrow extension types."""
-    dtype = column.dtype
-    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object) or isinstance(dtype, pl.BaseExtension))
+    """Return whether a column's type is usable: no list, struct, other bytes, object of Python, extension of Arrow."""
+    dtype, others = column.dtype, (pl.Binary, pl.Object)
+    return is_text(column) or not (dtype.is_nested() or dtype in others or isinstance(dtype, pl.BaseExtension))
 
 
 def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
@@ -160,6 +163,8 @@ def names_in(column: pl.Series) -> pl.Series:
         return column.cast(pl.String)
     if column.dtype == pl.Datetime("ns"):  # Python has none, and would make one of several
         return column.dt.to_string("%F %T%.9f").str.replace(r"(?:\.0{9}|0{3})$", "")
+    if column.dtype == pl.Binary:
+        raise DataError("the data", "holds bytes that are no text in UTF-8", column=column.name)
     if not is_usable(column):
         return pl.Series(column.name, [spelled(value) for value in column.to_list()], dtype=pl.String)
     values = column.fill_nan(None) if column.dtype.is_float() else column  # no NaN is another one's equal

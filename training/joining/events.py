@@ -1,7 +1,7 @@
 """Events: files of them as frames, the labels of actions, and the causes for which an event does not count.
 
-JSON lines, CSV and Parquet, each also in folders, are read a bounded number of events at a time. Each event is counted
-once, under the first cause that applies.
+JSON lines, CSV and Parquet, each also in folders, are read a bounded number of events at a time; a JSON array is read
+whole. Each event is counted once, under the first cause that applies.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.plain_file import from_toml
-from listwright.ranking.served.events import COLUMNS, MAX_NAME, event_in, moment
-from listwright.training.data.cells import names_in, numbers_in
+from listwright.ranking.plain_file import Report, files_below, from_json, from_toml
+from listwright.ranking.served.events import COLUMNS, MAX_NAME, event_in, event_of, moment
+from listwright.training.data.cells import is_usable, names_in, numbers_in
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.sources import check_exists, open_plain
 from listwright.training.data.tables.frames import UNREADABLE, is_parquet, line_of, scan_csv, unreadable
@@ -47,10 +48,10 @@ EVENT_SCHEMA: dict[str, Any] = {
 SUMMED = "summed "
 """Prefix of a column whose numbers are summed; the name of the sum follows."""
 
-LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".json", ".jsonl.part")
-"""File name endings of JSON lines; the last is of a file that the service still writes."""
+LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz", ".jsonl.part")
+"""File name endings of JSON lines and arrays; the last is of a file that the service still writes."""
 
-TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
+TABLE_NAMES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 _NEEDED = ("query_id", "action_name", "timestamp", "object_id")
 
@@ -93,22 +94,17 @@ def event_schema(labels: Labels) -> dict[str, Any]:
     return EVENT_SCHEMA | {SUMMED + name: pl.Float64() for name in labels.sums}
 
 
-def event_files(path: Path) -> list[Path]:
-    """Return the file, or the files of a folder by name; names that begin with ``.`` or ``_`` are left out.
+def event_files(path: Path, report: Report | None = None) -> list[Path]:
+    """Return a file, or the files of a folder; see :func:`listwright.ranking.plain_file.files_below`.
 
     Raises:
         DataError: if there is nothing at the path, or no file of a known format.
     """
     check_exists(str(path))
-    if not path.is_dir():
-        return [path]
-    files = [
-        file
-        for file in sorted(path.iterdir())
-        if file.is_file() and file.name[0] not in "._" and file.name.lower().endswith((*LINES, *TABLE_NAMES))
-    ]
+    patterns = [f"*{ending}" for ending in (*LINES, *TABLE_NAMES)]
+    files = files_below(path, patterns, report)
     if not files:
-        raise DataError(path, f"has no files of events: their names end in {', '.join((*LINES, *TABLE_NAMES))}")
+        raise DataError(path, f"has no files of events: their names are {', '.join(patterns)}")
     return files
 
 
@@ -123,16 +119,16 @@ def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
         labels: name the numbers that are summed.
 
     Raises:
-        DataError: if the file cannot be read, lacks a column, or holds no event at all but something else.
+        DataError: if the file cannot be read, lacks a column, or no event is in it, but something else.
     """
     events = faulty = 0
     first = ""
-    for batch in _table(path, labels) if _is_table(path) else _json_lines(path, labels):
+    for batch in _table(path, labels) if _is_table(path) else _json(path, labels):
         events += batch.frame.height
-        faulty += sum(batch.faulty.values())
+        faulty += batch.faulty[Cause.UNREADABLE]
         first = first or batch.first_fault
         yield batch
-    if faulty > 1 and not events:
+    if faulty and not events:
         raise DataError(path, f"holds no event, and {faulty} of something else; the first: {first}")
 
 
@@ -140,25 +136,19 @@ def _is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLE_NAMES) or (not path.name.lower().endswith(LINES) and is_parquet(path))
 
 
-def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
+def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
     held: list[tuple[object, ...]] = []
     schema, summed = event_schema(labels), [one.field.split(".") for one in labels.sums.values()]
-    faulty, first, number = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), "", 0
+    faulty, first = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), ""
     try:
         with open_plain(path) as (stream, _):
-            while line := stream.readline(MAX_LINE + 1):
-                number += 1
-                line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                whole = line.endswith(b"\n")
-                while not whole and len(line) > MAX_LINE and (rest := stream.readline(MAX_LINE)):
-                    whole = rest.endswith(b"\n")
-                if not line.strip():
-                    continue
+            for place, text, whole in _texts(stream):
                 try:
-                    event = event_in(line)
+                    event = event_in(text) if isinstance(text, bytes) else event_of(text)
                 except ValidationError as error:
-                    faulty[Cause.UNREADABLE if whole else Cause.CUT_OFF] += 1
-                    first = first or f"{path}, line {number}: {_describe_error(error)}"
+                    cut_off = not whole and error.errors()[0]["type"] == "json_invalid"
+                    faulty[Cause.CUT_OFF if cut_off else Cause.UNREADABLE] += 1
+                    first = first or f"{path}, {place}: {_describe_error(error)}"
                     continue
                 held.append(
                     (
@@ -178,6 +168,35 @@ def _json_lines(path: Path, labels: Labels) -> Iterator[EventBatch]:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read: {error}") from error
     yield EventBatch(pl.DataFrame(held, schema=schema, orient="row"), faulty, first)
+
+
+def _texts(stream: BinaryIO) -> Iterator[tuple[str, object, bool]]:
+    """Yield the place of each line, the line, and whether its end is there; of an array each value instead.
+
+    An array stands in one line, or it is the whole file.
+    """
+    for number, piece in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), start=1):
+        line = piece.removeprefix(codecs.BOM_UTF8)
+        values = _array(line)
+        if values is None and number == 1 and line.lstrip().startswith(b"["):
+            line += stream.read() + b"\n"
+            values = _array(line)
+        if values is not None:
+            yield from ((f"line {number}, value {n}", value, True) for n, value in enumerate(values, start=1))
+            continue
+        whole = line.endswith(b"\n")
+        while not whole and len(line) > MAX_LINE and (rest := stream.readline(MAX_LINE)):
+            whole = rest.endswith(b"\n")
+        if line.strip():
+            yield f"line {number}", line, whole
+
+
+def _array(text: bytes) -> list[object] | None:
+    """Return the values of a JSON array; None if the text is none."""
+    with suppress(ValueError):
+        if text.lstrip().startswith(b"["):
+            return list(from_json(text))
+    return None
 
 
 def _number_at(value: object, names: Sequence[str]) -> float | None:
@@ -228,7 +247,7 @@ def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.E
             if ours in _NEEDED:
                 raise DataError(path, f"has no column {theirs!r}: a table of events needs it, see docs/events.md")
             expression, kind = pl.lit(None), pl.Null()
-        if ours == "timestamp" and not (kind == pl.String or isinstance(kind, pl.Datetime)):
+        if ours == "timestamp" and not (kind in (pl.String, pl.Binary) or isinstance(kind, pl.Datetime)):
             raise DataError(path, f"holds {kind}: expected datetimes, or text as ISO 8601 has it", column=theirs)
         columns.append(expression.alias(ours))
     return columns
@@ -236,6 +255,9 @@ def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.E
 
 def _checked(path: Path, frame: pl.DataFrame, first: int, schema: dict[str, Any]) -> EventBatch:
     """Return the valid events of some rows, and count the others; ``first`` is the number of the first row, from 0."""
+    for name, theirs in COLUMNS.items():
+        if not is_usable(frame[name]):
+            raise DataError(path, f"holds {frame[name].dtype}, but no text in UTF-8", column=theirs)
     frame = pl.DataFrame([_typed(frame[name], kind) for name, kind in schema.items()])
     bad = frame["timestamp"].is_null() | frame["action_name"].is_null()
     count, first_fault = int(bad.sum()), ""
@@ -351,8 +373,3 @@ class Cause(StrEnum):
     REPLACED = "list served again"
     NOT_IN_LIST = "candidate not in the list"
     NOT_SHOWN = "candidate not shown"
-
-
-def counts_of(numbers: dict[str, int]) -> Counts:
-    """Convert stored counts."""
-    return Counter({str(name): int(count) for name, count in numbers.items()})

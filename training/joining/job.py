@@ -17,19 +17,19 @@ import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.ranking.served.files import log_files
+from listwright.ranking.served.files import log_files, read_listed
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.joining.events import (
+    COUNTED,
     SUMMED,
     Cause,
     Counts,
     Labels,
-    counts_of,
     event_batches,
     event_files,
     event_schema,
 )
-from listwright.training.joining.pieces import PieceTimes, Schema, Slice, of_file, schema_of, slices_of, write_pieces
+from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
 from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
 from listwright.training.progress import SILENT, Progress
 from listwright.training.stored.writing import disk_full_as_data_error, job_folder, write_json
@@ -146,6 +146,7 @@ class _Run:
         matched, superseded = self._matched(pieces, events)
         slices = slices_of(pieces, len(schema.names), job.slice_bytes)
         written = self._rows(slices, pieces, matched, superseded, schema)
+        self._check_counted()
         rows, queries, labelled = self._publish(written, schema)
         return JoinResult(rows, queries, self._served, self._again, self._gone, labelled, self._counts, first_fault)
 
@@ -153,12 +154,14 @@ class _Run:
         """List the input files as of the job's beginning: a service may write more meanwhile."""
 
         def listed() -> dict[str, Any]:
-            job = self._job
-            served = [job.served] if job.served.is_file() else log_files(job.served)
-            events = [file for path in job.events for file in event_files(path)]
-            return {"served": [str(path) for path in served], "events": [str(path) for path in events]}
+            job, notes = self._job, list[str]()
+            served = [job.served] if job.served.is_file() else log_files(job.served, notes.append)
+            events = [file for path in job.events for file in event_files(path, notes.append)]
+            return {"served": [str(path) for path in served], "events": [str(path) for path in events], "notes": notes}
 
         names = run_step_once(self._folder, "inputs", listed)
+        for note in names["notes"]:
+            self._progress.remark(note)
         return [Path(name) for name in names["served"]], [Path(name) for name in names["events"]]
 
     def _schema(self, files: Sequence[Path]) -> Schema:
@@ -181,7 +184,7 @@ class _Run:
                 def report(done: int) -> None:
                     task.reach(before + done, path.name)
 
-                count = of_file(path, lambda there: write_pieces(there, number, schema, inside, report))
+                count = read_listed(path, lambda there: write_pieces(there, number, schema, inside, report))
                 return {"records": count or 0, "gone": count is None}
 
             facts = run_step_once(self._folder, f"served-{number:05}", read)
@@ -205,11 +208,11 @@ class _Run:
                 def report(done: int) -> None:
                     task.reach(before + done, path.name)
 
-                facts = of_file(path, lambda there: self._events_of(there, inside / f"{number:05}", report))
+                facts = read_listed(path, lambda there: self._events_of(there, inside / f"{number:05}", report))
                 return {"counts": {}, "kept": 0, "fault": "", "gone": True} if facts is None else facts
 
             facts = run_step_once(self._folder, f"events-{number:05}", read)
-            self._counts += counts_of(facts["counts"])
+            self._counts += Counts(facts["counts"])
             rows += facts["kept"]
             self._gone += facts["gone"]
             first = first or facts["fault"]
@@ -251,7 +254,7 @@ class _Run:
                 return {"counts": dict(counts), "again": superseded.height}
 
             facts = run_step_once(self._folder, f"matched-{name}", one)
-            self._counts += counts_of(facts["counts"])
+            self._counts += Counts(facts["counts"])
             self._again += facts["again"]
             task.reach(number + 1)
         files = sorted(matched.glob("*.parquet"))
@@ -288,10 +291,23 @@ class _Run:
                 _write(rows, path)
                 return {"counts": dict(counts)}
 
-            self._counts += counts_of(run_step_once(self._folder, f"rows-{slice_.name}", one)["counts"])
+            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", one)["counts"])
             written.append(path)
             task.reach(number + 1)
         return written
+
+    def _check_counted(self) -> None:
+        """Raise DataError if no event counts; only print a note if none was meant to."""
+        causes = [cause for cause in Cause if self._counts[cause]]
+        if self._counts[COUNTED]:
+            return
+        fault = "; ".join(["no event counts, so all labels are 0", *(f"{self._counts[one]:,} {one}" for one in causes)])
+        if {*causes} <= {Cause.CUT_OFF, Cause.UNREADABLE, Cause.NO_LABEL}:
+            self._progress.remark(fault)
+            return
+        for done in self._folder.glob(f"served-*{DONE}"):  # other events need a new job
+            done.unlink()
+        raise DataError(", ".join(map(str, self._job.events)), f"{fault}: see docs/events.md")
 
     def _publish(self, written: Sequence[Path], schema: Schema) -> tuple[int, int, dict[int, int]]:
         """Write the rows into one file; return the numbers of rows and queries, and the rows of each label."""

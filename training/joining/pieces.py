@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import feature_columns, names_of, read
+from listwright.ranking.served.files import feature_columns, read, read_listed
 from listwright.ranking.served.record import Columns, ServedRecord
 
 PIECE_BYTES = 16 * 2**20
@@ -53,8 +53,6 @@ PIECE_SCHEMA: dict[str, Any] = {
 RECORDS_OF_A_FILE = 2**40
 """Offset between the record numbers of two files: a record's number is the file's times this, plus its place."""
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -78,7 +76,7 @@ def schema_of(files: Sequence[Path]) -> Schema:
     Raises:
         DataError: if there is no file with a header, or two files have other columns; names the columns.
     """
-    read = [(path, columns) for path in files if (columns := of_file(path, feature_columns)) is not None]
+    read = [(path, columns) for path in files if (columns := read_listed(path, feature_columns)) is not None]
     if not read:
         raise DataError(files[0].parent if files else "the served log", "has no served record yet")
     newest, last = read[-1]
@@ -295,22 +293,3 @@ def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice
         end = at + SECOND
     assert begin is not None
     return [*slices, Slice(begin, end)]
-
-
-def of_file(listed: Path, work: Callable[[Path], T]) -> T | None:
-    """Call a function on a file, whatever its name is by now; None if it has disappeared.
-
-    Args:
-        listed: the file, as it was listed.
-        work: reads it.
-
-    Raises:
-        DataError: of the work.
-    """
-    for path in names_of(listed):
-        try:
-            return work(path)
-        except DataError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
-    return None

@@ -13,6 +13,7 @@ from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.plain_file import Report, files_below
 from listwright.training.data.cells import is_text, names_in
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
@@ -82,16 +83,14 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLES) or (path.is_file() and is_parquet(path))
 
 
-def files_of(data: Path) -> list[Path]:
-    """Return the file, or the files of a folder by name; files whose name begins with ``.`` or ``_`` hold no rows.
+def files_of(data: Path, report: Report | None = None) -> list[Path]:
+    """Return a file, or the files of a folder; see :func:`listwright.ranking.plain_file.files_below`.
 
     Raises:
         DataError: if there is nothing at the path, or no file in the folder.
     """
     check_exists(str(data))
-    if not data.is_dir():
-        return [data]
-    files = sorted(path for path in data.iterdir() if path.is_file() and path.name[0] not in "._")
+    files = files_below(data, ["*"], report)
     if not files:
         raise DataError(data, "has no files: name a folder of Parquet, CSV or LETOR files, or one such file")
     return files
@@ -195,7 +194,8 @@ def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Ite
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             begins = Table(path, frame).line(first)
             lines = range(begins, begins + frame.height)
-            yield FileRows(path, _with_names(frame, qid) if is_text(frame[qid]) else frame, lines, first, kinds)
+            as_names = is_text(frame[qid]) or frame.schema[qid] == pl.Binary
+            yield FileRows(path, _with_names(frame, qid) if as_names else frame, lines, first, kinds)
             first += frame.height
     except UNREADABLE as error:
         raise unreadable(path, error) from error

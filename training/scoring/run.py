@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from polars.selectors import binary
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
@@ -109,6 +110,7 @@ def _all_parts(
     ids_only: bool,
 ) -> list[Path]:
     """Score the missing parts; return each part's counts, in order."""
+    files_of(job.data, progress.remark)
     task = progress.begin(f"Scoring {job.data.name}, rows")
     qid, rows, ids_only = batches(job.data, manifest.feature_schema, job.qid, job.columns, ids_only=ids_only)
     written, done, running = [], 0, dict[Future[None], int]()
@@ -173,7 +175,7 @@ def _publish(folder: Path, out: Path) -> None:
         for path in paths:
             os.link(path, whole / path.name)
     elif out.suffix.lower() == ".csv":
-        pl.scan_parquet(paths).sink_csv(whole)
+        pl.scan_parquet(paths).with_columns(binary().cast(pl.String)).sink_csv(whole)
     else:
         pl.scan_parquet(paths).sink_parquet(whole)
     whole.replace(out)
@@ -192,7 +194,7 @@ def inputs(job: Job) -> tuple[Manifest, dict[str, object]]:
 
 
 def _facts(job: Job, manifest: Manifest) -> dict[str, object]:
-    stats = {path.name: path.stat() for path in files_of(job.data)}
+    stats = {str(path): path.stat() for path in files_of(job.data)}
     sizes = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     hashes = {entry.name: entry.sha256 for entry in manifest.files}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(job).items()}

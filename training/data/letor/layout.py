@@ -81,7 +81,13 @@ def load(
         check_exists(source)
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and (paths[0].is_dir() or is_archive(paths[0])):
-        return _container(spec, Container(paths[0]), fold=fold, rng=rng, reader=reader)
+        container = Container(paths[0])
+        splits = _container(spec, container, fold=fold, rng=rng, reader=reader)
+        known = {name for files in _published(container).values() for name in files.values()}
+        known |= {name for part in spec.parts or () if (name := _part(container, part))}
+        others = [name for name in container.names if name not in known and not name.endswith(".query")]
+        note = f"{paths[0]}: {len(others)} files left out, of other names than a set's: {', '.join(others[:10])}"
+        return replace(splits, notes=(*splits.notes, note)) if others else splits
     if any(path.is_dir() or is_archive(path) for path in paths):
         raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
     dataset = concatenate([reader.file(path) for path in paths])

@@ -129,7 +129,7 @@ def feature_of(
             times = f"text that reads as dates ({first!r})" if is_text(column) else str(column.dtype)
             split = split_by.format(column.name) if not is_text(column) or is_iso(names_in(column)) else ""
             raise fault(column, f"holds {times}: make it a number, or {leave_out}{split}")
-        case "text" if column.dtype == pl.String:
+        case "text" if column.dtype in (pl.String, pl.Binary):
             written = written_numbers(column, numbers_of_column)
             numbers = len(column) - numbers_of_column.values.null_count()
             if len(written) and numbers + len(written) >= len(numbers_of_column.wrong) - len(written):
@@ -158,7 +158,7 @@ def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
     names = names_in(column).unique()
     if names.drop_nulls().is_in(["true", "false"]).all():
         return "booleans"
-    return "times" if column.dtype == pl.String and reads_as_time(names) else "text"
+    return "times" if column.dtype in (pl.String, pl.Binary) and reads_as_time(names) else "text"
 
 
 def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[np.ndarray, "R D"]:

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars.selectors import binary
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.plain_file import from_json
+from listwright.ranking.plain_file import files_below, from_json
 from listwright.training.data.sources import check_exists, path_of
-from listwright.training.data.tables.frames import is_parquet, listed
+from listwright.training.data.tables.frames import UNREADABLE, is_parquet, listed
 from listwright.training.recipe.data import TableData
 
 KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
-UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""Exceptions of polars for a file that it cannot read."""
+
+JUDGED = "*.parquet"
+"""Pattern of the names of files in a folder of judged rows."""
 
 
 def judged_metadata(
@@ -89,16 +91,17 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
             missing; names the remedy.
     """
     check_exists(str(path))
-    if path.is_file() and not is_parquet(path):
-        raise DataError(path, "is no Parquet file: give the rows that listwright join writes")
-    if path.is_dir() and not any(path.glob("*.parquet")):
-        raise DataError(path, "is a folder without Parquet files: give the rows that listwright join writes")
+    files = files_below(path, [JUDGED])
+    if not files or not is_parquet(files[0]):
+        raise DataError(path, "is no Parquet file, and no folder with one: give the rows that listwright join writes")
     try:
-        rows = pl.scan_parquet(path if path.is_file() else path / "*.parquet", glob=path.is_dir())
+        for file in files:
+            pl.read_parquet_schema(file)
+        rows = pl.scan_parquet(files, glob=False).with_columns(binary().cast(pl.String))
         there = rows.collect_schema().names()
     except UNREADABLE as error:
-        raise DataError(path, f"cannot be read as Parquet: {_first_line(error)}") from error
-    metadata = read_judged_metadata(path if path.is_file() else min(path.glob("*.parquet"))) or {}
+        raise DataError(file, f"cannot be read as Parquet: {_first_line(error)}") from error
+    metadata = read_judged_metadata(files[0]) or {}
     if metadata.get("seen", False):
         raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
     prefix = metadata.get("prefix", "")
@@ -110,6 +113,8 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
             f"has no column {' and no column '.join(map(repr, missing))}: give the rows that listwright join writes; "
             f"it has {listed(there)}",
         )
+    if not collected(rows.select(pl.len()), path).item():
+        raise DataError(path, "has no rows")
     if not with_rules and (rules := prefix + "rules") in there:
         rows = rows.filter(pl.col(rules).is_null() | (pl.col(rules) == "exclude"))
     return rows.select(pl.col(column).alias(name) for name, column in wanted.items())

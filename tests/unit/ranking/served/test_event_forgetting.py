@@ -2,10 +2,10 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
+from listwright.ranking import plain_file
 from listwright.ranking.served import command, files
 from support.served import served_record
 
@@ -71,6 +71,18 @@ def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
     assert served.is_dir()
 
 
+def test_events_in_folders_go_too_and_files_of_another_kind_are_named(logs, capsys):
+    served, events = logs
+    (events / "2026").mkdir()
+    (events / "events-1.jsonl").rename(events / "2026" / "events-1.jsonl")
+    (events / "events-3.jsonl.part").unlink()
+    (events / "events-0.jsonl.gz").write_bytes(b"")
+    assert command.main(["forget", str(served), "--unit", "unit-1", "--events", str(events)]) == 0
+    assert queries(events / "2026" / "events-1.jsonl") == ["query-0", "query-2", "query-3", "query-5"]
+    assert f"{events}: 1 left out" in (said := capsys.readouterr().out)
+    assert "events-0.jsonl.gz" in said
+
+
 def test_a_file_keeps_its_age_and_what_a_stopped_run_left_is_removed(logs):
     _, events = logs
     whole, left = events / "events-1.jsonl", events / ".events-0.jsonl.without"
@@ -87,7 +99,7 @@ def test_a_file_that_the_service_finishes_or_removes_meanwhile_stops_nothing(log
     found = list(events.iterdir())
     (events / "events-3.jsonl.part").rename(events / "events-3.jsonl")
     (events / "events-2.jsonl").unlink()
-    monkeypatch.setattr(Path, "glob", lambda folder, pattern: [p for p in found if p.match(pattern)])
+    monkeypatch.setattr(plain_file, "files_below", lambda *_: sorted(found))
     removed = list(command.forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
     assert [(one.path.name, one.removed, one.unfinished) for one in removed] == [
         ("events-1.jsonl", 1, False),
@@ -108,7 +120,7 @@ def test_a_log_whose_file_is_finished_meanwhile_tells_all_queries(logs, monkeypa
     listed = files.log_files(served)
     (served / "3.avro.part").rename(served / "3.avro")
     (served / "1.avro").unlink()
-    monkeypatch.setattr(files, "log_files", lambda folder: listed)
+    monkeypatch.setattr(files, "log_files", lambda *_: listed)
     assert command.query_ids(served, frozenset({"unit-1"})) == {"query-7", "query-10"}
 
 

@@ -90,8 +90,21 @@ def test_a_folder_lists_its_files_by_name(tmp_path):
         files.log_files(tmp_path / "nowhere")
 
 
+def test_files_in_folders_are_listed_and_what_is_left_out_is_named(tmp_path):
+    for name in ("2026/11/1.avro", "2026/10/2.avro.part", "3.avro", "3.avro.bak", ".4.avro", "_5/6.avro", "7.avro.gz"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    notes = []
+    found = [str(path.relative_to(tmp_path)) for path in files.log_files(tmp_path, notes.append)]
+    assert found == ["2026/10/2.avro.part", "2026/11/1.avro", "3.avro"]
+    (note,) = notes
+    assert note.startswith(f"{tmp_path}: 5 left out")
+    assert note.endswith(": .4.avro, 3.avro.bak, 7.avro.gz, _5, link")
+
+
 def test_a_frame_counts_blocks_without_their_records(tmp_path):
-    path = written(tmp_path / "a.avro", [served_record(n) for n in range(5)], block_records=2)
+    path = written(tmp_path / "a.avro.part", [served_record(n) for n in range(5)], block_records=2)
     whole = files.frame(path)
     assert (whole.records, whole.until, whole.cut_off) == (5, path.stat().st_size, False)
     path.write_bytes(path.read_bytes()[:-1])
@@ -102,7 +115,7 @@ def test_a_frame_counts_blocks_without_their_records(tmp_path):
 
 
 def test_a_tail_of_zeros_is_cut_off_and_any_other_is_damage(tmp_path):
-    path = written(tmp_path / "a.avro", [served_record(n) for n in range(3)], block_records=1)
+    path = written(tmp_path / "a.avro.part", [served_record(n) for n in range(3)], block_records=1)
     whole = path.read_bytes()
     path.write_bytes(whole + bytes(5000))
     assert len(list(files.records([path]))) == 3
@@ -114,11 +127,32 @@ def test_a_tail_of_zeros_is_cut_off_and_any_other_is_damage(tmp_path):
 
 def test_a_first_block_that_is_half_written_is_cut_off(tmp_path):
     """It is longer than the file: so a file looks while its service writes, and after a full disk."""
-    path = written(tmp_path / "a.avro", [served_record(1, length=2000)])
+    path = written(tmp_path / "a.avro.part", [served_record(1, length=2000)])
     whole = path.read_bytes()
     for end in range(5, len(whole), 9_973):
         path.write_bytes(whole[:end])
         assert list(files.records([path])) == []
+
+
+def test_a_finished_file_that_is_cut_off_is_refused_with_what_can_be_kept(tmp_path):
+    """Of 12 records, 8 would be read, and nobody would know. Cut after its last whole block, the file is whole again."""
+    path = written(tmp_path / "a.avro", [served_record(n) for n in range(12)], block_records=4)
+    whole = path.read_bytes()
+    two = written(tmp_path / "two.avro", [served_record(n) for n in range(8)], block_records=4).stat().st_size
+    for content in (whole[: two + 1], whole[: two + 30], whole[:-1], whole[:two] + bytes(100)):
+        path.write_bytes(content)
+        for reads in (lambda: list(files.records([path])), lambda: files.feature_columns(path)):
+            with pytest.raises(DataError, match=rf"a\.avro: .* 8 records \(truncate -s {two}\)"):
+                reads()
+        assert len(list(files.read(path.rename(tmp_path / "a.avro.part")))) == 8
+        (tmp_path / "a.avro.part").rename(path)
+    path.write_bytes(path.read_bytes()[:two])
+    assert len(list(files.records([path]))) == 8
+    head = len(header(Columns(NAMES), bytes(16)))
+    for end in (0, 3, head - 1, head, head + 10):
+        path.write_bytes(whole[:end])
+        with pytest.raises(DataError, match=r"a\.avro: .* delete it"):
+            list(files.records([path]))
 
 
 def test_a_wrong_length_in_the_middle_is_damage(tmp_path):
@@ -138,7 +172,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(DataError, match="container"):
         list(files.records([path]))
     with path.open("wb") as file:
-        fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "r", "fields": []}), [])
+        fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "r", "fields": []}), [{}])
     with pytest.raises(DataError, match="metadata"):
         list(files.records([path]))
     with pytest.raises(DataError, match=r"gone\.avro"):

@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime
 
 import numpy as np
+import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
@@ -29,6 +30,34 @@ def test_metrics_of_one_query(tmp_path):
     labels, scores = np.array([label for _, label, _ in shown]), -np.arange(4.0)
     for name in metrics[2:-1]:
         assert found[name] == pytest.approx(measure(name, scores, labels)), name
+
+
+def test_bytes_in_utf8_are_text(tmp_path):
+    rows = [row("q", 1, 1, arm="control"), row("r", 1, 0, arm="challenger")]
+    path = written(tmp_path / "rows.parquet", rows)
+    frame = pl.read_parquet(path)
+    frame.with_columns(pl.col(pl.String).cast(pl.Binary)).write_parquet(path)
+    found = split_sums(open_experiment(path, None, ()), ("hit",))
+    assert dict(found.select("arm", "hit").iter_rows()) == {"control": 1.0, "challenger": 0.0}
+    assert found["unit"].to_list() == ["q", "r"]
+
+
+def test_of_a_folder_the_file_that_is_cut_off_is_named_and_folders_are_read(tmp_path):
+    rows = [row("q", 1, 1, arm="control"), row("r", 1, 0, arm="challenger")]
+    (tmp_path / "2026").mkdir()
+    written(tmp_path / "a.parquet", rows[:1])
+    path = written(tmp_path / "2026" / "b.parquet", rows[1:])
+    assert split_sums(open_experiment(tmp_path, None, ()), ("hit",)).height == 2
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"2026/b\.parquet: cannot be read"):
+        open_experiment(tmp_path, None, ())
+
+
+def test_rows_of_nothing_are_an_error(tmp_path):
+    path = written(tmp_path / "rows.parquet", [row("q", 1, 1, arm="control")])
+    pl.read_parquet(path).clear().write_parquet(path)
+    with pytest.raises(DataError, match="has no rows"):
+        open_experiment(path, None, ())
 
 
 def test_a_label_above_4_is_as_good_as_can_be(tmp_path):
@@ -149,7 +178,7 @@ def test_missing_columns_and_files_are_named(tmp_path):
     with pytest.raises(DataError, match="no Parquet file"):
         open_experiment(tmp_path / "rows.csv", None, ())
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="without Parquet files"):
+    with pytest.raises(DataError, match="empty: is no Parquet file, and no folder with one"):
         open_experiment(tmp_path / "empty", None, ())
     with pytest.raises(RecipeError, match="ndcg@0"):
         split(tmp_path, ("ndcg@0",), [row("q", 1, arm="control")])

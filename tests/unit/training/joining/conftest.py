@@ -7,6 +7,7 @@ import pytest
 from listwright.ranking.served.files import write
 from listwright.training.joining.events import Labels
 from listwright.training.joining.job import JoinJob, join
+from listwright.training.progress import SILENT
 from support.events import write_events
 
 LABELS = Labels(labels={"purchase": 3, "click": 1})
@@ -16,15 +17,25 @@ LABELS = Labels(labels={"purchase": 3, "click": 1})
 def joined(tmp_path):
     """Joins records and events with two options changed at will; the result, and the file."""
 
-    def run(records, events, *, out="rows.parquet", resume=False, several=None, **changes):
+    def run(
+        records,
+        events,
+        *,
+        out="rows.parquet",
+        resume=False,
+        several=None,
+        source="events.jsonl",
+        progress=SILENT,
+        **changes,
+    ):
         served = tmp_path / "served"
         if not served.exists():
             served.mkdir()
             for number, part in enumerate(several or [records]):
                 write(served / f"{number}.avro", part)
             write_events(tmp_path / "events.jsonl", events)
-        job = {"labels": LABELS, "window": timedelta(minutes=30), "events": (tmp_path / "events.jsonl",), **changes}
-        found = join(JoinJob(served=served, out=tmp_path / out, **job), resume=resume)
+        job = {"labels": LABELS, "window": timedelta(minutes=30), "events": (tmp_path / source,), **changes}
+        found = join(JoinJob(served=served, out=tmp_path / out, **job), resume=resume, progress=progress)
         return found, tmp_path / out
 
     return run

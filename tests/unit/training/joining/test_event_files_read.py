@@ -70,6 +70,44 @@ def as_pandas_csv(folder):
     return folder / "events.csv"
 
 
+def as_bytes(folder):
+    """As Spark, Hive and Impala may write text: no column says that it is UTF-8."""
+    pl.DataFrame(FLAT).with_columns(pl.col(pl.String).cast(pl.Binary)).write_parquet(folder / "events.parquet")
+    return folder / "events.parquet"
+
+
+def as_array(folder):
+    (folder / "events.json").write_text(json.dumps(EVENTS))
+    return folder / "events.json"
+
+
+def as_pretty_array(folder):
+    (folder / "events.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(EVENTS, indent=2).encode() + b"\n\n")
+    return folder / "events.json"
+
+
+def as_gzipped_array(folder):
+    (folder / "events.json.gz").write_bytes(gzip.compress(as_pretty_array(folder).read_bytes()))
+    return folder / "events.json.gz"
+
+
+def as_arrays_in_lines(folder):
+    """As bodies of ``POST /ubi/events`` that somebody has logged."""
+    path = folder / "events.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (EVENTS[:1], EVENTS[1], [], EVENTS[2:])))
+    return path
+
+
+def as_nested_bytes(folder):
+    frame = pl.read_parquet(as_nested_parquet(folder)).with_columns(pl.col("query_id", "event_id").cast(pl.Binary))
+    attributes = pl.col("event_attributes").struct
+    item = attributes.field("object").struct.field("object_id").cast(pl.Binary)
+    place = attributes.field("position")
+    nested = pl.struct(pl.struct(item).alias("object"), place).alias("event_attributes")
+    frame.with_columns(nested).write_parquet(folder / "nested.parquet")
+    return folder / "nested.parquet"
+
+
 def as_nested_parquet(folder):
     times = pl.col("timestamp").str.to_datetime(time_zone="UTC")
     attributes = [{"object": {"object_id": "x"}, "position": {"ordinal": None}}] * 3
@@ -82,7 +120,11 @@ def as_nested_parquet(folder):
     return folder / "nested.parquet"
 
 
-@pytest.mark.parametrize("write", [as_lines, as_gzip, as_csv, as_pandas_csv, as_parquet, as_nested_parquet])
+FORMATS = [as_lines, as_gzip, as_csv, as_pandas_csv, as_parquet, as_nested_parquet, as_bytes, as_nested_bytes]
+FORMATS += [as_array, as_pretty_array, as_gzipped_array, as_arrays_in_lines]
+
+
+@pytest.mark.parametrize("write", FORMATS)
 def test_the_same_events_from_each_format(tmp_path, write):
     found, _ = read(write(tmp_path))
     assert found["query_id"].to_list() == ["query-0", "query-1", None]
@@ -152,9 +194,14 @@ def test_what_is_no_finite_number_is_not_summed(tmp_path, bad):
 
 
 def test_a_folder_is_read_by_name(tmp_path):
-    for name in ("b.csv", "a.jsonl", "c.jsonl.part", ".hidden.jsonl", "_SUCCESS", "notes.txt"):
+    (tmp_path / "clicks.parquet").mkdir()
+    more = ("clicks.parquet/part-0.parquet", "d.json.gz", "e.jsonl.zst")
+    for name in ("b.csv", "a.jsonl", "c.jsonl.part", ".hidden.jsonl", "_SUCCESS", "notes.txt", *more):
         (tmp_path / name).write_text("")
-    assert [path.name for path in events.event_files(tmp_path)] == ["a.jsonl", "b.csv", "c.jsonl.part"]
+    notes = []
+    found = [path.name for path in events.event_files(tmp_path, notes.append)]
+    assert found == ["a.jsonl", "b.csv", "c.jsonl.part", "part-0.parquet", "d.json.gz"]
+    assert [note.rpartition(": ")[2] for note in notes] == [".hidden.jsonl, _SUCCESS, e.jsonl.zst, notes.txt"]
     with pytest.raises(DataError, match="does not exist"):
         events.event_files(tmp_path / "nowhere")
 
@@ -172,6 +219,49 @@ def test_lines_that_are_no_events_are_counted(tmp_path, monkeypatch):
     assert f"{path}, line 3: action_name" in batches[-1].first_fault
 
 
+def test_values_of_an_array_that_are_no_events_are_counted(tmp_path):
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps([{}, EVENTS[0], 7]))
+    found, batches = read(path)
+    assert found.height == 1
+    assert batches[0].faulty[Cause.UNREADABLE] == 2
+    assert batches[0].first_fault.startswith(f"{path}, line 1, value 1: action_name")
+
+
+@pytest.mark.parametrize("form", [{}, {"indent": 1}])
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_array_that_is_cut_off_is_an_error(tmp_path, form, packed):
+    content = json.dumps(EVENTS * 3, **form).encode()[:-40]
+    path = tmp_path / "events.json"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(DataError, match=r"events\.json: holds no event"):
+        read(path)
+
+
+@pytest.mark.parametrize("write", [as_gzip, as_gzipped_array, as_parquet])
+def test_a_packed_file_that_is_cut_off_is_an_error(tmp_path, write):
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=f"{path.name}: cannot be read"):
+        read(path)
+
+
+def test_a_csv_file_that_is_cut_off_has_rows_that_do_not_count(tmp_path):
+    path = as_csv(tmp_path)
+    path.write_bytes(path.read_bytes()[: -len(b"2026-05-01T12:00:03+00:00,sku-2-0,,3\n")])
+    found, batches = read(path)
+    assert found.height == 2
+    assert batches[0].faulty == {Cause.UNREADABLE: 1}
+
+
+@pytest.mark.parametrize("name", ["query_id", "action_name", "event_attributes.object.object_id", "timestamp"])
+def test_bytes_that_are_no_utf8_are_refused_with_their_column(tmp_path, name):
+    frame = pl.DataFrame(FLAT).with_columns(pl.Series(name, [b"a", b"\xff", None]))
+    frame.write_parquet(tmp_path / "events.parquet")
+    with pytest.raises(DataError, match=rf"events\.parquet, column {name}: holds Binary"):
+        read(tmp_path / "events.parquet")
+
+
 def test_rows_that_are_no_events_are_counted(tmp_path):
     path = tmp_path / "events.csv"
     rows = pl.DataFrame(FLAT).with_columns(timestamp=pl.Series([EVENTS[0]["timestamp"], "noon", None]))
@@ -186,6 +276,16 @@ def test_a_file_of_something_else_is_an_error(tmp_path):
     (tmp_path / "events.jsonl").write_text("a\nb\nc\n")
     with pytest.raises(DataError, match="holds no event"):
         read(tmp_path / "events.jsonl")
+    for one in ("{}", "{}\n", "not an event\n", "null", '{"events": []}'):
+        (tmp_path / "events.jsonl").write_text(one)
+        with pytest.raises(DataError, match="holds no event, and 1 of something else"):
+            read(tmp_path / "events.jsonl")
+    pl.DataFrame(FLAT).write_csv(tmp_path / "events.tsv", separator="\t")
+    with pytest.raises(DataError, match="separated by tabs"):
+        read(tmp_path / "events.tsv")
+    pl.DataFrame(FLAT).write_csv(tmp_path / "events.txt")
+    with pytest.raises(DataError, match="holds no event"):
+        read(tmp_path / "events.txt")
     (tmp_path / "events.csv").write_text("query_id,action_name,timestamp\nq,click,2026-05-01T12:00:00\n")
     with pytest.raises(DataError, match=r"event_attributes\.object\.object_id"):
         read(tmp_path / "events.csv")

@@ -12,8 +12,9 @@ from listwright.ranking.served.record import Intervention, RuleEffect
 from listwright.training.joining import job as join_job
 from listwright.training.joining import pieces
 from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
-from support.events import event
+from support.events import event, write_events
 from support.served import NOON, served_record
+from support.training.progress import RecordedProgress
 
 RECORDS = [served_record(number) for number in range(5)]
 SHOWN_TWO = served_record(7, order=np.array([3, 1]), top_n=2)
@@ -57,8 +58,9 @@ def test_a_row_is_a_shown_candidate(joined):
 def test_an_event_belongs_to_a_list_that_was_there(joined, served_s, event_s, owner_s):
     """And to one that was served up to a second later only where none was there."""
     records = [served_record(0, served_at=NOON + timedelta(seconds=at)) for at in served_s]
-    found, out = joined(records, [event(0, 2, after_s=event_s)])
-    rows = pl.read_parquet(out).filter(pl.col("label") > 0)
+    records.append(served_record(1))  # with an event that counts in any case
+    found, out = joined(records, [event(0, 2, after_s=event_s), event(1)])
+    rows = pl.read_parquet(out).filter((pl.col("label") > 0) & (pl.col("query_id") == "query-0"))
     assert rows["served_at"].to_list() == [NOON + timedelta(seconds=at) for at in (owner_s,) if at is not None]
     assert found.counts[Cause.BEFORE_SERVING] == (owner_s is None)
 
@@ -271,6 +273,75 @@ def test_a_file_that_is_still_written_is_read_to_its_last_whole_block(joined, tm
     assert found.counts[Cause.CUT_OFF] == 1
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_finished_file_that_is_cut_off_is_an_error(joined, tmp_path, monkeypatch, resumed):
+    """And no rows of the others are written; without its torn end, the join goes on."""
+    several = [RECORDS, [served_record(n) for n in range(5, 9)]]
+    joined(None, [event(0)], several=several)
+    path = tmp_path / "served" / "1.avro"
+    if resumed:
+
+        def interrupted(*words):
+            if words[0] == path:
+                raise KeyboardInterrupt
+            return write_pieces(*words)
+
+        write_pieces = join_job.write_pieces
+        with monkeypatch.context() as patch:
+            patch.setattr(join_job, "write_pieces", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                joined(None, None, out="again.parquet")
+    write(path, several[1], block_records=1)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"1\.avro: .* 3 records"):
+        joined(None, None, out="again.parquet", resume=resumed)
+    assert not (tmp_path / "again.parquet").exists()
+    path.rename(path.with_name("1.avro.part"))
+    found, _ = joined(None, None, out="more.parquet")
+    assert found.served == 8
+
+
+def test_folders_are_read_and_what_is_left_out_is_noted(joined, tmp_path):
+    inside = tmp_path / "served" / "2026" / "11"
+    inside.mkdir(parents=True)
+    write(tmp_path / "served" / "0.avro", RECORDS)
+    write(inside / "1.avro", [SHOWN_TWO])
+    (tmp_path / "served" / "1.avro.gz").touch()
+    (tmp_path / "events" / "2026").mkdir(parents=True)
+    write_events(tmp_path / "events" / "2026" / "1.jsonl", [event(7, 1)])
+    (tmp_path / "events" / "1.jsonl.zst").touch()
+    notes = RecordedProgress()
+    found, _ = joined(None, None, source="events", progress=notes)
+    assert (found.served, found.counts[COUNTED]) == (6, 1)
+    assert [note.rpartition(": ")[2] for note in notes.said] == ["1.avro.gz", "1.jsonl.zst"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "cause"),
+    [
+        (event(0, event_attributes={"object": {"object_id": "b'sku-0-0'"}}), "1 candidate not in the list"),
+        (event(0, query_id="nobody's"), "1 unknown query"),
+        (event(0, after_s=-7200.0), "1 before serving"),
+        (event(0, event_attributes={"object_id": "sku-0-0"}), "1 names no candidate"),
+    ],
+)
+def test_events_of_which_none_counts_are_an_error(joined, tmp_path, sent, cause):
+    with pytest.raises(DataError, match=rf"events\.jsonl: no event counts, .*; {cause}"):
+        joined(RECORDS, [sent, event(0, action="hover")])
+    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.glob(".rows*")), "there is nothing to resume"
+    write_events(tmp_path / "events.jsonl", [event(0)])
+    assert joined(None, None)[0].counts[COUNTED] == 1
+
+
+@pytest.mark.parametrize("sent", [[], [event(0, action="hover")]])
+def test_without_an_event_that_has_a_label_a_note_says_so(joined, sent):
+    notes = RecordedProgress()
+    found, _ = joined(RECORDS, sent, progress=notes)
+    assert found.labelled == {0: 20}
+    assert len(notes.said) == 1
+
+
 def test_an_empty_log_is_an_error(joined, tmp_path):
     (tmp_path / "served").mkdir()
     (tmp_path / "events.jsonl").write_text("")
@@ -296,7 +367,7 @@ def test_a_sum_is_not_taken_for_a_column_of_the_join(joined, name):
 
 def test_rules_are_named_by_their_actions(joined):
     effects = (RuleEffect("no stock", "exclude", (0,)), RuleEffect("a", "pin", (2,)), RuleEffect("b", "boost", (2, 3)))
-    _, out = joined([RECORDS[0], served_record(7, order=np.array([2, 1, 3]), rules=effects)], [event(7, 0)])
+    _, out = joined([RECORDS[0], served_record(7, order=np.array([2, 1, 3]), rules=effects)], [event(7, 1)])
     rows = pl.read_parquet(out)
     assert rows["rules"].to_list() == [None] * 4 + ["boost exclude pin"] * 3
     assert rows["rule"].to_list() == [None] * 4 + ["boost pin", None, "boost"]

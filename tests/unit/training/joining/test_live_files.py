@@ -12,7 +12,7 @@ def test_files_that_the_service_finishes_or_removes_meanwhile_stop_nothing(joine
     whole, out = joined(None, [event(1)], several=[[served_record(0)], [served_record(1)], [served_record(2)]])
     served, listed = tmp_path / "served", join_job.log_files
 
-    def live(folder):
+    def live(folder, report):
         """As they were listed: the first goes, the others are finished."""
         return [path.rename(path.with_name(path.name + ".part")) for path in listed(folder)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served.files import write
 from listwright.ranking.served.record import RuleEffect
 from listwright.training.joining.replay import replay
@@ -53,6 +53,13 @@ def test_the_same_bundle_gives_the_same_to_the_bit(loaded, tmp_path):
     found = replay(tmp_path, loaded, 100)
     assert (found.same, found.differing) == (24, 0)
     assert replay(tmp_path, loaded, 5).same == 5
+
+
+def test_a_finished_file_that_is_cut_off_is_an_error(loaded, tmp_path):
+    write(tmp_path / "1.avro", [logged(loaded, n) for n in range(4)], block_records=2)
+    (tmp_path / "1.avro").write_bytes((tmp_path / "1.avro").read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"1\.avro: .* 2 records"):
+        replay(tmp_path, loaded, 100)
 
 
 def test_what_differs_is_named(loaded, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.scoring.frames import batches
+from listwright.training.scoring.frames import batches, files_of
 from support.service.bundles import schema
 
 NUMBERED = FeatureSchema(
@@ -103,6 +103,28 @@ def test_the_files_of_a_folder_are_read_by_name_and_have_one_schema(table, tmp_p
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="none: has no files"):
         read(tmp_path / "none")
+
+
+def test_folders_in_a_folder_are_read_and_what_is_left_out_is_named(table, tmp_path):
+    for name in ("2026/10/b.csv", "2026/10/_SUCCESS", "2026/11/a.csv", "c.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        table(f"q,price,floor\n{name},1,1\n" if name.endswith("csv") else "", name)
+    notes = []
+    names = [path.name for path in files_of(tmp_path, notes.append)]
+    assert names == ["b.csv", "a.csv", "c.csv"]
+    assert [note.rpartition(": ")[2] for note in notes] == ["2026/10/_SUCCESS"]
+    assert [frame["q"][0] for frame in read(tmp_path)] == ["2026/10/b.csv", "2026/11/a.csv", "c.csv"]
+
+
+@pytest.mark.parametrize("ids_only", [False, True])
+def test_query_ids_in_bytes_are_text_or_refused(tmp_path, ids_only):
+    frame = pl.DataFrame({"q": [b"a", b"b"], "price": [1.0, 2.0], "floor": [b"1", b"2.5"]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    (batch,) = batches(tmp_path, NUMBERED, "q", ids_only=ids_only).rows
+    assert batch.rows["q"].to_list() == ["a", "b"]
+    frame.with_columns(q=pl.Series([b"a", b"\xff"])).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="column q: holds bytes that are no text in UTF-8"):
+        list(batches(tmp_path, NUMBERED, "q", ids_only=ids_only).rows)
 
 
 def test_a_file_without_rows_is_an_error(table):

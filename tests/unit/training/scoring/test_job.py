@@ -59,6 +59,17 @@ def test_a_folder_is_scored_into_a_folder_of_parts_and_a_list_may_cross_files(fo
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_bytes_in_utf8_are_text(folder, tmp_path, jobs):
+    frame, data, out = lists(LENGTHS), tmp_path / "rows.parquet", tmp_path / "scored.csv"
+    frame.with_columns(pl.col(pl.String).cast(pl.Binary)).write_parquet(data)
+    assert score(job(folder, data, out=out), jobs=jobs) == (171, 5)
+    found = pl.read_csv(out)
+    assert found["query"].to_list() == frame["query"].to_list()
+    assert found["score"].to_list() == [one[0] for one in answers(folder, frame)]
+
+
+@pytest.mark.nightly
 def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
     pl.read_parquet(data).drop("price", "bm25").write_parquet(data)
     assert score(job(folder, data), jobs=1).rows == 171

@@ -54,6 +54,13 @@ def test_numbers_of_any_type_count_the_same(model):
     pd.testing.assert_frame_equal(model.predict(other), model.predict(frame))
 
 
+def test_bytes_in_utf8_are_text(model):
+    frame = pandas_of(lists((9,)))
+    encoded = [None if name is None else name.encode() for name in frame[CATEGORY.name]]
+    other = frame.assign(**{CATEGORY.name: encoded})
+    pd.testing.assert_frame_equal(model.predict(other), model.predict(frame))
+
+
 def test_a_feature_with_a_default_may_be_absent(model):
     frame = pandas_of(lists((9,)))
     pd.testing.assert_frame_equal(model.predict(frame.drop(columns="price")), model.predict(frame.assign(price=0.5)))

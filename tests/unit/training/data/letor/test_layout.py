@@ -31,6 +31,13 @@ def test_published_folds(packed, prefix):
     assert splits.test.features[:, 0].tolist() == [7, 7, 8, 8]
 
 
+def test_files_that_a_set_does_not_name_are_noted(packed):
+    files = {"train.txt": text(1, 2, 3), "vali.txt": text(4), "test.txt": text(5)}
+    assert splits_of(packed(files)).notes == ()
+    (note,) = splits_of(packed({**files, "2026/more.txt": text(6)})).notes
+    assert note.endswith(": 2026/more.txt")
+
+
 def test_letor_3_names(packed):
     path = packed(folds("OHSUMED/Feature-null/", ("trainingset", "validationset", "testset")))
     assert qids(splits_of(path))[2] == ("1", "2")

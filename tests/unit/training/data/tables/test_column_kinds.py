@@ -2,6 +2,7 @@
 
 import datetime
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,7 +16,7 @@ from support.training.own_table import SPEC
     [
         ([[1], [2]], "List"),
         ([{"a": 1}, {"a": 2}], "Struct"),
-        ([b"1", b"2"], "Binary, neither numbers nor text: --ignore it"),
+        ([b"1", b"\xff"], "Binary, neither numbers nor text: --ignore it"),
         (
             [datetime.date(2020, 1, 1)] * 2,
             "holds Date: make it a number, or --ignore it, or split by it with --split time",
@@ -28,6 +29,39 @@ def test_columns_that_are_neither_numbers_nor_text(parquet, values, expected):
     with pytest.raises(DataError, match="column x") as caught:
         parquet(frame)
     assert expected in str(caught.value)
+
+
+TEXT = {
+    "q": ["a", "a", "b"],
+    "y": ["0", "1", "0"],
+    "number": ["1.5", "NA", None],
+    "name": ["é", " x ", None],
+}
+
+
+def test_bytes_in_utf8_are_text(parquet):
+    """As Spark, Hive and Impala write text into Parquet without saying so."""
+    spec = SPEC.model_copy(update={"categorical": ("name",)})
+    of_text = parquet(pl.DataFrame(TEXT), spec)
+    of_bytes = parquet(pl.DataFrame(TEXT).with_columns(pl.all().cast(pl.Binary)), spec)
+    assert of_bytes.qids == ("a", "b")
+    assert of_bytes.schema == of_text.schema
+    assert of_bytes.labels.tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(of_bytes.features, of_text.features)
+    assert of_bytes.features[:, 0].tolist()[:1] == [1.5]
+
+
+def test_dates_in_bytes_are_no_categories(parquet):
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [b"2024-05-31", b"2024-06-01"]})
+    with pytest.raises(DataError, match="column x: holds text that reads as dates"):
+        parquet(frame)
+
+
+@pytest.mark.parametrize("name", ["q", "name"])
+def test_other_bytes_are_refused_with_their_column(parquet, name):
+    other = pl.Series(name, [b"a", b"a\xff", b"b"])
+    with pytest.raises(DataError, match=rf"t\.parquet, column {name}: holds Binary"):
+        parquet(pl.DataFrame(TEXT).with_columns(other))
 
 
 def test_a_date_may_be_a_category(parquet):

@@ -16,7 +16,16 @@ Value: TypeAlias = float | int | str | np.generic | None
 Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]] | Frame
 """``(L, D)``, one row per candidate; or one mapping per candidate, by feature name; or a pandas or polars frame."""
 
+Id: TypeAlias = str | int
+"""Id of a candidate or of a query. A whole number is sent as its digits; answers have the caller's own."""
+
+
 Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
+
+
+def id_text(value: Id) -> str:
+    """Return an id as it is sent: as text."""
+    return value if isinstance(value, str) else str(int(value))
 
 
 class CallOptions(TypedDict, total=False):
@@ -35,7 +44,7 @@ class CallOptions(TypedDict, total=False):
 class RerankOptions(CallOptions, total=False):
     """Options of ``rerank``."""
 
-    ids: Sequence[str] | None
+    ids: Sequence[Id] | None
     """One per candidate, echoed."""
     feature_names: Sequence[str] | None
     """Columns of a matrix; default: the schema's order. A frame has its own."""
@@ -57,11 +66,11 @@ class RerankOptions(CallOptions, total=False):
     """The ranker's own scores, without softmax and temperature."""
     finite_scores: bool
     """False: no score (None, NaN) for a candidate that no single ranker scored, in place of a number for its place."""
-    id: str | None
+    id: Id | None
     """Of the query, echoed."""
-    query_id: str | None
+    query_id: Id | None
     """Id of this query in events, for the service's served log; default: ``id``, else the request's id."""
-    unit: str | None
+    unit: Id | None
     """Opaque key of the person or session that asks, for the served log."""
 
 
@@ -69,7 +78,7 @@ class ExplainOptions(RerankOptions, total=False):
     """Options of ``explain``: those of ``rerank``, and which candidates to explain."""
 
     candidate: int | str | None
-    """The one to explain: its position, from 0, or its id."""
+    """The one to explain: a number is its position, from 0, a text its id."""
     against: int | str | None
     """Another one to compare it with."""
     explain_top_n: int | None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from listwright_client.answers import Info, Ranking, SentList, read_info, read_ranking
-from listwright_client.body import encode
-from listwright_client.exchange import Reply
+from listwright_client.body import encode, read_ids, with_text_ids
+from listwright_client.exchange import MOST_BYTES, MOST_BYTES_OF_CANDIDATE, Reply
 from listwright_client.explanations import Explained, SentQuestion, read_explained
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
@@ -26,24 +26,30 @@ class Question(Generic[T]):
     Args:
         read: makes the value out of an answer that is 200; takes the number of attempts, too.
         body: a JSON object with at least one field; None: a GET.
+        most_bytes: largest answer that is read.
     """
 
     path: str
     read: Callable[[Reply, int], T]
     body: bytes | None = None
+    most_bytes: int = MOST_BYTES
 
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """Return the question of ``POST /rerank``; options that are None or absent are not sent."""
     body, sent = _body("rerank", features, options, RerankOptions)
-    return Question("/rerank", partial(read_ranking, sent=sent), body)
+    return Question("/rerank", partial(read_ranking, sent=sent), body, _most_bytes(sent))
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """Return the question of ``POST /explain``; options that are None or absent are not sent."""
     body, sent = _body("explain", features, options, ExplainOptions)
     question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=question), body)
+    return Question("/explain", partial(read_explained, question=question), body, _most_bytes(sent))
+
+
+def _most_bytes(sent: SentList) -> int:
+    return MOST_BYTES + sent.length * MOST_BYTES_OF_CANDIDATE
 
 
 def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
@@ -54,10 +60,23 @@ def _body(name: str, features: Features, options: RerankOptions, words: type) ->
     envelope: dict[str, Any] = {
         word: value for word, value in options.items() if word not in _APART and value is not None
     }
+    if isinstance(envelope.get("rules"), list | tuple):
+        envelope["rules"] = [with_text_ids(rule) if isinstance(rule, Mapping) else rule for rule in envelope["rules"]]
     given = options.get("ids")
-    ids = None if given is None else tuple(given)  # read once: it may be changed before the answer comes
-    body, count = encode(features, ids, options.get("feature_names"), envelope)
+    if _are_candidates(features) and given is None:
+        given = [row["id"] for row in features if row.get("id") is not None] or None
+        features = [row["features"] for row in features]
+    ids = None if given is None else read_ids(given, "ids")  # read once: it may be changed before the answer comes
+    body, count = encode(features, ids, options.get("feature_names"), with_text_ids(envelope))
     return body, SentList(count, ids, options.get("id"), options.get("version"), options.get("top_n"))
+
+
+def _are_candidates(features: Any) -> bool:
+    """Return whether features are objects of the HTTP contract, with an id and features each."""
+    return isinstance(features, list | tuple) and all(
+        isinstance(row, Mapping) and row.keys() <= {"id", "features"} and isinstance(row.get("features"), Mapping)
+        for row in features
+    )
 
 
 def info() -> Question[Info]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from listwright_client.exchange import Reply
+from listwright_client.exchange import MOST_BYTES, MOST_BYTES_OF_CANDIDATE, Reply
 from listwright_client.options import Id, id_text
 
 
@@ -68,7 +69,7 @@ class Meta:
 class Ranking:
     """The order of one query's candidates."""
 
-    id: Id | None
+    id: str | None
     model: str
     version: str
     results: tuple[Result, ...]
@@ -145,12 +146,19 @@ class SentList:
 
     length: int
     ids: tuple[Id, ...] | None = None
-    id: Id | None = None
+    id: str | None = None
     version: str | None = None
     top_n: int | None = None
 
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of the largest answer."""
+        return MOST_BYTES + self.length * MOST_BYTES_OF_CANDIDATE
+
     def check_ranking(self, ranking: Ranking) -> None:
         """Raise ValueError if the ranking is not that of this list."""
+        if ranking.id != self.id:
+            raise ValueError(f"it has the id {ranking.id!r}, and {self.id!r} was sent")
         if self.version not in (None, ranking.version):
             raise ValueError(f"it is of version {ranking.version!r}, and {self.version!r} was asked for")
         length = len(ranking.order)
@@ -168,29 +176,23 @@ class SentList:
             raise ValueError("its ranks contradict its scores")
 
     def restore(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Return an object of the answer; if it is a candidate, with the id that was sent.
-
-        Raises:
-            ValueError: if the list has no such candidate, or it has another id.
-        """
+        """Return a part of the answer; a candidate gets the id that was sent; ValueError if it is none of the list."""
         if "index" in part and "id" in part:
             index = part["index"]
             if type(index) is not int or not 0 <= index < self.length:
                 raise ValueError(f"it has a candidate {index!r}, and {self.length} were sent")
-            part["id"] = _own(None if self.ids is None else self.ids[index], part["id"])
+            sent = None if self.ids is None else self.ids[index]
+            if part["id"] != (sent if sent is None else id_text(sent)):
+                raise ValueError(f"its candidate {index} has the id {part['id']!r}, and {sent!r} was sent")
+            part["id"] = sent
         return part
-
-
-def _own(sent: Id | None, answered: Any) -> Id | None:
-    """Return an id that was sent, checked against the text in the answer."""
-    if answered != sent and (sent is None or answered != id_text(sent)):
-        raise ValueError(f"it has the id {answered!r} where {sent!r} was sent")
-    return sent
 
 
 def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
     """Read the answer of ``POST /rerank``."""
-    return ranking_of(reply.json(sent.restore), sent, reply.headers.get("x-request-id"), attempts)
+    return ranking_of(
+        json.loads(reply.content, object_hook=sent.restore), sent, reply.headers.get("x-request-id"), attempts
+    )
 
 
 def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
@@ -211,7 +213,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
         raise ValueError("it has an infinite score")
     scores.flags.writeable = ranks.flags.writeable = False
     ranking = Ranking(
-        id=_own(sent.id, body["id"]),
+        id=read(str | None, body["id"]),
         model=read(str, body["model"]),
         version=read(str, body["version"]),
         results=read(tuple[Result, ...], body["results"]),
@@ -228,7 +230,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
 
 def read_info(reply: Reply) -> Info:
     """Read the answer of ``GET /info``."""
-    body = reply.json()
+    body = json.loads(reply.content)
     return Info(
         model=read(str, body["model"]),
         version=read(str, body["version"]),

@@ -60,12 +60,8 @@ def _candidates(rows: Sequence[Mapping[str, Value]], ids: Sequence[Id] | None) -
     return [{"id": id_text(name), "features": row} for name, row in zip(ids, rows, strict=True)]
 
 
-def read_ids(ids: Any, place: str) -> tuple[Id, ...]:
-    """Return ids or names in their order, as the caller has them; NumPy's become Python's.
-
-    Raises:
-        TypeError: if they have no order, or one is neither text nor a whole number.
-    """
+def read_ids(ids: Any, place: str = "ids") -> tuple[Id, ...]:
+    """Return ids or names in their order, as the caller has them; TypeError if they have none or are neither."""
     if isinstance(ids, str | bytes | Set | Mapping):
         raise TypeError(f"{place} is a {type(ids).__name__}: give a list or an array")
     own = tuple(value.item() if isinstance(value, np.integer | np.str_) else value for value in ids)
@@ -73,20 +69,6 @@ def read_ids(ids: Any, place: str) -> tuple[Id, ...]:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise TypeError(f"{place}[{position}] is a {type(value).__name__}: give text or a whole number")
     return own
-
-
-def with_text_ids(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request or of a rule, with ids as they are sent.
-
-    Raises:
-        TypeError: if an id is neither text nor a whole number.
-    """
-    sent = dict(fields)
-    for name in ("id", "ids", "query_id", "unit"):
-        if sent.get(name) is not None:
-            ids = [id_text(value) for value in read_ids(sent[name] if name == "ids" else [sent[name]], name)]
-            sent[name] = ids if name == "ids" else ids[0]
-    return sent
 
 
 def _check_count(name: str, given: Sequence[Id], count: int, of: str) -> None:

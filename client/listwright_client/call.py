@@ -166,11 +166,7 @@ class Call(Generic[T]):
         return self._deadline.remaining(self._settings.clock())
 
     def wants_more(self, status: int, size: int) -> bool:
-        """Return whether to read on in an answer, after so many bytes.
-
-        Raises:
-            TimeoutError: if the call's time is over.
-        """
+        """Return whether to read on in an answer, after so many bytes; TimeoutError if the call's time is over."""
         self.remaining()
         return size <= (self._question.most_bytes if status == httpx.codes.OK else MOST_BYTES_OF_REFUSAL)
 

@@ -25,11 +25,13 @@ from listwright_client.options import CallOptions, ExplainOptions, Features, Rer
 T = TypeVar("T")
 Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
 
+_STEPS = ("pool", "connect", "write", "read")
+"""Steps of an exchange, each with a timeout of httpx."""
+
+_GIVEN = "httpx client that was given: make both in each"
+
 _PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 """Environment variables with paths that httpx opens when a client is made."""
-
-_PART = 2**14
-"""Bytes that are written with one timeout."""
 
 NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 
@@ -45,34 +47,23 @@ class _Connections(Generic[Http]):
         loop: returns the running event loop.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Http],
-        given: Http | None,
-        loop: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None,
-    ) -> None:
+    def __init__(self, make: Callable[[], Http], given: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
         self._make, self._loop, self.owned, self.moved = make, loop, given is None, False
         self._used: tuple[Any, Http] = None, self._open() if given is None else given
 
     def pool(self) -> Http:
-        """Return the pool of this process and event loop.
-
-        Raises:
-            RuntimeError: if it is the caller's own, and another process has used it; if another running loop uses it.
-        """
+        """Return the pool of this process and event loop; RuntimeError if it is another's that cannot be replaced."""
         place, (used, pool) = (os.getpid(), self._loop()), self._used  # no os.register_at_fork: uWSGI forks without it
         if used not in (None, place) and not pool.is_closed:
-            forked = used[0] != place[0]
-            if forked and not self.owned:
-                raise RuntimeError(
-                    "this process was forked after the Client had used the httpx client that it was given: make both "
-                    "in each process, after the fork"
-                )
-            if not forked and used[1].is_running():
+            if used[0] == place[0] and used[1].is_running():
                 raise RuntimeError("another event loop uses this AsyncClient and still runs: make one in each loop")
-            self.moved = not self.owned
             if self.owned:  # the old one is not closed: its lock may be held by a thread of the parent, its loop closed
                 pool = self._open()
+            elif used[0] != place[0]:
+                raise RuntimeError(
+                    f"this process was forked after the Client had used the {_GIVEN} process, after the fork"
+                )
+            self.moved = not self.owned
         self._used = place, pool  # at once, for another thread that looks meanwhile
         return pool
 
@@ -83,10 +74,9 @@ class _Connections(Generic[Http]):
                 os.scandir(paths["SSL_CERT_DIR"].split(os.pathsep)[0]).close()  # OpenSSL passes over what is not there
             return self._make()
         except OSError as error:
-            at_fault = [name for name, path in paths.items() if path.startswith(error.filename or "")]
-            if not at_fault:
-                raise
-            raise ValueError(f"{at_fault[0]} is {paths[at_fault[0]]!r} ({error}): correct or unset it") from error
+            for name in (name for name, path in paths.items() if path.startswith(error.filename or "")):
+                raise ValueError(f"{name} is {paths[name]!r} ({error}): correct or unset it") from error
+            raise
 
 
 class _BaseClient:
@@ -198,7 +188,7 @@ class Client(_BaseClient):
     def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
         http, answered = self._connections.pool(), False
         try:
-            response = http.send(_request(http, attempt, call, trace=_bound_connection), stream=True)
+            response = http.send(_request(http, attempt, call, trace=_bound), stream=True)
             answered = True
             content = bytearray()
             with closing(response):
@@ -284,56 +274,39 @@ class AsyncClient(_BaseClient):
         except RuntimeError as error:
             if not self._connections.moved:
                 raise
-            raise RuntimeError(
-                "the httpx client that this AsyncClient was given has connections of another event loop: make both in "
-                "each loop, or let the AsyncClient make its own"
-            ) from error
+            raise RuntimeError(f"another event loop, now closed, has used the {_GIVEN} loop") from error
 
 
 class _TimeLeft(float):
-    """Seconds that were left of a call when httpx asked, and a function that counts again."""
+    """Seconds that were left of a call when it was sent, as a timeout for httpx, and a function that counts again."""
+
+    def __new__(cls, count: Callable[[], float]) -> _TimeLeft:
+        left = super().__new__(cls, count())
+        left.count = count
+        return left
 
     count: Callable[[], float]
 
 
-class _TimesLeft(dict[str, float]):
-    """Timeouts of an exchange for httpx: each step (connect, write, read) gets the remaining time of the call."""
-
-    def __init__(self, remaining: Callable[[], float]) -> None:
-        super().__init__()
-        self._remaining = remaining
-
-    def get(self, key: str, default: object = None) -> float:  # noqa: ARG002
-        """Return the remaining seconds, whatever the step."""
-        left = _TimeLeft(self._remaining())
-        left.count = self._remaining
-        return left
-
-
-def _bound_connection(event: str, info: dict[str, Any]) -> None:
-    """Make each read and write on a new connection end with its call: httpcore gives all of a step the first one's time.
-
-    Args:
-        event: of httpcore's ``trace`` extension.
-        info: its arguments, or what it returned.
-    """
+def _bound(event: str, info: dict[str, Any]) -> None:
+    """Make each read and write end with its call, by httpcore's ``trace``: all of a step get the time of its first."""
     if event.endswith("connect_tcp.started"):
         with suppress(OSError):  # of an unknown host, which httpcore meets next
             addresses = socket.getaddrinfo(info["host"], info["port"], type=socket.SOCK_STREAM)
-            info["timeout"] /= len(addresses)  # each is tried for so long
+            info["timeout"] = (_left(info["timeout"]) or 0.0) / len(addresses)  # each is tried for so long
     elif event.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
         stream = info["return_value"]
         read, write, encrypt = stream.read, stream.write, stream.start_tls
 
         def write_parts(buffer: bytes, timeout: float | None = None) -> None:
-            for start in range(0, len(buffer), _PART):
-                write(buffer[start : start + _PART], _left(timeout))
-
-        def start_tls(ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Any:
-            return encrypt(ssl_context, server_hostname, _left(timeout))
+            for start in range(0, len(buffer), 2**14):
+                write(buffer[start : start + 2**14], _left(timeout))
 
         stream.read = lambda max_bytes, timeout=None: read(max_bytes, _left(timeout))
-        stream.write, stream.start_tls = write_parts, start_tls
+        stream.start_tls = lambda ssl_context, server_hostname=None, timeout=None: encrypt(
+            ssl_context, server_hostname, _left(timeout)
+        )
+        stream.write = write_parts
 
 
 def _left(timeout: float | None) -> float | None:
@@ -349,5 +322,5 @@ def _request(
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": _TimesLeft(call.remaining), **extensions},
+        extensions={"timeout": dict.fromkeys(_STEPS, _TimeLeft(call.remaining)), **extensions},
     )

@@ -48,11 +48,7 @@ class Deadline:
         return moment < (self.ends_at if self.answer_by is None else self.answer_by)
 
     def remaining(self, now: float) -> float:
-        """Return the seconds until the call ends.
-
-        Raises:
-            TimeoutError: if it is over.
-        """
+        """Return the seconds until the call ends; TimeoutError if it is over."""
         if now >= self.ends_at:
             raise TimeoutError
         return self.ends_at - now

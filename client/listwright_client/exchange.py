@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 
-MOST_BYTES, MOST_BYTES_OF_CANDIDATE = 8 * 2**20, 2048
-"""Largest answer that is read: the bytes of any, and those added for each candidate that was sent."""
-
-MOST_BYTES_OF_REFUSAL = 2**20
-"""Bytes that are read of an answer that is not 200."""
+MOST_BYTES, MOST_BYTES_OF_CANDIDATE, MOST_BYTES_OF_REFUSAL = 8 * 2**20, 2048, 2**20
+"""Bytes that are read of an answer, those added for each candidate that was sent, and those of one that is not 200."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +20,10 @@ class Reply:
 
     def check(self, most_bytes: int) -> None:
         """Raise ValueError if the answer is compressed, which was not asked for, or larger than so many bytes."""
-        encoding = self.headers.get("content-encoding", "identity")
-        if encoding != "identity":
-            raise ValueError(f"it is compressed ({encoding}), although no compression was accepted")
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise ValueError("it is compressed, although no compression was accepted")
         if len(self.content) > most_bytes:
             raise ValueError(f"it has more than {most_bytes} bytes")
-
-    def json(self, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-        """Parse the answer; NaN and Infinity, which JSON does not have, are ValueErrors."""
-        return json.loads(self.content, object_hook=object_hook, parse_constant=_refuse)
 
     def is_to(self, request_id: str) -> bool:
         """Return whether this answers a request, by its id.
@@ -46,10 +35,6 @@ class Reply:
             *request_ids,
             *self.headers.get_list("x-request-id", split_commas=True),
         )
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 @dataclass(frozen=True)

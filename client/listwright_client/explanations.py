@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -223,7 +224,7 @@ class SentQuestion:
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:
     """Read the answer of ``POST /explain``."""
-    body = reply.json(question.sent.restore)
+    body = json.loads(reply.content, object_hook=question.sent.restore)
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
     explained = Explained(
         ranking=ranking_of(body["ranking"], question.sent, request_id, attempts),

@@ -17,7 +17,7 @@ Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mappin
 """``(L, D)``, one row per candidate; or one mapping per candidate, by feature name; or a pandas or polars frame."""
 
 Id: TypeAlias = str | int
-"""Id of a candidate or of a query. A whole number is sent as its digits; answers have the caller's own."""
+"""Id of a candidate. A whole number is sent as its digits; answers have the caller's own."""
 
 
 Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
@@ -66,11 +66,11 @@ class RerankOptions(CallOptions, total=False):
     """The ranker's own scores, without softmax and temperature."""
     finite_scores: bool
     """False: no score (None, NaN) for a candidate that no single ranker scored, in place of a number for its place."""
-    id: Id | None
+    id: str | None
     """Of the query, echoed."""
-    query_id: Id | None
+    query_id: str | None
     """Id of this query in events, for the service's served log; default: ``id``, else the request's id."""
-    unit: Id | None
+    unit: str | None
     """Opaque key of the person or session that asks, for the served log."""
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from listwright_client.answers import Info, Ranking, SentList, read_info, read_ranking
-from listwright_client.body import encode, read_ids, with_text_ids
-from listwright_client.exchange import MOST_BYTES, MOST_BYTES_OF_CANDIDATE, Reply
+from listwright_client.body import encode, read_ids
+from listwright_client.exchange import MOST_BYTES, Reply
 from listwright_client.explanations import Explained, SentQuestion, read_explained
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 _APART = {*CallOptions.__annotations__, "ids", "feature_names", "timeout_ms"}
 """Words of a call that are no plain fields of the body."""
+
+_CANDIDATE = {"id", "features"}
+"""Members of a candidate as ``POST /rerank`` takes it, which a row may be, too."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,14 @@ class Question(Generic[T]):
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """Return the question of ``POST /rerank``; options that are None or absent are not sent."""
     body, sent = _body("rerank", features, options, RerankOptions)
-    return Question("/rerank", partial(read_ranking, sent=sent), body, _most_bytes(sent))
+    return Question("/rerank", partial(read_ranking, sent=sent), body, sent.most_bytes)
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """Return the question of ``POST /explain``; options that are None or absent are not sent."""
     body, sent = _body("explain", features, options, ExplainOptions)
     question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=question), body, _most_bytes(sent))
-
-
-def _most_bytes(sent: SentList) -> int:
-    return MOST_BYTES + sent.length * MOST_BYTES_OF_CANDIDATE
+    return Question("/explain", partial(read_explained, question=question), body, sent.most_bytes)
 
 
 def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
@@ -60,23 +59,16 @@ def _body(name: str, features: Features, options: RerankOptions, words: type) ->
     envelope: dict[str, Any] = {
         word: value for word, value in options.items() if word not in _APART and value is not None
     }
-    if isinstance(envelope.get("rules"), list | tuple):
-        envelope["rules"] = [with_text_ids(rule) if isinstance(rule, Mapping) else rule for rule in envelope["rules"]]
-    given = options.get("ids")
-    if _are_candidates(features) and given is None:
-        given = [row["id"] for row in features if row.get("id") is not None] or None
-        features = [row["features"] for row in features]
-    ids = None if given is None else read_ids(given, "ids")  # read once: it may be changed before the answer comes
-    body, count = encode(features, ids, options.get("feature_names"), with_text_ids(envelope))
-    return body, SentList(count, ids, options.get("id"), options.get("version"), options.get("top_n"))
-
-
-def _are_candidates(features: Any) -> bool:
-    """Return whether features are objects of the HTTP contract, with an id and features each."""
-    return isinstance(features, list | tuple) and all(
-        isinstance(row, Mapping) and row.keys() <= {"id", "features"} and isinstance(row.get("features"), Mapping)
-        for row in features
-    )
+    ids, rows = options.get("ids"), features
+    if (
+        ids is None
+        and isinstance(rows, list)
+        and all(isinstance(row, Mapping) and set(row) == _CANDIDATE for row in rows)
+    ):
+        ids, features = [row["id"] for row in rows], [row["features"] for row in rows]
+    own = None if ids is None else read_ids(ids)  # read once: it may be changed before the answer comes
+    body, count = encode(features, own, options.get("feature_names"), envelope)
+    return body, SentList(count, own, options.get("id"), options.get("version"), options.get("top_n"))
 
 
 def info() -> Question[Info]:

@@ -69,10 +69,8 @@ def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError
 
 def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -> ListwrightError:
     """Return the error for a 200 whose body does not keep to the contract, or answers another question."""
-    detail = f"not an answer to this question, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
-    return errors.UnexpectedAnswerError(
-        Problem(printable(detail), status=reply.status, request_id=request_id), attempts
-    )
+    detail = f"not an answer to this question, {type(cause).__name__}: {printable(cause)}; it starts {_start(reply)}"
+    return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
 
 
 def _problem(reply: Reply, request_id: str) -> Problem:

@@ -160,15 +160,13 @@ def test_a_drip_ends_with_the_call(peer, connect, first, piece, pause):
 )
 def test_of_every_question(peer, connect, ask):
     client = connect(f"http://127.0.0.1:{peer(dripping(OK, b'X-More: 1' + bytes([13, 10]))).port}", timeout=0.4)
-    try:
+    with contextlib.suppress(DeadlineExceededError):
         assert ask(client) is False
-    except DeadlineExceededError as error:
-        assert error.attempts == 1
 
 
 def test_on_a_connection_that_has_answered_before(peer, connect):
     def treat(connection, ended):
-        head, _ = request_of(connection)
+        request_of(connection)
         content = json.dumps(answer()).encode()
         connection.sendall(OK + b"Content-Length: %d\r\n\r\n" % len(content) + content)
         dripping(OK, b"X-More: 1\r\n")(connection, ended)
@@ -315,4 +313,25 @@ def test_an_async_client_serves_one_event_loop_after_the_other(peer):
             asyncio.run(ask(client))
 
     ask_in_four_loops()
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of connections whose loop ended before they were closed
+def test_a_given_pool_of_another_loop_is_named(peer):
+    def treat(connection, ended):
+        content = json.dumps(answer()).encode()
+        while not ended.is_set():
+            request_of(connection)
+            connection.sendall(OK + b"Content-Length: %d\r\n\r\n" % len(content) + content)
+
+    async def ask(client):
+        await client.rerank(MATRIX)
+
+    def ask_in_two_loops():
+        client = AsyncClient(f"http://127.0.0.1:{peer(treat).port}", http=httpx.AsyncClient())
+        asyncio.run(ask(client))
+        with pytest.raises(RuntimeError, match="given: make both in each loop"):
+            asyncio.run(ask(client))
+
+    ask_in_two_loops()
     gc.collect()

@@ -9,7 +9,8 @@ import {
   UnavailableError,
   UnexpectedAnswerError,
 } from "./errors.js";
-import type { ExplainRequest, ExplainResponse, Info, RerankRequest, RerankResponse } from "./types.js";
+import type { ExplainRequest, ExplainResponse, Info, PlacedCandidate } from "./types.js";
+import type { RerankColumns, RerankMatrix, RerankRequest, RerankResponse, RerankRows } from "./types.js";
 
 /** Milliseconds subtracted from the time that is sent to the service: the answer has to travel, too. */
 const WAY_BACK = 2;
@@ -20,22 +21,12 @@ const LONGEST_PAUSE = 2000;
 const LONGEST = 2 ** 31 - 1;
 const PLAIN = /^[!-~]{1,128}$/;
 /** Bytes that are read of an answer, those added for each candidate that was sent, and those of a refusal. */
-const MOST_BYTES = 8 * 2 ** 20;
-const MOST_BYTES_OF_CANDIDATE = 2048;
-const MOST_BYTES_OF_REFUSAL = 2 ** 20;
+const [MOST_BYTES, MOST_BYTES_OF_CANDIDATE, MOST_BYTES_OF_REFUSAL] = [8 * 2 ** 20, 2048, 2 ** 20];
 /** Members in which NaN is a missing value; a null elsewhere would leave out a part of what was asked. */
 const NULLABLE = /^(candidates|columns|context|features)\b/;
 
-/** The members of a request by which its answer is checked, whatever its form. */
-interface Sent {
-  candidates?: { id?: string | null }[];
-  features?: unknown[];
-  columns?: { [name: string]: unknown[] };
-  ids?: string[] | null;
-  id?: string | null;
-  version?: string | null;
-  top_n?: number | null;
-}
+/** A request of any form. */
+type Sent = Partial<RerankRows & RerankMatrix & RerankColumns>;
 
 export interface ClientOptions {
   /** Sent as `Authorization: Bearer`. */
@@ -256,8 +247,7 @@ function lengthOf(request: Sent): number {
 }
 
 /** Throw unless a candidate in an answer is one that was sent, by position and id. */
-function checkCandidate(found: { index: number; id: string | null }, request: Sent): void {
-  const { index, id } = found;
+function checkCandidate({ index, id }: Omit<PlacedCandidate, "rank">, request: Sent): void {
   const known = Number.isInteger(index) && index >= 0 && index < lengthOf(request);
   demand(known, `it has a candidate ${index}, and ${lengthOf(request)} were sent`);
   const sent = (request.candidates ? request.candidates[index]?.id : request.ids?.[index]) ?? null;
@@ -270,7 +260,8 @@ function checkRanking(answer: RerankResponse, request: Sent): void {
   demand(answer.id === (request.id ?? null), `it has the id ${JSON.stringify(answer.id)}`);
   demand(typeof answer.model === "string" && typeof answer.version === "string", "it names no model and version");
   demand((request.version ?? answer.version) === answer.version, `it is of version ${answer.version}`);
-  demand(["ok", "degraded"].includes(answer.meta.status) && typeof answer.route.strategy === "string", "its meta or route");
+  demand(["ok", "degraded"].includes(answer.meta.status), `its status is ${answer.meta.status}`);
+  demand(typeof answer.route.strategy === "string", "it names no strategy");
   for (const values of [scores, ranks]) {
     demand(Array.isArray(values) && values.length === lengthOf(request), "it has not a score and a rank per candidate");
     demand(values.every((value) => value === null || Number.isFinite(value)), "a score or a rank is no number");
@@ -278,8 +269,8 @@ function checkRanking(answer: RerankResponse, request: Sent): void {
   const order = [...ranks.keys()].filter((index) => ranks[index] !== null);
   order.sort((one, other) => Number(ranks[one]) - Number(ranks[other]));
   demand(order.every((index, at) => ranks[index] === at + 1), `its ranks are not 1 to ${order.length}, each once`);
-  demand(Array.isArray(results) && results.length === Math.min(order.length, request.top_n ?? order.length),
-    "its results are not the first ones");
+  const due = Math.min(order.length, request.top_n ?? order.length);
+  demand(Array.isArray(results) && results.length === due, `${due} results are due`);
   for (const [at, result] of results.entries()) {
     checkCandidate(result, request);
     demand(result.index === order[at] && result.rank === at + 1, `its result ${at} is another candidate`);
@@ -308,11 +299,11 @@ function checkExplained(answer: ExplainResponse, request: Sent & ExplainRequest)
   }
 }
 
-/** Throw unless an answer has what every service serves. */
+/** Throw unless an answer says what is served. */
 function checkInfo({ model, version, features, limits, strategies }: Info): void {
   const texts = [model, version, ...strategies, ...features.map((feature) => feature.name)];
   demand(texts.every((text) => typeof text === "string"), "a name is no text");
-  demand(Number.isInteger(limits.max_candidates) && Number.isInteger(limits.max_payload_bytes), "its limits are no numbers");
+  demand(Number.isInteger(limits.max_candidates) && Number.isInteger(limits.max_payload_bytes), "its limits");
 }
 
 function tooLate(requestId: string, attempts: number): DeadlineExceededError {
@@ -334,9 +325,9 @@ function refuse(value: unknown, place: string): void {
   }
   const kind = Object.getPrototypeOf(value ?? 0);
   const plain = typeof value === "object" && (Array.isArray(value) || !kind || Object.getPrototypeOf(kind) === null);
-  if (!plain || typeof (value as { toJSON?: unknown }).toJSON === "function" || Object.getOwnPropertySymbols(value).length) {
+  if (!plain || "toJSON" in value || Object.getOwnPropertySymbols(value).length > 0) {
     const name = typeof value === "object" ? kind?.constructor?.name : typeof value;
-    throw new TypeError(`${place || "the request"} is or holds a ${name}: send numbers, strings, booleans, null, arrays, {}`);
+    throw new TypeError(`${place || "the request"} is a ${name}: send JSON's values, arrays and plain objects`);
   }
   if (Array.isArray(value)) {
     for (let at = 0; at < value.length; at++) if (!Number.isFinite(value[at])) refuse(value[at], `${place}[${at}]`);

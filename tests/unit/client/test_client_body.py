@@ -184,7 +184,7 @@ def test_a_name_that_is_no_text_is_refused(name):
 
 @pytest.mark.parametrize("names", ["ab", {"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}, b"ab"])
 def test_names_without_an_order_are_refused(names):
-    with pytest.raises(TypeError, match="feature_names is a (str|set|frozenset|dict|bytes): give a list"):
+    with pytest.raises(TypeError, match=r"feature_names is a (str|set|frozenset|dict|bytes): give a list"):
         encode([[1.0, 2.0]], feature_names=names)
 
 

@@ -216,10 +216,10 @@ class SentQuestion:
         if not 0 < len(explanations) <= most:
             raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, found: Place | Against, expected: int | str | None) -> None:
-        named = found.index if not isinstance(expected, str) else None if found.id is None else id_text(found.id)
+    def _check_named(self, candidate: Place | Against, expected: int | str | None) -> None:
+        named = candidate.index if not isinstance(expected, str) else None if candidate.id is None else id_text(candidate.id)
         if expected not in (None, named):
-            raise ValueError(f"it is about candidate {found.index}, id {found.id!r}, and {expected!r} was asked for")
+            raise ValueError(f"it is about candidate {candidate.index}, id {candidate.id!r}, and {expected!r} was asked for")
 
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:

@@ -288,13 +288,13 @@ function checkExplained(answer: ExplainResponse, request: Sent & ExplainRequest)
   const { explanations } = answer;
   demand(Array.isArray(explanations) && explanations.length > 0 && explanations.length <= most, "its explanations");
   for (const [at, { candidate, against, passing, moves, rules }] of explanations.entries()) {
-    for (const found of [candidate, against, passing?.above, ...moves]) if (found) checkCandidate(found, request);
+    for (const part of [candidate, against, passing?.above, ...moves]) if (part) checkCandidate(part, request);
     const rank = answer.ranking.ranks[candidate.index];
     demand((rules ? rules.rank : candidate.rank) === rank, `candidate ${candidate.index} has another rank`);
     demand(request.explain_top_n == null || rank === at + 1, `it explains rank ${rank} as number ${at + 1}`);
-    for (const [found, named] of [[candidate, request.candidate], [against, request.against]] as const) {
-      const own = typeof named === "string" ? found?.id : found?.index;
-      demand(named == null || own === named, `it is about ${JSON.stringify(own)}, not ${JSON.stringify(named)}`);
+    for (const [part, name] of [[candidate, request.candidate], [against, request.against]] as const) {
+      const own = typeof name === "string" ? part?.id : part?.index;
+      demand(name == null || own === name, `it is about ${JSON.stringify(own)}, not ${JSON.stringify(name)}`);
     }
   }
 }

@@ -40,7 +40,7 @@ def test_whole_numbers_are_ids(rerank, features):
     for ids in (own, np.array(own), pd.Series(own), pl.Series(own)):
         ranking = rerank(features, ids=ids)
         assert [result.id for result in ranking.results] == [own[index] for index in ranking.order]
-    with pytest.raises(RequestError, match='id "1" was used at 0 already'):
+    with pytest.raises(RequestError, match="'1' was used at 0 already"):
         rerank(features, ids=[1, "1", 2])
 
 

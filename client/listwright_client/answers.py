@@ -190,9 +190,8 @@ class SentList:
 
 def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
     """Read the answer of ``POST /rerank``."""
-    return ranking_of(
-        json.loads(reply.content, object_hook=sent.restore), sent, reply.headers.get("x-request-id"), attempts
-    )
+    body = json.loads(reply.content, object_hook=sent.restore)
+    return ranking_of(body, sent, reply.headers.get("x-request-id"), attempts)
 
 
 def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
@@ -205,8 +204,8 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
     if meta.status not in _STATUSES:
         raise ValueError(f"its status is {meta.status!r}")
     scores = np.array(read(tuple[float | None, ...], body["scores"]), dtype=np.float64)  # null becomes NaN
-    given = read(tuple[int | None, ...], body["ranks"])
-    ranks = np.array([0 if rank is None else rank for rank in given]).astype(np.int64, casting="safe")
+    ranks = np.array([rank or 0 for rank in read(tuple[int | None, ...], body["ranks"])])
+    ranks = ranks.astype(np.int64, casting="safe")
     if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
         raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
     if np.isinf(scores).any():
@@ -254,11 +253,7 @@ _JSON_TYPES: dict[Any, set[type]] = {
 
 
 def read(kind: Any, body: Any, place: str = "a value") -> Any:
-    """Build a value of an annotated type from its JSON: a dataclass, a tuple, a mapping, or what JSON has.
-
-    Raises:
-        TypeError: if the JSON is of another type, or lacks a field.
-    """
+    """Build a value of an annotated type from its JSON; TypeError if that is of another type, or lacks a field."""
     types, part, fields = _reading(kind)
     if type(body) in types:
         return body
@@ -282,7 +277,7 @@ def read(kind: Any, body: Any, place: str = "a value") -> Any:
 def _reading(kind: Any) -> tuple[set[type], Any, list[tuple[str, str, Any, set[type]]]]:
     """Return the types that stay as they are, the part of the annotation that is built, and its fields."""
     kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
-    types: set[type] = set().union(*(_JSON_TYPES.get(one, ()) for one in kinds))
-    part = next((one for one in kinds if one not in _JSON_TYPES), None)
+    types: set[type] = set().union(*(_JSON_TYPES.get(member, ()) for member in kinds))
+    part = next((member for member in kinds if member not in _JSON_TYPES), None)
     hints = get_type_hints(part) if is_dataclass(part) else {}
     return types, part, [(name, _JSON_NAMES.get(name, name), kind, _reading(kind)[0]) for name, kind in hints.items()]

@@ -25,9 +25,6 @@ from listwright_client.options import CallOptions, ExplainOptions, Features, Rer
 T = TypeVar("T")
 Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
 
-_STEPS = ("pool", "connect", "write", "read")
-"""Steps of an exchange, each with a timeout of httpx."""
-
 _GIVEN = "httpx client that was given: make both in each"
 
 _PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
@@ -314,13 +311,12 @@ def _left(timeout: float | None) -> float | None:
     return timeout.count() if isinstance(timeout, _TimeLeft) else timeout
 
 
-def _request(
-    http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T], **extensions: Any
-) -> httpx.Request:
+def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T], **more: Any) -> httpx.Request:
     return http.build_request(
         attempt.method,
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": dict.fromkeys(_STEPS, _TimeLeft(call.remaining)), **extensions},
+        timeout=_TimeLeft(call.remaining),
+        extensions=more,
     )

@@ -216,10 +216,10 @@ class SentQuestion:
         if not 0 < len(explanations) <= most:
             raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, candidate: Place | Against, expected: int | str | None) -> None:
-        named = candidate.index if not isinstance(expected, str) else None if candidate.id is None else id_text(candidate.id)
-        if expected not in (None, named):
-            raise ValueError(f"it is about candidate {candidate.index}, id {candidate.id!r}, and {expected!r} was asked for")
+    def _check_named(self, place: Place | Against, expected: int | str | None) -> None:
+        own = place.index if not isinstance(expected, str) or place.id is None else id_text(place.id)
+        if expected not in (None, own):
+            raise ValueError(f"it is about candidate {place.index}, id {place.id!r}, and {expected!r} was asked for")
 
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:

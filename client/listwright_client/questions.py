@@ -14,12 +14,10 @@ from listwright_client.explanations import Explained, SentQuestion, read_explain
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
+_WIRE = {"id", "features"}  # a candidate as in HTTP, which a row may be, too
 
 _APART = {*CallOptions.__annotations__, "ids", "feature_names", "timeout_ms"}
 """Words of a call that are no plain fields of the body."""
-
-_CANDIDATE = {"id", "features"}
-"""Members of a candidate as ``POST /rerank`` takes it, which a row may be, too."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,7 @@ def _body(name: str, features: Features, options: RerankOptions, words: type) ->
         word: value for word, value in options.items() if word not in _APART and value is not None
     }
     ids, rows = options.get("ids"), features
-    if (
-        ids is None
-        and isinstance(rows, list)
-        and all(isinstance(row, Mapping) and set(row) == _CANDIDATE for row in rows)
-    ):
+    if ids is None and isinstance(rows, list) and all(isinstance(row, Mapping) and {*row} == _WIRE for row in rows):
         ids, features = [row["id"] for row in rows], [row["features"] for row in rows]
     own = None if ids is None else read_ids(ids)  # read once: it may be changed before the answer comes
     body, count = encode(features, own, options.get("feature_names"), envelope)

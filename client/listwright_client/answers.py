@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from listwright_client.exchange import Reply
+from listwright_client.exchange import MOST_BYTES, MOST_BYTES_OF_CANDIDATE, Reply
+from listwright_client.options import Id, id_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class Result:
 
     index: int
     """Position in the request, from 0."""
-    id: str | None
+    id: Id | None
+    """As it was sent: a whole number is one again."""
     rank: int
     """From 1."""
     relevance_score: float | None
@@ -141,10 +145,15 @@ class SentList:
     """
 
     length: int
-    ids: tuple[str, ...] | None = None
+    ids: tuple[Id, ...] | None = None
     id: str | None = None
     version: str | None = None
     top_n: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of the largest answer."""
+        return MOST_BYTES + self.length * MOST_BYTES_OF_CANDIDATE
 
     def check_ranking(self, ranking: Ranking) -> None:
         """Raise ValueError if the ranking is not that of this list."""
@@ -153,11 +162,12 @@ class SentList:
         if self.version not in (None, ranking.version):
             raise ValueError(f"it is of version {ranking.version!r}, and {self.version!r} was asked for")
         length = len(ranking.order)
+        if (ranking.ranks[ranking.order] != np.arange(1, length + 1)).any():
+            raise ValueError(f"its ranks are not 1 to {length}, each once")
         wanted = length if self.top_n is None else min(length, self.top_n)
         if len(ranking.results) != wanted:
             raise ValueError(f"it has {len(ranking.results)} results, and {wanted} are due")
         for place, result in enumerate(ranking.results, 1):
-            self.check_candidate(result.index, result.id)
             if not place == result.rank == ranking.ranks[result.index]:
                 ranks = f"{result.rank} and {ranking.ranks[result.index]}"
                 raise ValueError(f"its candidate {result.index} has ranks {ranks} at place {place}")
@@ -165,70 +175,51 @@ class SentList:
         if ranking.meta.experiment is None and (np.diff(ranked[~np.isnan(ranked)]) > 0.0).any():
             raise ValueError("its ranks contradict its scores")
 
-    def check_candidate(self, index: int, name: str | None) -> None:
-        """Raise ValueError if the list has no such candidate, or it has another id."""
-        if not 0 <= index < self.length:
-            raise ValueError(f"it has a candidate {index}, and {self.length} were sent")
-        sent = None if self.ids is None else self.ids[index]
-        if name != sent:
-            raise ValueError(f"its candidate {index} has the id {name!r}, and {sent!r} was sent")
+    def restore(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Return a part of the answer; a candidate gets the id that was sent; ValueError if it is none of the list."""
+        if "index" in part and "id" in part:
+            index = part["index"]
+            if type(index) is not int or not 0 <= index < self.length:
+                raise ValueError(f"it has a candidate {index!r}, and {self.length} were sent")
+            sent = None if self.ids is None else self.ids[index]
+            if part["id"] != (sent if sent is None else id_text(sent)):
+                raise ValueError(f"its candidate {index} has the id {part['id']!r}, and {sent!r} was sent")
+            part["id"] = sent
+        return part
 
 
 def read_ranking(reply: Reply, attempts: int, sent: SentList) -> Ranking:
     """Read the answer of ``POST /rerank``."""
-    return ranking_of(json.loads(reply.content), sent, reply.headers.get("x-request-id"), attempts)
+    body = json.loads(reply.content, object_hook=sent.restore)
+    return ranking_of(body, sent, reply.headers.get("x-request-id"), attempts)
 
 
 def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int) -> Ranking:
     """Build the ranking of an answer's body, and check it against the list that was sent.
 
     Raises:
-        ValueError: if it is not that of the list that was sent.
+        ValueError, TypeError: if it is not that of the list that was sent.
     """
-    if not {type(score) for score in body["scores"]} <= {float, int, type(None)}:
-        raise ValueError("its scores are no numbers")
-    if body["meta"]["status"] not in _STATUSES:
-        raise ValueError(f"its status is {body['meta']['status']!r}")
-    scores = np.array(body["scores"], dtype=np.float64)  # null becomes NaN
-    ranks = np.array([0 if rank is None else rank for rank in body["ranks"]]).astype(np.int64, casting="safe")
+    meta = read(Meta, body["meta"])
+    if meta.status not in _STATUSES:
+        raise ValueError(f"its status is {meta.status!r}")
+    scores = np.array(read(tuple[float | None, ...], body["scores"]), dtype=np.float64)  # null becomes NaN
+    ranks = np.array([rank or 0 for rank in read(tuple[int | None, ...], body["ranks"])])
+    ranks = ranks.astype(np.int64, casting="safe")
     if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
         raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
+    if np.isinf(scores).any():
+        raise ValueError("it has an infinite score")
     scores.flags.writeable = ranks.flags.writeable = False
-    route, meta = body["route"], body["meta"]
     ranking = Ranking(
-        id=body["id"],
-        model=body["model"],
-        version=body["version"],
-        results=tuple(
-            Result(
-                index=result["index"],
-                id=result["id"],
-                rank=result["rank"],
-                relevance_score=result["relevance_score"],
-                stage=result["stage"],
-                first_stage_score=result["first_stage_score"],
-                first_stage_rank=result["first_stage_rank"],
-                rules=tuple(result.get("rules", ())),
-            )
-            for result in body["results"]
-        ),
+        id=read(str | None, body["id"]),
+        model=read(str, body["model"]),
+        version=read(str, body["version"]),
+        results=read(tuple[Result, ...], body["results"]),
         scores=scores,
         ranks=ranks,
-        route=Route(
-            strategy=route["strategy"],
-            specialist=route["specialist"],
-            confidence=route["confidence"],
-            decided_by=route["decided_by"],
-        ),
-        meta=Meta(
-            status=meta["status"],
-            stage_reached=meta["stage_reached"],
-            reason=meta["reason"],
-            timings_ms=dict(meta["timings_ms"]),
-            ignored=tuple(meta.get("ignored", ())),
-            experiment=meta.get("experiment"),
-            rules=tuple(meta.get("rules", ())),
-        ),
+        route=read(Route, body["route"]),
+        meta=meta,
         request_id=request_id,
         attempts=attempts,
     )
@@ -240,13 +231,53 @@ def read_info(reply: Reply) -> Info:
     """Read the answer of ``GET /info``."""
     body = json.loads(reply.content)
     return Info(
-        model=body["model"],
-        version=body["version"],
-        fingerprint=body["fingerprint"],
-        features=tuple(FeatureInfo(f["name"], f["kind"], f["required"]) for f in body["features"]),
-        max_candidates=body["limits"]["max_candidates"],
-        max_payload_bytes=body["limits"]["max_payload_bytes"],
-        strategies=tuple(body["strategies"]),
-        default_strategy=body["default_strategy"],
+        model=read(str, body["model"]),
+        version=read(str, body["version"]),
+        fingerprint=read(str, body["fingerprint"]),
+        features=read(tuple[FeatureInfo, ...], body["features"]),
+        max_candidates=read(int, body["limits"]["max_candidates"]),
+        max_payload_bytes=read(int, body["limits"]["max_payload_bytes"]),
+        strategies=read(tuple[str, ...], body["strategies"]),
+        default_strategy=read(str, body["default_strategy"]),
         document=body,
     )
+
+
+_JSON_NAMES = {"value_from": "from", "value_to": "to"}
+_JSON_TYPES: dict[Any, set[type]] = {
+    float: {float, int},
+    Any: {bool, dict, float, int, list, str, NoneType},
+    **{kind: {kind} for kind in (bool, int, str, NoneType)},
+}
+"""By annotation, the types that a value of JSON may have in Python."""
+
+
+def read(kind: Any, body: Any, place: str = "a value") -> Any:
+    """Build a value of an annotated type from its JSON; TypeError if that is of another type, or lacks a field."""
+    types, part, fields = _reading(kind)
+    if type(body) in types:
+        return body
+    if type(body) is list and get_origin(part) is tuple:
+        inner = get_args(part)[0]
+        whole = set(map(type, body)) <= _reading(inner)[0]
+        return tuple(body if whole else [read(inner, item, place) for item in body])
+    if type(body) is dict and get_origin(part) is Mapping:
+        return {name: read(get_args(part)[1], value, name) for name, value in body.items()}
+    if type(body) is dict and fields:
+        values = {}
+        for name, own, type_, plain in fields:
+            if own in body:
+                value = body[own]
+                values[name] = value if type(value) in plain else read(type_, value, name)
+        return part(**values)
+    raise TypeError(f"{place} is {body!r:.80}")
+
+
+@cache
+def _reading(kind: Any) -> tuple[set[type], Any, list[tuple[str, str, Any, set[type]]]]:
+    """Return the types that stay as they are, the part of the annotation that is built, and its fields."""
+    kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    types: set[type] = set().union(*(_JSON_TYPES.get(member, ()) for member in kinds))
+    part = next((member for member in kinds if member not in _JSON_TYPES), None)
+    hints = get_type_hints(part) if is_dataclass(part) else {}
+    return types, part, [(name, _JSON_NAMES.get(name, name), kind, _reading(kind)[0]) for name, kind in hints.items()]

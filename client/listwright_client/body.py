@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -13,21 +13,24 @@ from numpy.typing import NDArray
 from listwright_client import numerals
 from listwright_client.frames import is_frame, read
 from listwright_client.numerals import Cell
-from listwright_client.options import Features, Value
+from listwright_client.options import Features, Id, Value, id_text
+
+_NULLABLE = ("candidates", "context", "features")
+"""Fields whose values may be missing; a null in any other would leave out a part of what was asked."""
 
 
 def encode(
     features: Features,
-    ids: Sequence[str] | None = None,
+    ids: Sequence[Id] | None = None,
     feature_names: Sequence[str] | None = None,
     envelope: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, int]:
     """Encode a request as a JSON object; return it with its number of candidates.
 
     Raises:
-        ValueError: if the features are no matrix, a number is infinite or has thousands of digits, or names or ids do
-            not fit.
-        TypeError: if a value is neither number nor string nor None.
+        ValueError: if the features are no matrix, a number is infinite or has thousands of digits, names or ids do
+            not fit, or NaN stands where nothing may be missing.
+        TypeError: if a value is neither number nor string nor None, or names have no order.
     """
     fields = {name: _text(value, name) for name, value in (envelope or {}).items()}
     if _are_rows(features):
@@ -41,7 +44,7 @@ def encode(
             fields["feature_names"] = _text(names, "feature_names")
         if ids is not None:
             _check_count("ids", ids, count, "candidates")
-            fields["ids"] = _text(list(ids), "ids")
+            fields["ids"] = _text(list(map(id_text, ids)), "ids")
         fields["features"] = _values(values)
     return b"{" + b",".join(b'"%s":%s' % (name.encode(), text) for name, text in fields.items()) + b"}", count
 
@@ -50,14 +53,25 @@ def _are_rows(features: Features) -> TypeGuard[Sequence[Mapping[str, Value]]]:
     return isinstance(features, Sequence) and len(features) > 0 and isinstance(features[0], Mapping)
 
 
-def _candidates(rows: Sequence[Mapping[str, Value]], ids: Sequence[str] | None) -> list[dict[str, Any]]:
+def _candidates(rows: Sequence[Mapping[str, Value]], ids: Sequence[Id] | None) -> list[dict[str, Any]]:
     if ids is None:
         return [{"features": row} for row in rows]
     _check_count("ids", ids, len(rows), "candidates")
-    return [{"id": name, "features": row} for name, row in zip(ids, rows, strict=True)]
+    return [{"id": id_text(name), "features": row} for name, row in zip(ids, rows, strict=True)]
 
 
-def _check_count(name: str, given: Sequence[str], count: int, of: str) -> None:
+def read_ids(ids: Any, place: str = "ids") -> tuple[Id, ...]:
+    """Return ids or names in their order, as the caller has them; TypeError if they have none or are neither."""
+    if isinstance(ids, str | bytes | Set | Mapping):
+        raise TypeError(f"{place} is a {type(ids).__name__}: give a list or an array")
+    own = tuple(value.item() if isinstance(value, np.integer | np.str_) else value for value in ids)
+    for position, value in enumerate(own):
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise TypeError(f"{place}[{position}] is a {type(value).__name__}: give text or a whole number")
+    return own
+
+
+def _check_count(name: str, given: Sequence[Id], count: int, of: str) -> None:
     if len(given) != count:
         raise ValueError(f"{len(given)} {name} for {count} {of}")
 
@@ -71,13 +85,17 @@ def _named(
             raise ValueError("feature_names go with a matrix: a frame's columns have their own")
         return *read(features), features.shape[0]
     matrix = _matrix(features)
-    if names is not None:
-        _check_count("feature_names", names, matrix.shape[1], "columns")
-    return None if names is None else list(names), matrix, len(matrix)
+    if names is None:
+        return None, matrix, len(matrix)
+    texts = list(map(id_text, read_ids(names, "feature_names")))
+    _check_count("feature_names", texts, matrix.shape[1], "columns")
+    return texts, matrix, len(matrix)
 
 
 def _matrix(features: Any) -> NDArray[Any]:
     """Return the features as an array of two dimensions; values that are not NumPy's stay Python objects."""
+    if isinstance(features, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in features):
+        features = np.ma.stack(features)  # np.array would show what is masked
     matrix = features if isinstance(features, np.ndarray) else np.array(features, dtype=object)
     if isinstance(matrix, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(matrix)
@@ -113,7 +131,8 @@ def _text(value: Any, place: str) -> bytes:
 def _plain(value: Any, place: str) -> Any:
     """Convert a value to plain Python: NumPy's types and NaN, which JSON does not have, are replaced."""
     if isinstance(value, Mapping):
-        plain = {str(name): _plain(inner, f"{place}.{name}") for name, inner in value.items()}
+        names = map(id_text, read_ids(list(value), f"names of {place}"))
+        plain = {name: _plain(inner, f"{place}.{name}") for name, inner in zip(names, value.values(), strict=True)}
         if len(plain) < len(value):
             raise ValueError(f"{place} has two names that are written alike: {list(value)[:20]}")
         return plain
@@ -126,6 +145,8 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, float):
         if math.isinf(value):
             raise ValueError(f"{place} is {value}: send NaN for a missing value")
+        if math.isnan(value) and not place.startswith(_NULLABLE):
+            raise ValueError(f"{place} is {value}: give a number, or leave it out")
         return None if math.isnan(value) else value
     if isinstance(value, int):
         return numerals.whole(value, place)

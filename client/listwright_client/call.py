@@ -14,7 +14,7 @@ from listwright_client import refusals
 from listwright_client.answers import UNREADABLE
 from listwright_client.deadline import Deadline
 from listwright_client.errors import ListwrightError, OverloadedError, UnavailableError
-from listwright_client.exchange import Failure, Reply
+from listwright_client.exchange import MOST_BYTES_OF_REFUSAL, Failure, Reply
 from listwright_client.options import CallOptions
 from listwright_client.questions import Question
 
@@ -81,7 +81,11 @@ class Settings:
         Raises:
             ValueError: if a request id or a traceparent cannot be sent as a header.
         """
-        headers = {"Accept": "application/json, application/problem+json", "Content-Type": "application/json"}
+        headers = {
+            "Accept": "application/json, application/problem+json",
+            "Accept-Encoding": "identity",  # a small answer could become a large one
+            "Content-Type": "application/json",
+        }
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
         request_id, traceparent = options.get("request_id"), options.get("traceparent")
@@ -158,12 +162,13 @@ class Call(Generic[T]):
         return Attempt(method, self._settings.base_url.rstrip("/") + self._question.path, self._headers, content)
 
     def remaining(self) -> float:
-        """Return the seconds until the call ends, as a timeout of one of its steps: never 0."""
+        """Return the seconds until the call ends, as a timeout of one of its steps; TimeoutError if it is over."""
         return self._deadline.remaining(self._settings.clock())
 
-    def is_over(self) -> bool:
-        """Return whether the call's time is over."""
-        return self._settings.clock() >= self._deadline.ends_at
+    def wants_more(self, status: int, size: int) -> bool:
+        """Return whether to read on in an answer, after so many bytes; TimeoutError if the call's time is over."""
+        self.remaining()
+        return size <= (self._question.most_bytes if status == httpx.codes.OK else MOST_BYTES_OF_REFUSAL)
 
     def judge(self, outcome: Reply | Failure) -> T | Pause:
         """Return the value of an answer, or the pause before the next attempt.
@@ -175,6 +180,7 @@ class Call(Generic[T]):
             if not outcome.is_to(self._request_id):
                 raise refusals.misdirected(outcome, self._request_id, self._attempts)
             try:
+                outcome.check(self._question.most_bytes)
                 return self._question.read(outcome, self._attempts)
             except UNREADABLE as error:
                 raise refusals.unreadable(outcome, error, self._request_id, self._attempts) from error

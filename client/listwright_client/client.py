@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing, suppress
 from types import TracebackType
-from typing import Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 import httpx
 
@@ -24,38 +25,55 @@ from listwright_client.options import CallOptions, ExplainOptions, Features, Rer
 T = TypeVar("T")
 Http = TypeVar("Http", bound=httpx.Client | httpx.AsyncClient)
 
+_GIVEN = "httpx client that was given: make both in each"
+
+_PATHS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+"""Environment variables with paths that httpx opens when a client is made."""
+
 NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 
 
 class _Connections(Generic[Http]):
-    """Connection pool of one process, replaced after a fork: processes that share a connection mix up their answers.
+    """Connection pool of one process and event loop, replaced in another.
+
+    A connection dies with its loop, and processes that share one mix up their answers.
 
     Args:
         make: makes an empty pool.
         given: the caller's own pool; None: one is made.
+        loop: returns the running event loop.
     """
 
-    def __init__(self, make: Callable[[], Http], given: Http | None) -> None:
-        self._make, self.owned = make, given is None
-        self._pool = make() if given is None else given
-        self._pid: int | None = None  # of the process that has used it
+    def __init__(self, make: Callable[[], Http], given: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
+        self._make, self._loop, self.owned, self.moved = make, loop, given is None, False
+        self._used: tuple[Any, Http] = None, self._open() if given is None else given
 
     def pool(self) -> Http:
-        """Return the pool of this process.
-
-        Raises:
-            RuntimeError: if it is the caller's own, and another process has used it.
-        """
-        pid = os.getpid()  # not os.register_at_fork: uWSGI forks without it
-        if self._pid not in (None, pid) and not self._pool.is_closed:
-            if not self.owned:
+        """Return the pool of this process and event loop; RuntimeError if it is another's that cannot be replaced."""
+        place, (used, pool) = (os.getpid(), self._loop()), self._used  # no os.register_at_fork: uWSGI forks without it
+        if used not in (None, place) and not pool.is_closed:
+            if used[0] == place[0] and used[1].is_running():
+                raise RuntimeError("another event loop uses this AsyncClient and still runs: make one in each loop")
+            if self.owned:  # the old one is not closed: its lock may be held by a thread of the parent, its loop closed
+                pool = self._open()
+            elif used[0] != place[0]:
                 raise RuntimeError(
-                    "this process was forked after the Client had used the httpx client that it was given: make both "
-                    "in each process, after the fork"
+                    f"this process was forked after the Client had used the {_GIVEN} process, after the fork"
                 )
-            self._pool = self._make()  # the old one is not closed: its lock may be held by a thread of the parent
-        self._pid = pid  # behind the pool, for another thread that looks meanwhile
-        return self._pool
+            self.moved = not self.owned
+        self._used = place, pool  # at once, for another thread that looks meanwhile
+        return pool
+
+    def _open(self) -> Http:
+        paths = {name: os.environ[name] for name in _PATHS if os.environ.get(name)}
+        try:
+            if "SSL_CERT_FILE" not in paths and "SSL_CERT_DIR" in paths:
+                os.scandir(paths["SSL_CERT_DIR"].split(os.pathsep)[0]).close()  # OpenSSL passes over what is not there
+            return self._make()
+        except OSError as error:
+            for name in (name for name, path in paths.items() if path.startswith(error.filename or "")):
+                raise ValueError(f"{name} is {paths[name]!r} ({error}): correct or unset it") from error
+            raise
 
 
 class _BaseClient:
@@ -167,15 +185,15 @@ class Client(_BaseClient):
     def _exchange(self, attempt: Attempt, call: Call[T]) -> Reply | Failure:
         http, answered = self._connections.pool(), False
         try:
-            response = http.send(_request(http, attempt, call), stream=True)
+            response = http.send(_request(http, attempt, call, trace=_bound), stream=True)
             answered = True
-            pieces: list[bytes] = []
+            content = bytearray()
             with closing(response):
-                for piece in response.iter_bytes():
-                    if pieces and call.is_over():
-                        raise TimeoutError
-                    pieces.append(piece)
-            return Reply(response.status_code, response.headers, b"".join(pieces))
+                for piece in response.iter_bytes() if response.is_stream_consumed else response.iter_raw():
+                    if content and not call.wants_more(response.status_code, len(content)):
+                        break
+                    content += piece
+            return Reply(response.status_code, response.headers, bytes(content))
         except (httpx.RequestError, TimeoutError) as error:
             return Failure(error, answered)
 
@@ -196,7 +214,7 @@ class AsyncClient(_BaseClient):
         jitter: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
-        self._connections, self._sleep = _Connections(httpx.AsyncClient, http), sleep
+        self._connections, self._sleep = _Connections(httpx.AsyncClient, http, asyncio.get_running_loop), sleep
 
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
         """Rank the candidates of one query; see :meth:`Client.rerank`."""
@@ -241,30 +259,64 @@ class AsyncClient(_BaseClient):
         try:
             async with asyncio.timeout(call.remaining()):
                 response = await http.send(_request(http, attempt, call), stream=True)
-                answered = True
+                answered, content = True, bytearray()
                 async with aclosing(response):
-                    return Reply(response.status_code, response.headers, await response.aread())
+                    async for piece in response.aiter_bytes() if response.is_stream_consumed else response.aiter_raw():
+                        if content and not call.wants_more(response.status_code, len(content)):
+                            break
+                        content += piece
+                return Reply(response.status_code, response.headers, bytes(content))
         except (httpx.RequestError, TimeoutError) as error:
             return Failure(error, answered)
+        except RuntimeError as error:
+            if not self._connections.moved:
+                raise
+            raise RuntimeError(f"another event loop, now closed, has used the {_GIVEN} loop") from error
 
 
-class _RemainingTime(dict[str, float]):
-    """Timeouts of an exchange for httpx: each step (connect, write, read) gets the remaining time of the call."""
+class _TimeLeft(float):
+    """Seconds that were left of a call when it was sent, as a timeout for httpx, and a function that counts again."""
 
-    def __init__(self, remaining: Callable[[], float]) -> None:
-        super().__init__()
-        self._remaining = remaining
+    def __new__(cls, count: Callable[[], float]) -> _TimeLeft:
+        left = super().__new__(cls, count())
+        left.count = count
+        return left
 
-    def get(self, key: str, default: object = None) -> float:  # noqa: ARG002
-        """Return the remaining seconds, whatever the step."""
-        return self._remaining()
+    count: Callable[[], float]
 
 
-def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T]) -> httpx.Request:
+def _bound(event: str, info: dict[str, Any]) -> None:
+    """Make each read and write end with its call, by httpcore's ``trace``: all of a step get the time of its first."""
+    if event.endswith("connect_tcp.started"):
+        with suppress(OSError):  # of an unknown host, which httpcore meets next
+            addresses = socket.getaddrinfo(info["host"], info["port"], type=socket.SOCK_STREAM)
+            info["timeout"] = (_left(info["timeout"]) or 0.0) / len(addresses)  # each is tried for so long
+    elif event.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
+        stream = info["return_value"]
+        read, write, encrypt = stream.read, stream.write, stream.start_tls
+
+        def write_parts(buffer: bytes, timeout: float | None = None) -> None:
+            for start in range(0, len(buffer), 2**14):
+                write(buffer[start : start + 2**14], _left(timeout))
+
+        stream.read = lambda max_bytes, timeout=None: read(max_bytes, _left(timeout))
+        stream.start_tls = lambda ssl_context, server_hostname=None, timeout=None: encrypt(
+            ssl_context, server_hostname, _left(timeout)
+        )
+        stream.write = write_parts
+
+
+def _left(timeout: float | None) -> float | None:
+    """Return the time that is left now; that of another's request as it is."""
+    return timeout.count() if isinstance(timeout, _TimeLeft) else timeout
+
+
+def _request(http: httpx.Client | httpx.AsyncClient, attempt: Attempt, call: Call[T], **more: Any) -> httpx.Request:
     return http.build_request(
         attempt.method,
         attempt.url,
         headers=attempt.headers,
         content=attempt.content,
-        extensions={"timeout": _RemainingTime(call.remaining)},
+        timeout=_TimeLeft(call.remaining),
+        extensions=more,
     )

@@ -12,9 +12,6 @@ WAY_BACK_S = 0.002
 LONGEST_S = 1e8
 """Three years: Python's own limits of a wait lie not far beyond."""
 
-SHORTEST_S = 0.001
-"""No limit of a socket is shorter: 0 would mean not to wait at all."""
-
 
 @dataclass(frozen=True)
 class Deadline:
@@ -51,8 +48,10 @@ class Deadline:
         return moment < (self.ends_at if self.answer_by is None else self.answer_by)
 
     def remaining(self, now: float) -> float:
-        """Return the seconds until the call ends, at least :data:`SHORTEST_S`."""
-        return max(self.ends_at - now, SHORTEST_S)
+        """Return the seconds until the call ends; TimeoutError if it is over."""
+        if now >= self.ends_at:
+            raise TimeoutError
+        return self.ends_at - now
 
     def timeout_ms(self, now: float) -> int | None:
         """Return the whole milliseconds to send to the server, at least 1; None: none are sent."""

@@ -18,6 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def printable(text: object) -> str:
+    """Return a text that a terminal shows as it is: what moves its cursor or changes its letters is escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
+
+
 @dataclass(frozen=True)
 class Fault:
     """One thing that is wrong with a request, and where."""
@@ -62,7 +67,7 @@ class ListwrightError(Exception):
         known = self.problem
         head = " ".join(str(part) for part in (known.status, known.kind) if part is not None)
         times = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return f"{head}{': ' if head else ''}{known.detail} ({times}, request {known.request_id})"
+        return printable(f"{head}{': ' if head else ''}{known.detail} ({times}, request {known.request_id})")
 
     @property
     def status(self) -> int | None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import httpx
 
+MOST_BYTES, MOST_BYTES_OF_CANDIDATE, MOST_BYTES_OF_REFUSAL = 8 * 2**20, 2048, 2**20
+"""Bytes that are read of an answer, those added for each candidate that was sent, and those of one that is not 200."""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -14,6 +17,13 @@ class Reply:
     status: int
     headers: httpx.Headers
     content: bytes
+
+    def check(self, most_bytes: int) -> None:
+        """Raise ValueError if the answer is compressed, which was not asked for, or larger than so many bytes."""
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise ValueError("it is compressed, although no compression was accepted")
+        if len(self.content) > most_bytes:
+            raise ValueError(f"it has more than {most_bytes} bytes")
 
     def is_to(self, request_id: str) -> bool:
         """Return whether this answers a request, by its id.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
-from functools import cache
-from types import UnionType
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from listwright_client.answers import Ranking, SentList, ranking_of
+from listwright_client.answers import Ranking, SentList, ranking_of, read
 from listwright_client.exchange import Reply
+from listwright_client.options import Id, id_text
 
 FeatureValue: TypeAlias = float | str | None
 """A number, a category, or None where it is missing or a category that training never saw."""
@@ -22,7 +21,7 @@ class Place:
 
     index: int
     """Position in the request, from 0."""
-    id: str | None
+    id: Id | None
     rank: int
     """From 1."""
 
@@ -86,7 +85,7 @@ class Move:
     """Another candidate, whose place among the others is not the same without the explained one."""
 
     index: int
-    id: str | None
+    id: Id | None
     rank: int
     rank_without: int
 
@@ -128,7 +127,7 @@ class Against:
     """Differences of the candidate's contributions to another one's, the largest in size first."""
 
     index: int
-    id: str | None
+    id: Id | None
     first_stage: tuple[Contribution, ...]
     """Empty where there was no time to sample the other's."""
     second_stage: tuple[Contribution, ...]
@@ -204,7 +203,7 @@ class SentQuestion:
         ranks, explanations = explained.ranking.ranks, explained.explanations
         for rank, explanation in enumerate(explanations, 1):
             place, against = explanation.candidate, explanation.against
-            self._check_named(place.index, place.id, self.candidate)
+            self._check_named(place, self.candidate)
             due = ranks[place.index] if self.places is None else rank
             served = place.rank if explanation.rules is None else explanation.rules.rank or 0
             if not served == ranks[place.index] == due:
@@ -212,52 +211,28 @@ class SentQuestion:
             if (against is None) != (self.against is None):
                 raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
             if against is not None:
-                self._check_named(against.index, against.id, self.against)
+                self._check_named(against, self.against)
         most = 1 if self.places is None else min(self.places, self.sent.length)
         if not 0 < len(explanations) <= most:
             raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, index: int, name: str | None, expected: int | str | None) -> None:
-        self.sent.check_candidate(index, name)
-        if expected not in (None, index, name):
-            raise ValueError(f"it is about candidate {index}, id {name!r}, and {expected!r} was asked for")
+    def _check_named(self, place: Place | Against, expected: int | str | None) -> None:
+        own = place.index if not isinstance(expected, str) or place.id is None else id_text(place.id)
+        if expected not in (None, own):
+            raise ValueError(f"it is about candidate {place.index}, id {place.id!r}, and {expected!r} was asked for")
 
 
 def read_explained(reply: Reply, attempts: int, question: SentQuestion) -> Explained:
     """Read the answer of ``POST /explain``."""
-    body = json.loads(reply.content)
+    body = json.loads(reply.content, object_hook=question.sent.restore)
     request_id, meta = reply.headers.get("x-request-id"), body["meta"]
     explained = Explained(
         ranking=ranking_of(body["ranking"], question.sent, request_id, attempts),
-        explanations=_read(tuple[Explanation, ...], body["explanations"]),
-        timings_ms=dict(meta["timings_ms"]),
-        incomplete=tuple(meta["incomplete"]),
+        explanations=read(tuple[Explanation, ...], body["explanations"]),
+        timings_ms=read(Mapping[str, float], meta["timings_ms"]),
+        incomplete=read(tuple[str, ...], meta["incomplete"]),
         request_id=request_id,
         attempts=attempts,
     )
     question.check(explained)
     return explained
-
-
-_JSON_NAMES = {"value_from": "from", "value_to": "to"}
-
-
-def _read(kind: Any, body: Any) -> Any:
-    """Build a value of an annotated type from its JSON: a class of this module, a tuple of them, or what JSON has."""
-    if get_origin(kind) is UnionType:
-        if body is None:
-            return None
-        return _read(get_args(kind)[0], body)
-    if get_origin(kind) is tuple:
-        return tuple(_read(get_args(kind)[0], one) for one in body)
-    if get_origin(kind) is Mapping:
-        return dict(body)
-    if isinstance(kind, type) and is_dataclass(kind):
-        fields = [(name, _JSON_NAMES.get(name, name), type_) for name, type_ in _types_of(kind).items()]
-        return kind(**{name: _read(type_, body[own]) for name, own, type_ in fields if own in body})
-    return body
-
-
-@cache
-def _types_of(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)

@@ -16,7 +16,16 @@ Value: TypeAlias = float | int | str | np.generic | None
 Features: TypeAlias = NDArray[Any] | Sequence[Sequence[Value]] | Sequence[Mapping[str, Value]] | Frame
 """``(L, D)``, one row per candidate; or one mapping per candidate, by feature name; or a pandas or polars frame."""
 
+Id: TypeAlias = str | int
+"""Id of a candidate. A whole number is sent as its digits; answers have the caller's own."""
+
+
 Strategy: TypeAlias = Literal["auto", "qilcm", "qilcm2", "dlcm", "dcm", "mlp", "srm", "first_stage"]
+
+
+def id_text(value: Id) -> str:
+    """Return an id as it is sent: as text."""
+    return value if isinstance(value, str) else str(int(value))
 
 
 class CallOptions(TypedDict, total=False):
@@ -35,7 +44,7 @@ class CallOptions(TypedDict, total=False):
 class RerankOptions(CallOptions, total=False):
     """Options of ``rerank``."""
 
-    ids: Sequence[str] | None
+    ids: Sequence[Id] | None
     """One per candidate, echoed."""
     feature_names: Sequence[str] | None
     """Columns of a matrix; default: the schema's order. A frame has its own."""
@@ -69,7 +78,7 @@ class ExplainOptions(RerankOptions, total=False):
     """Options of ``explain``: those of ``rerank``, and which candidates to explain."""
 
     candidate: int | str | None
-    """The one to explain: its position, from 0, or its id."""
+    """The one to explain: a number is its position, from 0, a text its id."""
     against: int | str | None
     """Another one to compare it with."""
     explain_top_n: int | None

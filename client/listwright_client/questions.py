@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from listwright_client.answers import Info, Ranking, SentList, read_info, read_ranking
-from listwright_client.body import encode
-from listwright_client.exchange import Reply
+from listwright_client.body import encode, read_ids
+from listwright_client.exchange import MOST_BYTES, Reply
 from listwright_client.explanations import Explained, SentQuestion, read_explained
 from listwright_client.options import CallOptions, ExplainOptions, Features, RerankOptions
 
 T = TypeVar("T")
+_WIRE = {"id", "features"}  # a candidate as in HTTP, which a row may be, too
 
 _APART = {*CallOptions.__annotations__, "ids", "feature_names", "timeout_ms"}
 """Words of a call that are no plain fields of the body."""
@@ -26,24 +27,26 @@ class Question(Generic[T]):
     Args:
         read: makes the value out of an answer that is 200; takes the number of attempts, too.
         body: a JSON object with at least one field; None: a GET.
+        most_bytes: largest answer that is read.
     """
 
     path: str
     read: Callable[[Reply, int], T]
     body: bytes | None = None
+    most_bytes: int = MOST_BYTES
 
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """Return the question of ``POST /rerank``; options that are None or absent are not sent."""
     body, sent = _body("rerank", features, options, RerankOptions)
-    return Question("/rerank", partial(read_ranking, sent=sent), body)
+    return Question("/rerank", partial(read_ranking, sent=sent), body, sent.most_bytes)
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """Return the question of ``POST /explain``; options that are None or absent are not sent."""
     body, sent = _body("explain", features, options, ExplainOptions)
     question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=question), body)
+    return Question("/explain", partial(read_explained, question=question), body, sent.most_bytes)
 
 
 def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
@@ -54,10 +57,12 @@ def _body(name: str, features: Features, options: RerankOptions, words: type) ->
     envelope: dict[str, Any] = {
         word: value for word, value in options.items() if word not in _APART and value is not None
     }
-    given = options.get("ids")
-    ids = None if given is None else tuple(given)  # read once: it may be changed before the answer comes
-    body, count = encode(features, ids, options.get("feature_names"), envelope)
-    return body, SentList(count, ids, options.get("id"), options.get("version"), options.get("top_n"))
+    ids, rows = options.get("ids"), features
+    if ids is None and isinstance(rows, list) and all(isinstance(row, Mapping) and {*row} == _WIRE for row in rows):
+        ids, features = [row["id"] for row in rows], [row["features"] for row in rows]
+    own = None if ids is None else read_ids(ids)  # read once: it may be changed before the answer comes
+    body, count = encode(features, own, options.get("feature_names"), envelope)
+    return body, SentList(count, own, options.get("id"), options.get("version"), options.get("top_n"))
 
 
 def info() -> Question[Info]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from listwright_client import errors
 from listwright_client.deadline import LONGEST_S
-from listwright_client.errors import Fault, ListwrightError, Problem
+from listwright_client.errors import Fault, ListwrightError, Problem, printable
 from listwright_client.exchange import Failure, Reply
 
 KINDS = "urn:listwright:"
@@ -46,7 +46,7 @@ def failure_error(failure: Failure, request_id: str, attempts: int) -> Listwrigh
     """Return the error for an attempt without a whole answer."""
     if failure.too_late:
         return too_late(request_id, attempts)
-    message = str(failure.error) or type(failure.error).__name__
+    message = printable(failure.error) or type(failure.error).__name__
     broken = "the answer broke off" if failure.answered else "no answer"
     return errors.ConnectionFailedError(Problem(f"{broken}: {message}", request_id=request_id), attempts)
 
@@ -59,7 +59,7 @@ def too_late(request_id: str, attempts: int) -> ListwrightError:
 
 def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     """Return the error for an answer to another request."""
-    other = ", ".join(reply.headers.get_list("x-request-id"))
+    other = printable(", ".join(reply.headers.get_list("x-request-id")))
     detail = (
         f"the answer is to request {other}, not to this one: does a proxy mix up answers, or replace X-Request-ID? "
         "Envoy keeps it with preserve_external_request_id"
@@ -69,7 +69,7 @@ def misdirected(reply: Reply, request_id: str, attempts: int) -> ListwrightError
 
 def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -> ListwrightError:
     """Return the error for a 200 whose body does not keep to the contract, or answers another question."""
-    detail = f"not an answer to this question, {type(cause).__name__}: {cause}; it starts {_start(reply)}"
+    detail = f"not an answer to this question, {type(cause).__name__}: {printable(cause)}; it starts {_start(reply)}"
     return errors.UnexpectedAnswerError(Problem(detail, status=reply.status, request_id=request_id), attempts)
 
 
@@ -78,15 +78,15 @@ def _problem(reply: Reply, request_id: str) -> Problem:
     given = body.get("type")
     faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
     return Problem(
-        detail=str(body.get("detail") or f"{_phrase(reply.status)}: {_tell_redirect(reply)}{_start(reply)}"),
+        detail=printable(body.get("detail") or f"{_phrase(reply.status)}: {_tell_redirect(reply)}{_start(reply)}"),
         status=reply.status,
-        kind=given.removeprefix(KINDS) if isinstance(given, str) and given.startswith(KINDS) else None,
-        errors=tuple(Fault(str(fault.get("path")), str(fault.get("message"))) for fault in faults),
-        request_id=str(body.get("request_id") or reply.headers.get("x-request-id") or request_id),
+        kind=printable(given.removeprefix(KINDS)) if isinstance(given, str) and given.startswith(KINDS) else None,
+        errors=tuple(Fault(printable(fault.get("path")), printable(fault.get("message"))) for fault in faults),
+        request_id=printable(body.get("request_id") or reply.headers.get("x-request-id") or request_id),
         retry_after=retry_after(reply.headers.get("retry-after"), reply.headers.get("date")),
-        expected=tuple(map(str, _items(body, "expected"))),
-        sent=tuple(map(str, _items(body, "sent"))),
-        fingerprint=body.get("fingerprint"),
+        expected=tuple(map(printable, _items(body, "expected"))),
+        sent=tuple(map(printable, _items(body, "sent"))),
+        fingerprint=None if body.get("fingerprint") is None else printable(body["fingerprint"]),
     )
 
 

@@ -9,7 +9,8 @@ import {
   UnavailableError,
   UnexpectedAnswerError,
 } from "./errors.js";
-import type { ExplainRequest, ExplainResponse, Info, RerankRequest, RerankResponse } from "./types.js";
+import type { ExplainRequest, ExplainResponse, Info, PlacedCandidate } from "./types.js";
+import type { RerankColumns, RerankMatrix, RerankRequest, RerankResponse, RerankRows } from "./types.js";
 
 /** Milliseconds subtracted from the time that is sent to the service: the answer has to travel, too. */
 const WAY_BACK = 2;
@@ -19,6 +20,13 @@ const LONGEST_PAUSE = 2000;
 /** The longest wait that a timer of JavaScript's has, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
 const PLAIN = /^[!-~]{1,128}$/;
+/** Bytes that are read of an answer, those added for each candidate that was sent, and those of a refusal. */
+const [MOST_BYTES, MOST_BYTES_OF_CANDIDATE, MOST_BYTES_OF_REFUSAL] = [8 * 2 ** 20, 2048, 2 ** 20];
+/** Members in which NaN is a missing value; a null elsewhere would leave out a part of what was asked. */
+const NULLABLE = /^(candidates|columns|context|features)\b/;
+
+/** A request of any form. */
+type Sent = Partial<RerankRows & RerankMatrix & RerankColumns>;
 
 export interface ClientOptions {
   /** Sent as `Authorization: Bearer`. */
@@ -81,23 +89,23 @@ export class Client {
    * @throws ListwrightError if there is no good answer; TypeError, RangeError for what cannot be sent.
    */
   rerank(request: RerankRequest, options: CallOptions = {}): Promise<RerankResponse> {
-    return this.#ask("/rerank", options, request);
+    return this.#ask("/rerank", options, (answer: RerankResponse) => checkRanking(answer, request), request);
   }
 
   /** Rank, and explain the place of one candidate, or of the first ones; takes seconds: give it a `timeout`. */
   explain(request: ExplainRequest, options: CallOptions = {}): Promise<ExplainResponse> {
-    return this.#ask("/explain", options, request);
+    return this.#ask("/explain", options, (answer: ExplainResponse) => checkExplained(answer, request), request);
   }
 
   /** Return what is served: the bundle, its features, the limits. */
   info(options: CallOptions = {}): Promise<Info> {
-    return this.#ask("/info", options);
+    return this.#ask("/info", options, checkInfo);
   }
 
   /** Return whether the service is ready for traffic; false if it cannot be reached. One attempt. */
   async ready(options: CallOptions = {}): Promise<boolean> {
     try {
-      await this.#ask("/readyz", options, undefined, 0);
+      await this.#ask("/readyz", options, () => undefined, undefined, 0);
       return true;
     } catch (error) {
       const kinds = [ConnectionFailedError, DeadlineExceededError, UnavailableError];
@@ -109,13 +117,16 @@ export class Client {
   async #ask<T>(
     path: string,
     options: CallOptions,
+    check: (answer: T) => void,
     request?: RerankRequest | ExplainRequest,
     retries = this.#retries,
   ): Promise<T> {
     const { timeout_ms, ...members } = request ?? {};
     const { endsAt, answerBy } = this.#limits(options, timeout_ms ?? undefined);
     const { requestId, headers } = this.#headers(options);
-    const body = request && JSON.stringify(members, finite);
+    if (request) refuse(request, "");
+    const body = request && JSON.stringify(members);
+    const most = MOST_BYTES + MOST_BYTES_OF_CANDIDATE * (request ? lengthOf(request) : 0);
     for (let attempts = 1; ; attempts++) {
       const now = performance.now();
       if (now >= answerBy) throw tooLate(requestId, attempts - 1);
@@ -123,9 +134,10 @@ export class Client {
       if (body !== undefined) {
         const left = Math.max(1, Math.ceil(answerBy - now));
         init.method = "POST";
-        init.body = answerBy === endsAt ? body : JSON.stringify({ ...members, timeout_ms: left }, finite);
+        const limits = `{"timeout_ms":${left}${body === "{}" ? "" : ","}`;
+        init.body = answerBy === endsAt ? body : limits + body.slice(1);
       }
-      const outcome = await this.#send<T>(path, init, requestId, attempts, options.signal);
+      const outcome = await this.#send(path, init, requestId, attempts, options.signal, most, check);
       if (!(outcome instanceof ListwrightError)) return outcome.value;
       if (!isPassing(outcome) || attempts > retries) throw outcome;
       const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempts - 1));
@@ -142,12 +154,14 @@ export class Client {
     requestId: string,
     attempts: number,
     signal: AbortSignal | undefined,
+    most: number,
+    check: (answer: T) => void,
   ): Promise<{ value: T } | ListwrightError> {
     let answer: Response;
-    let text: string;
+    let text: string | undefined;
     try {
       answer = await this.#fetch(this.#base + path, init);
-      text = await answer.text();
+      text = await read(answer, answer.status === 200 ? most : MOST_BYTES_OF_REFUSAL);
     } catch (error) {
       signal?.throwIfAborted();
       if (init.signal?.aborted) return tooLate(requestId, attempts);
@@ -155,14 +169,18 @@ export class Client {
       const details = { detail: `no whole answer: ${cause}`, request_id: requestId };
       return new ConnectionFailedError(details, attempts, { cause: error });
     }
-    if (answer.status !== 200) return errorOf(answer, text, requestId, attempts);
+    if (answer.status !== 200) return errorOf(answer, text ?? "", requestId, attempts);
     if (!isTo(answer, requestId)) return misdirected(answer, requestId, attempts);
-    const value = parsed(text);
-    if (value === undefined) {
-      const detail = `no JSON object: ${JSON.stringify(text.slice(0, 200))}`;
-      return new UnexpectedAnswerError({ detail, status: 200, request_id: requestId }, attempts);
+    try {
+      demand(text !== undefined, `it has more than ${most} bytes`);
+      const value: unknown = JSON.parse(text);
+      demand(typeof value === "object" && value !== null, "it is no JSON object");
+      check(value as T);
+      return { value: value as T };
+    } catch (error) {
+      const detail = `not an answer to this question, ${error}; it starts ${JSON.stringify(text?.slice(0, 200))}`;
+      return new UnexpectedAnswerError({ detail, status: 200, request_id: requestId }, attempts, { cause: error });
     }
-    return { value: value as T };
   }
 
   /** Return when a call ends, and when the service should have answered: the same moment unless a limit is sent. */
@@ -206,14 +224,86 @@ function isPassing(error: ListwrightError): boolean {
   return error.status === 502 || kinds.some((kind) => error instanceof kind);
 }
 
-/** Return the object of a JSON text; undefined if it is none. */
-function parsed(text: string): object | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? value : undefined;
-  } catch {
-    return undefined;
+/** Return the text of an answer; undefined if it has more bytes than so many, which are not read. */
+async function read(answer: Response, most: number): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let size = 0;
+  for await (const piece of answer.body ?? []) {
+    size += piece.length;
+    if (size > most) return undefined;
+    text += decoder.decode(piece, { stream: true });
   }
+  return text + decoder.decode();
+}
+
+function demand(holds: boolean, otherwise: string): asserts holds {
+  if (!holds) throw new Error(otherwise);
+}
+
+/** Return the number of candidates of a request. */
+function lengthOf(request: Sent): number {
+  return (request.candidates ?? request.features ?? Object.values(request.columns ?? {})[0] ?? []).length;
+}
+
+/** Throw unless a candidate in an answer is one that was sent, by position and id. */
+function checkCandidate({ index, id }: Omit<PlacedCandidate, "rank">, request: Sent): void {
+  const known = Number.isInteger(index) && index >= 0 && index < lengthOf(request);
+  demand(known, `it has a candidate ${index}, and ${lengthOf(request)} were sent`);
+  const sent = (request.candidates ? request.candidates[index]?.id : request.ids?.[index]) ?? null;
+  demand(id === sent, `its candidate ${index} has the id ${JSON.stringify(id)}, and ${JSON.stringify(sent)} was sent`);
+}
+
+/** Throw unless an answer is the ranking of a request's candidates. */
+function checkRanking(answer: RerankResponse, request: Sent): void {
+  const { scores, ranks, results } = answer;
+  demand(answer.id === (request.id ?? null), `it has the id ${JSON.stringify(answer.id)}`);
+  demand(typeof answer.model === "string" && typeof answer.version === "string", "it names no model and version");
+  demand((request.version ?? answer.version) === answer.version, `it is of version ${answer.version}`);
+  demand(["ok", "degraded"].includes(answer.meta.status), `its status is ${answer.meta.status}`);
+  demand(typeof answer.route.strategy === "string", "it names no strategy");
+  for (const values of [scores, ranks]) {
+    demand(Array.isArray(values) && values.length === lengthOf(request), "it has not a score and a rank per candidate");
+    demand(values.every((value) => value === null || Number.isFinite(value)), "a score or a rank is no number");
+  }
+  const order = [...ranks.keys()].filter((index) => ranks[index] !== null);
+  order.sort((one, other) => Number(ranks[one]) - Number(ranks[other]));
+  demand(order.every((index, at) => ranks[index] === at + 1), `its ranks are not 1 to ${order.length}, each once`);
+  const due = Math.min(order.length, request.top_n ?? order.length);
+  demand(Array.isArray(results) && results.length === due, `${due} results are due`);
+  for (const [at, result] of results.entries()) {
+    checkCandidate(result, request);
+    demand(result.index === order[at] && result.rank === at + 1, `its result ${at} is another candidate`);
+    demand(result.relevance_score === null || Number.isFinite(result.relevance_score), `result ${at} has no score`);
+  }
+  const ranked = order.flatMap((index) => scores[index] ?? []);
+  const sorted = ranked.every((score, at) => at === 0 || score <= Number(ranked[at - 1]));
+  demand(sorted || answer.meta.experiment != null, "its ranks contradict its scores");
+}
+
+/** Throw unless an answer explains the candidates that were asked for. */
+function checkExplained(answer: ExplainResponse, request: Sent & ExplainRequest): void {
+  checkRanking(answer.ranking, request);
+  const most = request.explain_top_n ?? 1;
+  const { explanations } = answer;
+  demand(Array.isArray(explanations) && explanations.length > 0 && explanations.length <= most, "its explanations");
+  for (const [at, { candidate, against, passing, moves, rules }] of explanations.entries()) {
+    for (const part of [candidate, against, passing?.above, ...moves]) if (part) checkCandidate(part, request);
+    const rank = answer.ranking.ranks[candidate.index];
+    demand((rules ? rules.rank : candidate.rank) === rank, `candidate ${candidate.index} has another rank`);
+    demand(request.explain_top_n == null || rank === at + 1, `it explains rank ${rank} as number ${at + 1}`);
+    for (const [part, name] of [[candidate, request.candidate], [against, request.against]] as const) {
+      const own = typeof name === "string" ? part?.id : part?.index;
+      demand(name == null || own === name, `it is about ${JSON.stringify(own)}, not ${JSON.stringify(name)}`);
+    }
+  }
+}
+
+/** Throw unless an answer says what is served. */
+function checkInfo({ model, version, features, limits, strategies }: Info): void {
+  const texts = [model, version, ...strategies, ...features.map((feature) => feature.name)];
+  demand(texts.every((text) => typeof text === "string"), "a name is no text");
+  demand(Number.isInteger(limits.max_candidates) && Number.isInteger(limits.max_payload_bytes), "its limits");
 }
 
 function tooLate(requestId: string, attempts: number): DeadlineExceededError {
@@ -226,13 +316,26 @@ function positive(name: string, value: number): number {
   return value;
 }
 
-/** Refuse what `JSON.stringify` would change: infinite numbers to missing values, typed arrays to objects. */
-function finite(name: string, value: unknown): unknown {
-  if (ArrayBuffer.isView(value)) throw new TypeError(`${name} is a typed array: send Array.from of it`);
-  if (value === Infinity || value === -Infinity) {
-    throw new RangeError(`${name} holds ${value}: send a finite number, or null for a missing value`);
+/** Refuse what `JSON.stringify` would leave out or change: all but JSON's own values; undefined is an absent member. */
+function refuse(value: unknown, place: string): void {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return;
+  if (typeof value === "number") {
+    if (Number.isFinite(value) || (Number.isNaN(value) && NULLABLE.test(place))) return;
+    throw new RangeError(`${place} is ${value}: send a finite number, or null for a missing value`);
   }
-  return value;
+  const kind = Object.getPrototypeOf(value ?? 0);
+  const plain = typeof value === "object" && (Array.isArray(value) || !kind || Object.getPrototypeOf(kind) === null);
+  if (!plain || "toJSON" in value || Object.getOwnPropertySymbols(value).length > 0) {
+    const name = typeof value === "object" ? kind?.constructor?.name : typeof value;
+    throw new TypeError(`${place || "the request"} is a ${name}: send JSON's values, arrays and plain objects`);
+  }
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length; at++) if (!Number.isFinite(value[at])) refuse(value[at], `${place}[${at}]`);
+  } else {
+    for (const [name, inner] of Object.entries(value as object)) {
+      if (place || inner !== undefined) refuse(inner, place ? `${place}.${name}` : name);
+    }
+  }
 }
 
 /** Return a signal that is aborted after so many milliseconds, or with the caller's own. */

@@ -32,14 +32,14 @@ export class ListwrightError extends Error {
   ) {
     const head = [details.status, details.type].filter((part) => part !== undefined).join(" ");
     const tail = `${attempts} attempt${attempts === 1 ? "" : "s"}, request ${details.request_id}`;
-    super(`${head}${head && ": "}${details.detail} (${tail})`, options);
+    super(printable(`${head}${head && ": "}${details.detail} (${tail})`), options);
     this.name = new.target.name;
     this.status = details.status;
     this.type = details.type;
     this.title = details.title;
-    this.detail = details.detail;
+    this.detail = printable(details.detail);
     this.errors = details.errors ?? [];
-    this.requestId = details.request_id;
+    this.requestId = details.request_id && printable(details.request_id);
     this.retryAfter = details.retryAfter;
   }
 }
@@ -110,11 +110,25 @@ function classOf(status: number): typeof ListwrightError {
   return status >= 500 && status < 600 ? ServerError : UnexpectedAnswerError;
 }
 
-/** Return the members of a problem body; none if the answer is not the service's own. */
+/** Return a text that a terminal shows as it is: what moves its cursor or changes its letters is escaped. */
+function printable(text: string): string {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Return the members of a problem body, printable; none if the answer is not the service's own. */
 function problemOf(text: string): Partial<Problem> {
   try {
-    const body = JSON.parse(text);
-    return typeof body?.type === "string" && typeof body.detail === "string" ? body : {};
+    const body = JSON.parse(text, (_, value) => (typeof value === "string" ? printable(value) : value));
+    if (typeof body?.type !== "string" || typeof body.detail !== "string") return {};
+    const { type, title, detail, request_id, errors } = body;
+    const faults = Array.isArray(errors) ? errors.filter((fault) => fault && typeof fault === "object") : [];
+    return {
+      type,
+      detail,
+      errors: faults.map(({ path, message }) => ({ path: String(path), message: String(message) })),
+      ...(typeof title === "string" && { title }),
+      ...(typeof request_id === "string" && { request_id }),
+    };
   } catch {
     return {};
   }

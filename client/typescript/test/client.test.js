@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { PassThrough } from "node:stream";
 import { after, before, describe, test } from "node:test";
+import { createGzip } from "node:zlib";
 import {
   Client,
   ConnectionFailedError,
@@ -16,6 +18,18 @@ import {
 const { LISTWRIGHT_URL: url, LISTWRIGHT_KEY: apiKey, LISTWRIGHT_LISTS: path } = process.env;
 const request = { features: [[1, null]], feature_names: ["price", "stars"] };
 const PATIENCE = { timeout: 100_000 };
+
+/** A good answer to a list of so many candidates, which keeps the input order. */
+function answerOf(length, ids) {
+  const at = [...Array(length).keys()];
+  const stages = { stage: "second", first_stage_score: 0.5 };
+  const result = (index) => ({ index, id: ids?.[index] ?? null, rank: index + 1, relevance_score: 1 / length, ...stages });
+  const route = { strategy: "qilcm", specialist: null, confidence: null, decided_by: "bundle" };
+  const meta = { status: "ok", stage_reached: "second_stage", reason: null, timings_ms: { total: 1 } };
+  const lists = { scores: at.map(() => 1 / length), ranks: at.map((index) => index + 1) };
+  return { id: null, model: "shop", version: "7", results: at.map(result), ...lists, route, meta };
+}
+const GOOD = answerOf(1);
 
 describe("a service", { skip: url ? false : "no LISTWRIGHT_URL" }, () => {
   const client = url && new Client(url, { apiKey, ...PATIENCE });
@@ -112,7 +126,7 @@ describe("a script", () => {
     ["an answer cut off", (answer) => answer.writeHead(200, { "Content-Length": 100 }).write("{", () => answer.destroy())],
   ]) {
     test(`${name} is tried again, with the same id`, async () => {
-      assert.deepEqual(await ask([step, [200, { ranks: [1] }]]), { ranks: [1] });
+      assert.deepEqual(await ask([step, [200, GOOD]]), GOOD);
       assert.equal(sent.length, 2);
       assert.equal(sent[0].headers["x-request-id"], sent[1].headers["x-request-id"]);
       assert.deepEqual(sent.map(({ body }) => body), [JSON.stringify(request), JSON.stringify(request)]);
@@ -144,8 +158,8 @@ describe("a script", () => {
   }
 
   test("an id that a proxy added is no other answer", async () => {
-    const step = (answer) => answer.setHeader("X-Request-ID", `proxy, ${sent.at(-1).headers["x-request-id"]}`).end("{}");
-    assert.deepEqual(await ask([step]), {});
+    const step = (answer) => answer.setHeader("X-Request-ID", `proxy, ${sent.at(-1).headers["x-request-id"]}`).end(JSON.stringify(GOOD));
+    assert.deepEqual(await ask([step]), GOOD);
   });
 
   test("a date of Retry-After counts from the answer's own", async () => {
@@ -161,19 +175,19 @@ describe("a script", () => {
   });
 
   test("the service hears of a deadline or a timeout_ms, and of what is left of it", async () => {
-    const steps = [[503, problem("not-ready")], [200, {}]];
+    const steps = [[503, problem("not-ready")], [200, GOOD]];
     await ask(steps, { deadline: performance.now() + 50_000 });
     const left = sent.map(({ body }) => JSON.parse(body).timeout_ms);
     assert.ok(50_000 > left[0] && left[0] > left[1] && left[1] > 0, left);
     await ask(steps, {}, { ...request, timeout_ms: 40_000 });
     const limits = sent.map(({ body }) => JSON.parse(body).timeout_ms);
     assert.ok(40_000 >= limits[0] && limits[0] > limits[1], limits);
-    await ask([[200, {}]], { timeout: 50_000 });
+    await ask([[200, GOOD]], { timeout: 50_000 });
     assert.equal(JSON.parse(sent[0].body).timeout_ms, undefined);
   });
 
   test("a deadline that has passed sends nothing", async () => {
-    const error = await ask([[200, {}]], { deadline: performance.now() - 1 });
+    const error = await ask([[200, GOOD]], { deadline: performance.now() - 1 });
     assert.equal(error.constructor, DeadlineExceededError);
     assert.deepEqual([error.attempts, sent.length], [0, 0]);
   });
@@ -186,7 +200,7 @@ describe("a script", () => {
       controller.abort("enough");
       assert.equal(await asked, "enough");
     }
-    assert.equal(await ask([[200, {}]], { signal: AbortSignal.abort("before") }), "before");
+    assert.equal(await ask([[200, GOOD]], { signal: AbortSignal.abort("before") }), "before");
   });
 
   test("an answer that is no object", async () => {
@@ -196,19 +210,190 @@ describe("a script", () => {
   });
 
   test("an empty request with a limit is JSON, and blanks around the address are none of it", async () => {
-    script = [[200, {}]];
+    script = [[200, GOOD]];
     sent = [];
-    await new Client(` ${base}/below/ `, PATIENCE).rerank({}, { deadline: performance.now() + 90_000 });
+    const asked = new Client(` ${base}/below/ `, PATIENCE).rerank({}, { deadline: performance.now() + 90_000 });
+    assert.equal((await asked.catch((refusal) => refusal)).constructor, UnexpectedAnswerError);
     assert.equal(sent[0].path, "/below/rerank");
     assert.deepEqual(Object.keys(JSON.parse(sent[0].body)), ["timeout_ms"]);
   });
 
   test("headers", async () => {
-    await ask([[200, {}]], { requestId: "r-1", traceparent: "00-1-2-01" });
+    await ask([[200, GOOD]], { requestId: "r-1", traceparent: "00-1-2-01" });
     const [{ path: asked, headers }] = sent;
     assert.equal(asked, "/below/rerank");
     assert.equal(headers.authorization, "Bearer secret");
     assert.deepEqual([headers["x-request-id"], headers.traceparent], ["r-1", "00-1-2-01"]);
+  });
+
+  class Offer {
+    price = 1;
+  }
+  const holes = [1, 2];
+  delete holes[0];
+  for (const [name, value] of Object.entries({
+    map: new Map([["a", 1]]), set: new Set([1]), date: new Date(0), lambda: () => 1, symbol: Symbol("s"), big: 1n,
+    undefined, number: new Number(1), string: new String("a"), boolean: new Boolean(true), typed: new Float64Array(1),
+    buffer: Buffer.from("a"), url: new URL("http://a"), offer: new Offer(), toJSON: { toJSON: () => 1 }, holes,
+    key: { [Symbol("s")]: 1 }, regexp: /a/, error: new Error("a"), promise: Promise.resolve(1), weak: new WeakMap(),
+    inherited: Object.create({ price: 1 }), infinite: -Infinity,
+  })) {
+    test(`JSON would leave out or change this: ${name}`, async () => {
+      for (const changes of [
+        { context: { a: value } }, { features: [[value, 1]] }, { features: [value] },
+        { features: undefined, candidates: [{ features: { a: value } }] },
+        { features: undefined, candidates: [{ id: value, features: { a: 1 } }] },
+        { features: undefined, columns: { a: [value] } }, { ids: [value] }, { feature_names: [value] },
+        { rules: [{ action: "exclude", where: { a: value } }] }, { rules: [value] }, { rules: [{ factor: value }] },
+      ]) {
+        const error = await ask([[200, GOOD]], {}, { ...request, ...changes });
+        assert.ok(error.constructor === TypeError || error.constructor === RangeError, `${Object.keys(changes)}: ${error}`);
+        assert.equal(sent.length, 0);
+      }
+    });
+  }
+
+  test("NaN is a missing value of a feature or of the context, and of nothing else", async () => {
+    const body = { ...request, features: [[NaN, 1]], context: { a: NaN }, top_n: undefined };
+    assert.deepEqual(await ask([[200, GOOD]], {}, body), GOOD);
+    const missing = { features: [[null, 1]], feature_names: request.feature_names, context: { a: null } };
+    assert.deepEqual(JSON.parse(sent[0].body), missing);
+    for (const changes of [{ top_n: NaN }, { rules: [{ action: "boost", where: { a: { max: NaN } } }] }]) {
+      assert.equal((await ask([[200, GOOD]], {}, { ...request, ...changes })).constructor, RangeError);
+    }
+    const bare = Object.assign(Object.create(null), { a: 1 });
+    assert.deepEqual(await ask([[200, GOOD]], {}, { ...request, context: bare }), GOOD);
+  });
+
+  const two = answerOf(2, ["a", "b"]);
+  const pair = { features: [[1], [2]], ids: ["a", "b"] };
+  const [first, second] = two.results;
+  for (const [name, changes, question = {}] of [
+    ["results that are a number", { results: 5 }],
+    ["results that are an object", { results: { length: 2 } }],
+    ["an index out of the list", { results: [{ ...first, index: 999 }, second] }],
+    ["an index that is no whole number", { results: [{ ...first, index: 0.5 }, second] }],
+    ["an index that is text", { results: [{ ...first, index: "0" }, second] }],
+    ["a negative index", { results: [{ ...first, index: -1 }, second] }],
+    ["an index twice", { results: [first, { ...first, rank: 2 }] }],
+    ["another id", { results: [{ ...first, id: "c" }, second] }],
+    ["ids that changed places", { results: [{ ...first, id: "b" }, { ...second, id: "a" }] }],
+    ["too few results", { results: [first] }],
+    ["too many results", {}, { top_n: 1 }],
+    ["too few scores", { scores: [0.5] }],
+    ["too many ranks", { ranks: [1, 2, 3] }],
+    ["scores that are text", { scores: ["0.5", "0.5"] }],
+    ["a rank twice", { ranks: [1, 1] }],
+    ["a rank of 0", { ranks: [0, 1] }],
+    ["ranks that are no whole numbers", { ranks: [1, 1.5] }],
+    ["ranks against the scores", { scores: [0.1, 0.9] }],
+    ["a result without a score", { results: [{ ...first, relevance_score: "1" }, second] }],
+    ["another query", { id: "q" }],
+    ["another version", {}, { version: "8" }],
+    ["another status", { meta: { status: "fine" } }],
+    ["no meta", { meta: null }],
+    ["no model", { model: 3 }],
+    ["results of nothing", { results: [null, null] }],
+  ]) {
+    test(`no answer: ${name}`, async () => {
+      const error = await ask([[200, { ...two, ...changes }]], {}, { ...pair, ...question });
+      assert.equal(error.constructor, UnexpectedAnswerError, String(error));
+      assert.deepEqual([error.status, sent.length], [200, 1]);
+      assert.deepEqual(await ask([[200, two]], {}, pair), two);
+    });
+  }
+
+  test("a list with an excluded candidate, with top_n, as rows and as columns is an answer", async () => {
+    const without = { ...two, ranks: [null, 1], results: [{ ...second, rank: 1 }] };
+    assert.deepEqual(await ask([[200, without]], {}, pair), without);
+    const best = { ...two, results: [first] };
+    assert.deepEqual(await ask([[200, best]], {}, { ...pair, top_n: 1 }), best);
+    const candidates = ["a", "b"].map((id) => ({ id, features: { price: 1 } }));
+    assert.deepEqual(await ask([[200, two]], {}, { candidates }), two);
+    assert.deepEqual(await ask([[200, two]], {}, { columns: { price: [1, 2] }, ids: ["a", "b"] }), two);
+  });
+
+  test("explanations and what is served are checked, too", async () => {
+    const candidate = { index: 1, id: "b", rank: 2 };
+    const parts = { passing: null, moves: [], against: null, incomplete: [], faults: {} };
+    const answer = (changes) => ({ ranking: two, explanations: [{ candidate, ...parts, ...changes }], meta: {} });
+    const client = () => new Client(base, PATIENCE);
+    const explain = (body) => {
+      script = [[200, body]];
+      sent = [];
+      return client().explain({ ...pair, candidate: "b" }).catch((refusal) => refusal);
+    };
+    assert.deepEqual(await explain(answer({})), answer({}));
+    for (const body of [
+      { ...answer({}), explanations: 5 }, { ...answer({}), explanations: [] }, { ...answer({}), ranking: {} },
+      answer({ candidate: { index: 0, id: "a", rank: 1 } }), answer({ candidate: { ...candidate, rank: 1 } }),
+      answer({ moves: [{ index: 9, id: "b" }] }), answer({ passing: { above: { index: 0, id: "c", rank: 1 } } }),
+    ]) {
+      assert.equal((await explain(body)).constructor, UnexpectedAnswerError);
+    }
+    const info = { model: "m", version: "1", strategies: ["auto"], features: [{ name: "a" }] };
+    const limits = { max_candidates: 1, max_payload_bytes: 1 };
+    const ask = (body) => {
+      script = [[200, body]];
+      sent = [];
+      return client().info().catch((refusal) => refusal);
+    };
+    assert.deepEqual(await ask({ ...info, limits }), { ...info, limits });
+    for (const body of [info, { ...info, limits, features: 5 }, { ...info, limits, features: [{ name: 3 }] }, []]) {
+      assert.equal((await ask(body)).constructor, UnexpectedAnswerError);
+    }
+  });
+
+  test("control characters of a server do not reach a terminal", async () => {
+    const hostile = "\u001b[2J\u202e\u0007\r\n\u2028x";
+    const wrong = { errors: [{ path: hostile, message: hostile }], request_id: hostile, title: hostile };
+    const error = await ask([[422, { ...problem("invalid-request", hostile), ...wrong }]]);
+    assert.equal(error.constructor, RequestError);
+    const texts = [error.message, error.detail, error.title, error.requestId, String(error), ...Object.values(error.errors[0])];
+    for (const text of texts) assert.match(text, /^[ -~]*\\u\{1b\}\[2J\\u\{202e\}[ -~]*$/);
+    const page = await ask([[500, hostile, { Location: "\u00ad" }]]);
+    assert.match(page.message, /^[ -~]*$/);
+    for (const errors of [5, [null, 3], { length: 1 }]) {
+      assert.deepEqual((await ask([[422, { ...problem("invalid-request"), errors }]])).errors, []);
+    }
+  });
+
+  test("an answer without end is read up to a bound, whatever it is compressed with", async () => {
+    const most = 8 * 2 ** 20 + 2048;
+    const spaces = (length) => JSON.stringify(GOOD) + " ".repeat(length - JSON.stringify(GOOD).length);
+    assert.deepEqual(await ask([[200, spaces(most)]]), GOOD);
+    assert.match((await ask([[200, spaces(most + 1)]])).detail, /more than 8390656 bytes/);
+    let written = 0;
+    const endless = (answer, status, headers) => {
+      answer.writeHead(status, headers);
+      const zip = headers["Content-Encoding"] ? createGzip() : new PassThrough();
+      zip.pipe(answer);
+      const piece = Buffer.alloc(2 ** 20, " ");
+      const write = () => {
+        while (!answer.destroyed && ++written && zip.write(piece));
+        if (!answer.destroyed) zip.once("drain", write);
+      };
+      answer.on("close", () => zip.destroy());
+      write();
+    };
+    for (const [status, headers, kind] of [
+      [200, {}, UnexpectedAnswerError], [200, { "Content-Encoding": "gzip" }, UnexpectedAnswerError],
+      [500, {}, ServerError], [422, { "Content-Encoding": "gzip" }, RequestError],
+    ]) {
+      assert.equal((await ask([(answer) => endless(answer, status, headers)])).constructor, kind);
+    }
+  });
+
+  test("a head or a body that drips costs the timeout", async () => {
+    for (const start of ["HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"]) {
+      const drip = (answer) => {
+        answer.socket.write(start);
+        const timer = setInterval(() => answer.socket.write(start.endsWith("\r\n\r\n") ? " " : "X-More: 1\r\n"), 10);
+        answer.socket.on("close", () => clearInterval(timer)).on("error", () => undefined);
+      };
+      const error = await ask([drip], { timeout: 200 });
+      assert.equal(error.constructor, DeadlineExceededError);
+    }
   });
 
   test("what cannot be sent is refused before", async () => {
@@ -222,7 +407,7 @@ describe("a script", () => {
       [{ requestId: "a b" }, request, TypeError],
     ];
     for (const [options, body, kind] of wrong) {
-      assert.equal((await ask([[200, {}]], options, body)).constructor, kind);
+      assert.equal((await ask([[200, GOOD]], options, body)).constructor, kind);
       assert.equal(sent.length, 0);
     }
     for (const address of ["nowhere", "ftp://h", "http://u:p@h", "http://h?x=1", "http://h#x"]) {

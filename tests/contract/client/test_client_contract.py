@@ -10,6 +10,8 @@ import typing
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import listwright_client
@@ -30,6 +32,16 @@ def test_the_ranking_is_the_kernels(rerank, reranker):
         np.testing.assert_array_equal(ranking.order, expected.order)
         assert [result.index for result in ranking.results] == expected.order.tolist()
         assert (ranking.model, ranking.version, ranking.degraded) == ("shop", "7", False)
+
+
+@pytest.mark.parametrize("features", [ROWS, MATRIX, pd.DataFrame(ROWS), pl.DataFrame(ROWS, nan_to_null=True)])
+def test_whole_numbers_are_ids(rerank, features):
+    own = [12, 7, 100]
+    for ids in (own, np.array(own), pd.Series(own), pl.Series(own)):
+        ranking = rerank(features, ids=ids)
+        assert [result.id for result in ranking.results] == [own[index] for index in ranking.order]
+    with pytest.raises(RequestError, match="'1' was used at 0 already"):
+        rerank(features, ids=[1, "1", 2])
 
 
 def test_a_large_matrix_of_numbers(rerank, reranker):

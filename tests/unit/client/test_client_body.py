@@ -170,3 +170,42 @@ def test_so_has_a_column_of_pandas(kind):
 def test_what_json_does_not_have_is_named():
     with pytest.raises(TypeError, match=r"features\[0\]\[1\] is a complex: send a number, a string or None"):
         encode([["A5", 1j]])
+
+
+@pytest.mark.parametrize("name", [None, b"price", 1.5, True, ("a", "b"), math.nan])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(TypeError, match="give text or a whole number"):
+        encode([{name: 1.0}])
+    with pytest.raises(TypeError, match="give text or a whole number"):
+        encode([[1.0]], envelope={"context": {name: 1.0}})
+    with pytest.raises(TypeError, match="give text or a whole number"):
+        encode([[1.0]], feature_names=[name])
+
+
+@pytest.mark.parametrize("names", ["ab", {"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}, b"ab"])
+def test_names_without_an_order_are_refused(names):
+    with pytest.raises(TypeError, match=r"feature_names is a (str|set|frozenset|dict|bytes): give a list"):
+        encode([[1.0, 2.0]], feature_names=names)
+
+
+def test_a_whole_number_is_a_name():
+    assert sent([{1: 2.0, np.int64(2): 3.0}])["candidates"] == [{"features": {"1": 2.0, "2": 3.0}}]
+    assert sent([[1.0, 2.0]], feature_names=range(2))["feature_names"] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        {"rules": [{"action": "exclude", "where": {"price": {"max": math.nan}}}]},
+        {"rules": [{"action": "boost", "ids": ["a"], "factor": np.float32("nan")}]},
+        {"top_n": math.nan},
+    ],
+)
+def test_nan_is_no_missing_part_of_a_rule_or_an_option(envelope):
+    with pytest.raises(ValueError, match="is nan: give a number, or leave it out"):
+        encode([[1.0]], envelope=envelope)
+
+
+def test_rows_may_be_masked_one_by_one():
+    rows = [np.ma.masked_array([1.5, -999.0], [False, True]), np.ma.masked_array([2.5, 3.5], [False, False])]
+    assert sent(rows) == sent(tuple(rows)) == {"features": [[1.5, None], [2.5, 3.5]]}

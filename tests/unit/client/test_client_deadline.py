@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from listwright_client.deadline import LONGEST_S, SHORTEST_S, WAY_BACK_S, Deadline
+from listwright_client.deadline import LONGEST_S, WAY_BACK_S, Deadline
 
 
 def test_a_timeout_is_the_callers_own_business():
@@ -39,7 +39,11 @@ def test_of_two_limits_the_nearer_is_told(timeout, deadline):
 
 
 def test_no_socket_gets_a_limit_of_nothing():
-    assert Deadline.starting(100.0, 5.0, None, None).remaining(200.0) == SHORTEST_S > 0
+    deadline = Deadline.starting(100.0, 5.0, None, None)
+    assert 0 < deadline.remaining(math.nextafter(105.0, 0.0)) < 1e-9
+    for moment in (105.0, 200.0):
+        with pytest.raises(TimeoutError):
+            deadline.remaining(moment)
 
 
 @pytest.mark.parametrize(("timeout", "deadline"), [(1e10, None), (1e300, None), (5.0, 1e12)])

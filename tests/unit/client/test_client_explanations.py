@@ -167,12 +167,35 @@ OTHER = {**BARE, "candidate": {"index": 1, "id": "b", "rank": 2}}
         ({"explain_top_n": 2}, [OTHER, BARE]),
         ({"explain_top_n": 2}, [OTHER]),
         ({"candidate": 0}, [{**BARE, "candidate": {"index": 0, "id": "a", "rank": 2}}]),
+        ({"candidate": 0}, [{**BARE, "moves": [{"index": 9, "id": "b", "rank": 2, "rank_without": 1}]}]),
+        ({"candidate": 0}, [{**BARE, "moves": [{"index": 1, "id": "c", "rank": 2, "rank_without": 1}]}]),
+        ({"candidate": 0}, [{**BARE, "moves": 5}]),
+        ({"candidate": 0}, [{**BARE, "incomplete": "passing"}]),
+        ({"candidate": 0}, [{**BARE, "first_stage": {**STAGE, "score": "high"}}]),
+        ({"candidate": 0}, [{**BARE, "passing": {**WHOLE["passing"], "above": {"index": 1, "id": "a", "rank": 1}}}]),
     ],
 )
 def test_what_explains_something_else_is_no_answer(client, server, asked, explanations):
     server.says(explaining(*explanations))
     with pytest.raises(UnexpectedAnswerError):
         client.explain(MATRIX, ids=IDS, **asked)
+
+
+def test_ids_of_an_explanation_come_back_as_they_were_sent(client, server):
+    def texts(part):
+        if isinstance(part, dict):
+            return {name: {"a": "7", "b": "9"}[value] if name == "id" else texts(value) for name, value in part.items()}
+        return [texts(inner) for inner in part] if isinstance(part, list) else part
+
+    server.says(explaining(texts(WHOLE), ranking=answer(ids=["7", "9"])))
+    for candidate, against in ((1, 0), ("9", "7")):
+        found = client.explain(MATRIX, ids=[7, 9], candidate=candidate, against=against)
+        (why,) = found.explanations
+        assert [result.id for result in found.ranking.results] == [7, 9]
+        assert (why.candidate.id, why.against.id, why.passing.above.id, why.moves[0].id) == (9, 7, 7, 7)
+    for candidate in (9, 7, "1"):
+        with pytest.raises(UnexpectedAnswerError):
+            client.explain(MATRIX, ids=[7, 9], candidate=candidate, against=0)
 
 
 def test_fewer_places_than_were_asked_for_are_an_answer(client, server):

@@ -1,5 +1,7 @@
 """What is no good answer becomes the right error, with all that is known."""
 
+import json
+import math
 import pickle
 import re
 from pathlib import Path
@@ -7,13 +9,14 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import listwright_client
 from listwright_client import errors
 from listwright_client.exchange import Reply
 from listwright_client.refusals import reply_error, retry_after
-from support.http.scripted import answer, answering, good, problem
+from support.http.scripted import answer, answering, breaking, good, problem
 
 MATRIX = np.ones((2, 3))
 
@@ -106,6 +109,27 @@ def test_words_of_a_proxy_are_shown_clipped(client, server, content, detail):
         answer(scores=[True, False]),
         answer(meta={"status": "fine", "stage_reached": "-", "reason": None, "timings_ms": {}}),
         answer(route=None),
+        answer(results=5),
+        answer(results={"0": answer()["results"][0]}),
+        answer(results="ab"),
+        answer(results=[{**answer()["results"][0], "index": 999}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "index": -2}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "index": 0.0}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "index": False}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "rank": True}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "relevance_score": "1"}, answer()["results"][1]]),
+        answer(results=[{**answer()["results"][0], "rules": "ab"}, answer()["results"][1]]),
+        answer(results=answer()["results"][:1] * 2),
+        answer(ranks=[True, 2]),
+        answer(ranks="12"),
+        answer(scores="12"),
+        answer(scores={"0": 1.0, "1": 0.5}),
+        json.dumps(answer(scores=[math.inf, 0.5])).encode(),
+        answer(model=3),
+        answer(version=["7"]),
+        answer(route={"strategy": 5, "specialist": None, "confidence": None, "decided_by": "bundle"}),
+        answer(meta={"status": "ok", "stage_reached": "-", "reason": 5, "timings_ms": {}}),
+        answer(meta={"status": "ok", "stage_reached": "-", "reason": None, "timings_ms": {}, "ignored": "price"}),
         answer(meta={"status": "ok", "stage_reached": "-", "reason": None, "timings_ms": 3}),
     ],
 )
@@ -144,6 +168,7 @@ FRAME = pd.DataFrame({"price": [1.0, 2.0]})
         ({}, answer(ranks=[1.5, 2.5])),
         ({}, answer(results=answer()["results"][::-1])),
         ({"top_n": 1}, answer(results=[{**answer()["results"][0], "rank": 2}])),
+        ({"top_n": 1}, answer(results=answer()["results"][:1], ranks=[1, 7])),
     ],
 )
 def test_an_answer_to_another_list_is_an_error(client, server, features, sent, said):
@@ -159,6 +184,121 @@ def test_ids_and_count_of_what_was_sent_are_an_answer(client, server, top_n):
     for ids in (IDS, tuple(IDS), np.array(IDS), pd.Series(IDS, index=[7, 9])):
         ranking = client.rerank(MATRIX, ids=ids, id="q", version="7", top_n=top_n)
         assert [result.id for result in ranking.results] == IDS[:top_n]
+
+
+@pytest.mark.parametrize(
+    ("ids", "own", "wire"),
+    [
+        ([123, 45], [123, 45], ["123", "45"]),
+        ((7, "b"), [7, "b"], ["7", "b"]),
+        (np.array([123, 45]), [123, 45], ["123", "45"]),
+        (np.array([123, 45], dtype=np.uint8), [123, 45], ["123", "45"]),
+        (pd.Series([123, 45], index=["x", "y"]), [123, 45], ["123", "45"]),
+        (pd.Series([123, 45], dtype="Int64"), [123, 45], ["123", "45"]),
+        (pl.Series([123, 45]), [123, 45], ["123", "45"]),
+        (range(2), [0, 1], ["0", "1"]),
+        ([-(2**70), 2**70], [-(2**70), 2**70], [str(-(2**70)), str(2**70)]),
+        (np.array(["a", "b"]), ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_ids_come_back_as_they_were_sent(client, server, ids, own, wire):
+    server.says(answering(answer(ids=wire)))
+    for features in (MATRIX, [{"price": 1.0}, {"price": 2.0}], FRAME):
+        found = [result.id for result in client.rerank(features, ids=ids).results]
+        assert found == own
+        assert [type(one) for one in found] == [type(one) for one in own]
+        body = server.bodies()[-1]
+        assert body.get("ids", [one.get("id") for one in body.get("candidates", ())]) == wire
+
+
+def test_ids_may_stand_in_the_rows_as_in_http(client, server):
+    server.says(answering(answer(ids=["123", "45"])))
+    rows = [{"id": 123, "features": {"price": 1.0}}, {"id": 45, "features": {"price": 2.0}}]
+    assert [result.id for result in client.rerank(rows).results] == [123, 45]
+    sent = [{"id": "123", "features": {"price": 1.0}}, {"id": "45", "features": {"price": 2.0}}]
+    assert server.bodies() == [{"candidates": sent}]
+
+
+@pytest.mark.parametrize("wire", [[123, 45], ["45", "123"], ["123", None], ["123.0", "45"]])
+def test_an_answer_with_other_ids_than_the_digits_sent_is_none(client, server, wire):
+    server.says(answering(answer(ids=wire)))
+    with pytest.raises(errors.UnexpectedAnswerError):
+        client.rerank(MATRIX, ids=[123, 45])
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        ([1.0, 2.0], r"ids\[0\] is a float"),
+        (["a", None], r"ids\[1\] is a NoneType"),
+        ([True, False], r"ids\[0\] is a bool"),
+        ([b"a", b"b"], r"ids\[0\] is a bytes"),
+        (pd.Series([1, None]), r"ids\[0\] is a float"),
+        (pd.Series([1, None], dtype="Int64"), r"ids\[1\] is a NAType"),
+        ("ab", "ids is a str"),
+        ({"a", "b"}, "ids is a set"),
+        ({"a": 1, "b": 2}, "ids is a dict"),
+    ],
+)
+def test_ids_that_could_not_come_back_are_refused(client, server, ids, says):
+    with pytest.raises(TypeError, match=says):
+        client.rerank(MATRIX, ids=ids)
+    assert server.requests == []
+
+
+INFO = {
+    **dict.fromkeys(("model", "version", "fingerprint", "default_strategy"), "x"),
+    "features": [{"name": "price", "kind": "numeric", "required": False}],
+    "limits": {"max_candidates": 10, "max_payload_bytes": 100},
+    "strategies": ["auto"],
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": 5},
+        {"features": [{"name": 5, "kind": "numeric", "required": False}]},
+        {"features": [{"name": "price", "kind": "numeric"}]},
+        {"features": ["price"]},
+        {"strategies": "auto"},
+        {"limits": {"max_candidates": "10", "max_payload_bytes": 100}},
+        {"model": None},
+    ],
+)
+def test_what_is_served_is_checked(client, server, changes):
+    server.says(answering(INFO))
+    assert client.info().feature_names == ("price",)
+    server.says(answering({**INFO, **changes}))
+    with pytest.raises(errors.UnexpectedAnswerError):
+        client.info()
+
+
+HOSTILE = "\x1b[2J\x07\u202e\r\n\u2028\x9b1m"
+SHOWN = r"\x1b[2J\x07\u202e\r\n\u2028\x9b1m"
+
+
+def test_control_characters_of_a_server_do_not_reach_a_terminal(client, server):
+    faults = [{"path": HOSTILE, "message": HOSTILE}]
+    more = {"detail": HOSTILE, "errors": faults, "expected": [HOSTILE], "sent": [HOSTILE], "fingerprint": HOSTILE}
+    server.says(problem(422, HOSTILE, {}, request_id=HOSTILE, **more))
+    with pytest.raises(errors.RequestError) as caught:
+        client.rerank(MATRIX)
+    known = caught.value.problem
+    texts = [known.kind, known.detail, known.request_id, *known.expected, *known.sent, known.fingerprint]
+    assert {*texts, known.errors[0].path, known.errors[0].message} == {SHOWN}
+    assert str(caught.value) == f"422 {SHOWN}: {SHOWN} (1 attempt, request {SHOWN})"
+    for line in (
+        answering(answer(version=HOSTILE)),
+        answering({**answer(), HOSTILE: 1, "results": [{HOSTILE: HOSTILE}]}),
+        lambda request: httpx.Response(500, content=HOSTILE.encode(), headers={"location": "\x1b[2J"}),
+        answering(answer(), **{"x-request-id": "\x1b[2J"}),
+        breaking(lambda *values, **options: httpx.ConnectError(HOSTILE)),
+    ):
+        server.says(line)
+        with pytest.raises(errors.ListwrightError) as caught:
+            client.rerank(MATRIX, version="7")
+        assert (str(caught.value) + caught.value.detail).isprintable()
 
 
 OTHER = {"x-request-id": "somebody-else"}

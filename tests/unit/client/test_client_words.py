@@ -1,5 +1,6 @@
 """What a call says: fields, headers, address."""
 
+import asyncio
 import traceback
 
 import httpx
@@ -115,3 +116,33 @@ def test_words_that_cannot_be_said_are_refused_before_anything_is_sent(client, s
     with pytest.raises(error, match=says):
         client.rerank(MATRIX, **options)
     assert server.requests == []
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"])
+def test_a_path_of_certificates_that_is_not_there_is_named(kind, name, monkeypatch, tmp_path):
+    for other in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, str(tmp_path / "gone" / "x"))
+    with pytest.raises(ValueError, match=f"{name} is '.*gone/x'.*: correct or unset it"):
+        kind(URL)
+    text = tmp_path / "no-certificate"
+    text.write_text("no certificate")
+    if name != "SSLKEYLOGFILE":
+        monkeypatch.setenv(name, str(text))
+        with pytest.raises(ValueError, match=f"{name} is '.*no-certificate'"):
+            kind(URL)
+
+
+def test_a_loop_that_runs_keeps_its_async_client():
+    async def ask(client):
+        return await client.rerank(MATRIX)
+
+    async def ask_elsewhere():
+        async with httpx.AsyncClient(transport=httpx.MockTransport(good())) as http:
+            client = AsyncClient(URL, http=http)
+            await ask(client)
+            await asyncio.to_thread(asyncio.run, ask(client))
+
+    with pytest.raises(RuntimeError, match="make one in each loop"):
+        asyncio.run(ask_elsewhere())

@@ -222,10 +222,10 @@ def test_another_endpoint_is_another_store(published, monkeypatch):
 
 def test_azure_and_google_are_opened_as_documented(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
-    azure = Store(Url("az://account/container/live/shop"))._small
+    azure = Store(Url("az://account/container/live/shop"))._small.store
     assert (azure.config["account_name"], azure.config["container_name"]) == ("account", "container")
     assert str(azure.prefix) == "live/shop"
-    google = Store(Url("gs://bucket/live"))._small
+    google = Store(Url("gs://bucket/live"))._small.store
     assert (google.config["bucket"], str(google.prefix)) == ("bucket", "live")
 
 

@@ -59,6 +59,7 @@ def test_a_folder_that_hangs_is_given_up(models, monkeypatch, hang, what, first)
             if what == "point":
                 await tell(client)
             monkeypatch.setattr(reload, "LOOK_WITHIN_S", 0.05)
+            monkeypatch.setattr(reload, "FOLLOW_WITHIN_S", 0.05)
             monkeypatch.setattr(folder, what, hang)
             for words in (first, "still does not answer"):
                 answer = await tell(client, "rollback" if what == "point" else "reload")

@@ -376,7 +376,7 @@ class _Client:
         loop, relay = _loop(os.getpid()), partial(_relay, weakref.proxy(self))
         server = asyncio.run_coroutine_threadsafe(asyncio.start_server(relay, "127.0.0.1", 0), loop).result()
         weakref.finalize(self, loop.call_soon_threadsafe, server.close)
-        options = {**options, "proxy_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+        options["proxy_url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         options["allow_http"] = address.startswith("http://") or endpoint.startswith("http://")
         if token:
             options["default_headers"] = {"authorization": f"Bearer {token}"}
@@ -384,8 +384,8 @@ class _Client:
             options["pool_max_idle_per_host"] = "0"  # so that each request is a connection, which the proxy looks at
         retry: RetryConfig = {"max_retries": 1, "retry_timeout": timedelta(seconds=within_s)}
         try:
-            for file in filter(None, map(os.environ.get, _AUTHORITIES)):
-                options["root_certificate"] = Path(file).read_bytes()
+            if files := [Path(file) for file in map(os.environ.get, _AUTHORITIES) if file]:
+                options["root_certificate"] = b"\n".join(file.read_bytes() for file in files)
             if url.scheme == "az":
                 account, _, place = address.removeprefix("az://").partition("/")
                 self.store: ObjectStore = AzureStore.from_url(

@@ -442,28 +442,34 @@ def _fault(error: BaseException, url: Url) -> StoreError:
     """Return an error of a store, or of its settings, in our own words."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError  # noqa: PLC0415 - an extra
 
-    text, status = str(error), _STATUS.search(str(error))
+    text, number = str(error), errno.EIO
     own = (_VARIABLES.get(url.scheme, "SSL_"), "SSL_", *_AUTHORITIES)
-    for name, file in os.environ.items():
-        if name.startswith(own) and _FILES.fullmatch(name) and file and not os.access(file, os.R_OK):
-            return StoreError(errno.ENOENT, f"{name} names {file}, which is not there, or cannot be read", url)
-    for pattern, reason in _REASONS.items():
-        if pattern.search(text):
-            return StoreError(errno.EIO, reason, url)
-    if isinstance(error, FileNotFoundError):
-        return StoreError(errno.ENOENT, "does not exist", url)
-    denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
-    if denied or (status is not None and status[1] in ("401", "403")):
-        reason = "access is denied: check the credentials in the environment, and what they may read"
-        return StoreError(errno.EACCES, reason, url)
-    if status is not None:
-        return StoreError(errno.EIO, f"the store answers {status[1]}", url)
-    if _SILENCE.search(text):
-        return StoreError(errno.EIO, "the store does not answer", url)
-    reason = (
-        "the store's answer is not understood: check the URL, the endpoint, the region and the files of credentials"
-    )
-    return StoreError(errno.EIO, reason, url)
+    files = {n: file for n, file in os.environ.items() if n.startswith(own) and _FILES.fullmatch(n) and file}
+    absent = [
+        f"{n} names {file}, which is not there, or cannot be read"
+        for n, file in files.items()
+        if not os.access(file, os.R_OK)
+    ]
+    reasons = absent + [reason for pattern, reason in _REASONS.items() if pattern.search(text)]
+    status = match[1] if (match := _STATUS.search(text)) else ""
+    if reasons:
+        reason = reasons[0]
+    elif isinstance(error, FileNotFoundError):
+        number, reason = errno.ENOENT, "does not exist"
+    elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in ("401", "403"):
+        number, reason = (
+            errno.EACCES,
+            "access is denied: check the credentials in the environment, and what they may read",
+        )
+    elif status:
+        reason = f"the store answers {status}"
+    elif _SILENCE.search(text):
+        reason = "the store does not answer"
+    else:
+        reason = "the store's answer is not understood: check " + ", ".join(
+            ("the URL, the endpoint, the region", *files)
+        )
+    return StoreError(number, reason, url)
 
 
 @cache

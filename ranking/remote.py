@@ -384,7 +384,7 @@ class _Client:
             options["pool_max_idle_per_host"] = "0"  # so that each request is a connection, which the proxy looks at
         retry: RetryConfig = {"max_retries": 1, "retry_timeout": timedelta(seconds=within_s)}
         try:
-            if files := [Path(file) for file in map(os.environ.get, _AUTHORITIES) if file]:
+            if files := [Path(file) for file in map(os.environ.get, _AUTHORITIES) if file and not Path(file).is_dir()]:
                 options["root_certificate"] = b"\n".join(file.read_bytes() for file in files)
             if url.scheme == "az":
                 account, _, place = address.removeprefix("az://").partition("/")

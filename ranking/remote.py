@@ -115,7 +115,9 @@ _TOKEN_HOSTS = re.compile(
 """Servers of credentials that need no variable."""
 
 _NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<")
-_SILENCE = re.compile(r"error sending request|timed out|response body|connection", re.IGNORECASE)
+_SILENCE = re.compile(
+    r"error sending request|timed out|Range request not supported|response body|connection", re.IGNORECASE
+)
 _REASONS = {
     _NO_BUCKET: "its bucket or container does not exist: make it first",
     re.compile(

@@ -126,9 +126,9 @@ def _first(settings: Settings, others: Served | None) -> Models:
         raise BundleError(root, f"cannot be read: {error.strerror}") from error
     if pointers.outage:
         _log.warning("%s: %s; what it named the last time is served", root, pointers.outage)
-    listed = isinstance(root, Path) or root.scheme in OBJECT_STORES
+    of_name = isinstance(root, Url) and root.scheme not in OBJECT_STORES
     errors: dict[str, ListwrightError] = {
-        n: BundleError(root / n if listed else root, reason) for n, reason in pointers.faults.items()
+        n: BundleError(root if of_name else root / n, reason) for n, reason in pointers.faults.items()
     }
     current = {}
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:

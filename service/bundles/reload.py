@@ -72,14 +72,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A load that goes on, of the version of a pointer.
-
-    Args:
-        version: of the bundle.
-        attempt: its pause before; ``ended`` is when it began.
-        abandoned: tells its thread that nobody waits any more.
-        task: waits for its thread.
-    """
+    """A load that goes on, of the version of a pointer; ``attempt.ended`` is when it began."""
 
     version: str
     attempt: _Attempt

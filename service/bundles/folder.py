@@ -14,6 +14,7 @@ listed (``hf://`` and ``https://``) serve one name: the URL is that of ``NAME``.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -212,13 +213,9 @@ class RemoteModels:
             self._files |= {path: SmallFile(b"", None, f"cannot be read: {f.strerror}") for path, f in faults.items()}
         return replace(_follow(self._names, self._pointer), outage=str(outage.strerror) if outage else "")
 
-    def copy(self, name: str, version: str) -> Path:
-        """Return the local copy of a bundle.
-
-        Raises:
-            BundleError: as :func:`~listwright.ranking.remote.copy_bundle`.
-        """
-        return copy_bundle(self._store, self._path(name, version), or_last=True)
+    def copy(self, name: str, version: str, abandoned: Callable[[], bool]) -> Path:
+        """Return the local copy of a bundle, as :func:`~listwright.ranking.remote.copy_bundle`."""
+        return copy_bundle(self._store, self._path(name, version), or_last=True, abandoned=abandoned)
 
     def etag(self, name: str) -> str | None:
         """Return the ETag of ``CURRENT``."""
@@ -255,6 +252,11 @@ class RemoteModels:
 
         with ThreadPoolExecutor(_AT_A_TIME, "pointers") as threads:
             answers = dict(zip(self._files, threads.map(read, self._files), strict=True))
+        for path in [path for path, error in faults.items() if error.errno == errno.EACCES]:
+            other = answers.get(path.replace(ALIAS, CURRENT) if path.endswith(ALIAS) else path.replace(CURRENT, ALIAS))
+            if other is not None and other.content:  # what is not there may be denied, not missing
+                del faults[path]
+                answers[path] = None
         self._files = {path: file for path, file in answers.items() if file is not None}
         texts = {path: file.content.decode("utf-8", "replace") for path, file in self._files.items() if file.content}
         if not faults and texts != self._recorded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
-from listwright.ranking.remote import Url, local_copy
+from listwright.ranking.remote import OBJECT_STORES, Url, local_copy
 from listwright.service.bundles import folder
 from listwright.service.bundles.served import Models, Refusal, models_of
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
@@ -30,6 +31,9 @@ ARRIVAL_S = 60.0
 
 WARM_UPS = 2
 """Rankings of each length: the first takes unusually long; the second gives the expected times of the stages."""
+
+SIDE_BY_SIDE = 4
+"""Loads at a time."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -122,11 +126,16 @@ def _first(settings: Settings, others: Served | None) -> Models:
         raise BundleError(root, f"cannot be read: {error.strerror}") from error
     if pointers.outage:
         _log.warning("%s: %s; what it named the last time is served", root, pointers.outage)
-    errors: dict[str, ListwrightError] = {n: BundleError(root / n, reason) for n, reason in pointers.faults.items()}
+    of_name = isinstance(root, Url) and root.scheme not in OBJECT_STORES
+    errors: dict[str, ListwrightError] = {
+        n: BundleError(root if of_name else root / n, reason) for n, reason in pointers.faults.items()
+    }
     current = {}
-    for name, version in pointers.versions.items():
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        loads = {n: threads.submit(load_named, root, n, version, settings) for n, version in pointers.versions.items()}
+    for name, load in loads.items():
         try:
-            current[name] = load_named(root, name, version, settings)
+            current[name] = load.result()
         except ListwrightError as error:
             errors[name] = error
     refused = {}
@@ -166,13 +175,16 @@ def load_previous(path: Path, settings: Settings) -> Bundle | None:
         return None
 
 
-def load_named(root: Path | Url, name: str, version: str, settings: Settings) -> Bundle:
+def load_named(
+    root: Path | Url, name: str, version: str, settings: Settings, abandoned: Callable[[], bool] = bool
+) -> Bundle:
     """Load the bundle at ``NAME/VERSION``, and check that its manifest has that name and version.
 
     Raises:
+        AbandonedError: if ``abandoned`` returns that nobody waits for it any more.
         BundleError: naming the file at fault and why.
     """
-    path = folder.remote_models(root).copy(name, version) if isinstance(root, Url) else root / name / version
+    path = folder.remote_models(root).copy(name, version, abandoned) if isinstance(root, Url) else root / name / version
     loaded = _load(path, settings)
     names = (loaded.manifest.name, loaded.manifest.version)
     if names != (name, version):

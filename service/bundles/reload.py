@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +20,15 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.remote import Url, hold_copies
 from listwright.service.bundles import folder
-from listwright.service.bundles.loading import Paths, load_named, load_previous, next_pause_s, reason_of, refusal
+from listwright.service.bundles.loading import (
+    SIDE_BY_SIDE,
+    Paths,
+    load_named,
+    load_previous,
+    next_pause_s,
+    reason_of,
+    refusal,
+)
 from listwright.service.bundles.served import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
@@ -39,6 +49,9 @@ WARN_EVERY_S = 60.0
 LOAD_WITHIN_S = 600.0
 """Seconds for loading a bundle: gigabytes may have to come over a network."""
 
+RELOAD_WITHIN_S, FOLLOW_WITHIN_S = 30.0, 3.0
+"""Seconds for which a reload that someone asked for, and any other, wait for loads; what is ready later comes later."""
+
 _log = logging.getLogger("listwright.service")
 
 
@@ -55,6 +68,16 @@ class _Attempt:
     state: object
     pause_s: float
     ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load that goes on, of the version of a pointer; ``attempt.ended`` is when it began."""
+
+    version: str
+    attempt: _Attempt
+    abandoned: threading.Event
+    task: asyncio.Task[Bundle]
 
 
 class Reloader:
@@ -79,32 +102,39 @@ class Reloader:
         self._serving, self._settings, self._telemetry, self._swapped = serving, settings, telemetry, swapped
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
-        self._disk = Disk(f"the {'store' if isinstance(settings.models, Url) else 'file system'} of the models folder")
-        self._woken = asyncio.Event()
+        what = f"the {'store' if isinstance(settings.models, Url) else 'file system'} of the models folder"
+        self._disk, self._disks = Disk(what), defaultdict[str, Disk](partial(Disk, what))
+        self._woken, self._again = asyncio.Event(), False
         self._attempts: dict[str, _Attempt] = {}
+        self._loads: dict[str, _Load] = {}
+        self._side_by_side = asyncio.Semaphore(SIDE_BY_SIDE)
         self._warned = -math.inf
 
     @property
     def hangs(self) -> bool:
         """Whether a file system holds a thread of this process."""
-        return self._disk.hangs
+        return any(disk.hangs for disk in (self._disk, *self._disks.values()))
 
     def wake(self) -> None:
         """Look now, and retry what was refused. From the event loop's thread."""
+        self._again = True
         self._woken.set()
 
     async def run(self) -> None:
-        """Look every so often, and whenever woken."""
+        """Look every so often, whenever woken, and when a load has ended."""
         poll_s = self._settings.poll_s or None
-        while True:
-            with move_on_after(poll_s):
-                await self._woken.wait()
-            woken = self._woken.is_set()
-            self._woken.clear()
-            try:
-                await self.reload(again=woken)
-            except Exception:
-                _log.exception("looking at the models folder failed; what is served stays")
+        try:
+            while True:
+                with move_on_after(poll_s):
+                    await self._woken.wait()
+                again, self._again = self._again, False
+                self._woken.clear()
+                try:
+                    await self.reload(again=again)
+                except Exception:
+                    _log.exception("looking at the models folder failed; what is served stays")
+        finally:
+            self._abandon(self._loads.keys())
 
     async def reload(self, *, again: bool) -> Models:
         """Serve what the folder names; a bundle that fails its checks is refused, and what was served stays.
@@ -134,14 +164,16 @@ class Reloader:
                 current[name] = before.current[name]
             if pointers.outage:
                 refused[EVERYTHING] = self._note_outage(before, root, pointers.outage)
-            for name, version in pointers.versions.items():
-                outcome = await self._wanted(before, name, version, again=again)
+            self._abandon(n for n, load in self._loads.items() if pointers.versions.get(n) != load.version)
+            wanted = (self._wanted(before, n, version, again=again) for n, version in pointers.versions.items())
+            for name, outcome in zip(pointers.versions, await asyncio.gather(*wanted), strict=True):
                 if isinstance(outcome, Bundle):
                     current[name] = outcome
-                else:
+                    continue
+                if outcome is not None:
                     refused[name] = outcome
-                    if name in before.current:
-                        current[name] = before.current[name]
+                if name in before.current:
+                    current[name] = before.current[name]
             for name in current.keys() & before.current.keys():
                 last = before.previous.get(name) if current[name] is before.current[name] else before.current[name]
                 if last is not None:
@@ -180,7 +212,7 @@ class Reloader:
                     continue
                 with suppress(OSError):  # the next look at the folder says so
                     load = partial(load_previous, path, self._settings)
-                    if (loaded := await self._disk.run(load, LOAD_WITHIN_S)) is not None:
+                    if (loaded := await self._disks[name].run(load, min(LOAD_WITHIN_S, RELOAD_WITHIN_S))) is not None:
                         previous[name] = loaded
             self._swap(before, Models(before.current, previous, before.aliases, before.refused))
 
@@ -193,23 +225,38 @@ class Reloader:
             raise ReloadRefusedError(FIXED)
         return self._settings.models
 
-    async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal:
-        """Return the bundle to serve under a name: the served one, the previous one, or a new one; or its refusal."""
+    async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal | None:
+        """Return the bundle to serve under a name: the served one, the previous one, or a new one; or its refusal.
+
+        None while it is being loaded.
+        """
         for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
-        root = self._root()
-        state: object = None
-        with suppress(OSError):  # nor will it load, and that says why
-            state = await self._disk.run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
-        last, attempt, began = before.refused.get(name), self._attempts.get(name), self._clock()
-        if again or last is None or attempt is None or attempt.state != state:
-            attempt = _Attempt(state, 0.0, began)
-        elif began < attempt.ended + attempt.pause_s:
-            return last
-        load = partial(load_named, root, name, version, self._settings)
+        last, load = before.refused.get(name), self._loads.get(name)
+        if last is not None and last.version != version:
+            last = None
+        within_s = RELOAD_WITHIN_S if again else 0.0
+        if load is None:
+            root, state = self._root(), None
+            with suppress(OSError):  # nor will it load, and that says why
+                state = await self._disks[name].run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
+            attempt, began = self._attempts.get(name), self._clock()
+            if again or last is None or attempt is None or attempt.state != state:
+                attempt = _Attempt(state, 0.0, began)
+            elif began < attempt.ended + attempt.pause_s:
+                return last
+            abandoned = threading.Event()
+            task = asyncio.create_task(self._load(name, version, abandoned))
+            load = self._loads[name] = _Load(version, _Attempt(state, attempt.pause_s, began), abandoned, task)
+            within_s = max(within_s, FOLLOW_WITHIN_S)
+        if not (await asyncio.wait([load.task], timeout=within_s))[0]:
+            if within_s:
+                load.task.add_done_callback(lambda _: self._woken.set())
+            return refusal(name, version, "is being loaded, and is served as soon as it is ready") if again else last
+        del self._loads[name]
         try:
-            return await self._disk.run(load, LOAD_WITHIN_S)
+            return load.task.result()
         except ListwrightError as error:
             reason = reason_of(error)
         except OSError as error:
@@ -217,11 +264,25 @@ class Reloader:
         except Exception as error:  # any fault of a new bundle leaves the served one as it is
             _log.exception("loading %s/%s failed", name, version)
             reason = f"loading raised {type(error).__name__}; the log has it all"
-        ended = self._clock()
-        self._attempts[name] = _Attempt(state, next_pause_s(attempt.pause_s, ended - began), ended)
+        ended, began = self._clock(), load.attempt.ended
+        self._attempts[name] = _Attempt(load.attempt.state, next_pause_s(load.attempt.pause_s, ended - began), ended)
         if again:
             return self._refuse(before, name, version, reason)
         return self._still_refused(before, name, reason, version)
+
+    async def _load(self, name: str, version: str, abandoned: threading.Event) -> Bundle:
+        load = partial(load_named, self._root(), name, version, self._settings, abandoned.is_set)
+        with move_on_after(FOLLOW_WITHIN_S):
+            while self._disks[name].hangs:  # of a load that was abandoned
+                await asyncio.sleep(0.05)
+        async with self._side_by_side:
+            return await self._disks[name].run(load, LOAD_WITHIN_S)
+
+    def _abandon(self, names: Iterable[str]) -> None:
+        """Give loads up; a thread that hangs stays."""
+        for load in [self._loads.pop(name) for name in list(names)]:
+            load.abandoned.set()
+            load.task.cancel()
 
     def _still_refused(self, before: Models, name: str, reason: str, version: str = "") -> Refusal:
         """Return the last refusal if nothing has changed, else a new one, which is logged: repeats are not."""

@@ -58,12 +58,16 @@ class StaticFiles:
 
     def __init__(self, folder):
         self.requests = []
-        requests = self.requests
+        self.absent = 404
+        server = self
 
         class Handler(SimpleHTTPRequestHandler):
             def do_GET(self):
-                requests.append((self.path, self.headers.get("Authorization")))
+                server.requests.append((self.path, self.headers.get("Authorization")))
                 super().do_GET()
+
+            def send_error(self, code, *words):
+                super().send_error(server.absent if code == 404 else code, *words)
 
             def log_message(self, *_):
                 pass

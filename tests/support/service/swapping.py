@@ -39,8 +39,8 @@ async def version(client, **named):
     return answer.json()["version"]
 
 
-async def until_version(client, wanted):
+async def until_version(client, wanted, **named):
     async def served():
-        return await version(client) == wanted
+        return await version(client, **named) == wanted
 
     await until_async(served)

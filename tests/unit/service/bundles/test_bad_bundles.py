@@ -181,9 +181,9 @@ def test_what_was_refused_is_tried_again_when_it_changes_or_is_asked_for(models,
     tried = []
     load = reload.load_named
 
-    def counted(root, name, version, most):
+    def counted(root, name, version, *rest):
         tried.append(version)
-        return load(root, name, version, most)
+        return load(root, name, version, *rest)
 
     async def scenario():
         monkeypatch.setattr(reload, "load_named", counted)

@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from listwright.service.auth.middleware import Keyring
-from listwright.service.bundles import folder, loading, reload
+from listwright.service.bundles import folder, loading, publishing, reload
 from listwright.service.bundles.loading import Served
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
-from support.service.swapping import run, serving, tell, version
+from support.service.swapping import run, serving, tell, until_version, version
 from support.waiting import PATIENCE_S, until_async
 
 WORD = "hunter2-is-no-version"
@@ -59,6 +59,7 @@ def test_a_folder_that_hangs_is_given_up(models, monkeypatch, hang, what, first)
             if what == "point":
                 await tell(client)
             monkeypatch.setattr(reload, "LOOK_WITHIN_S", 0.05)
+            monkeypatch.setattr(reload, "FOLLOW_WITHIN_S", 0.05)
             monkeypatch.setattr(folder, what, hang)
             for words in (first, "still does not answer"):
                 answer = await tell(client, "rollback" if what == "point" else "reload")
@@ -78,6 +79,29 @@ def test_a_bundle_that_hangs_is_given_up(models, monkeypatch, hang):
             folder.point(models, "shop", "2")
             assert "does not answer within 0.05 s" in (await tell(client)).json()["detail"]
             assert await version(client) == "1"
+
+    run(scenario)
+
+
+def test_a_bundle_that_hangs_holds_up_no_other(models, monkeypatch, hang):
+    monkeypatch.setattr(reload, "RELOAD_WITHIN_S", 1.0)
+    load = reload.load_named
+
+    def partly(root, name, version, *rest):
+        return hang() if (name, version) == ("shop", "2") else load(root, name, version, *rest)
+
+    publishing.publish_as(models / "shop" / "1", models / "other" / "1")
+    folder.point(models, "other", "1")
+    monkeypatch.setattr(reload, "load_named", partly)
+
+    async def scenario():
+        async with serving(models, poll_s=0.05) as (_, client):
+            publishing.publish_as(models / "shop" / "1", models / "other" / "2")
+            folder.point(models, "shop", "2")
+            assert "is being loaded" in (await tell(client)).json()["detail"]
+            folder.point(models, "other", "2")
+            await until_version(client, "2", model="other")
+            assert await version(client, model="shop") == "1"
 
     run(scenario)
 

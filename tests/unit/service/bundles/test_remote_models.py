@@ -1,5 +1,6 @@
 """Bundles at URLs: published, copied once, verified, polled by their pointers, and served while the store is down."""
 
+import fcntl
 import json
 import logging
 import os
@@ -8,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,14 +20,14 @@ from hypothesis import strategies as st
 
 from listwright.command import main as listwright
 from listwright.ranking import bundle, remote
-from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.errors import AbandonedError, BundleError, ListwrightError
 from listwright.ranking.remote import Store, StoreError, Url, as_location, local_copy
-from listwright.service.bundles import folder, loading, publishing
+from listwright.service.bundles import folder, loading, publishing, reload
 from listwright.service.settings import Settings
 from support.object_store import S3, StaticFiles
 from support.service.bundles import make_bundle
 from support.service.swapping import run, serving, tell, until_version, version
-from support.waiting import PATIENCE_S, until_async
+from support.waiting import PATIENCE_S, until, until_async
 
 MODELS = "s3://models/live"
 
@@ -222,10 +225,10 @@ def test_another_endpoint_is_another_store(published, monkeypatch):
 
 def test_azure_and_google_are_opened_as_documented(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
-    azure = Store(Url("az://account/container/live/shop"))._small
+    azure = Store(Url("az://account/container/live/shop"))._small.store
     assert (azure.config["account_name"], azure.config["container_name"]) == ("account", "container")
     assert str(azure.prefix) == "live/shop"
-    google = Store(Url("gs://bucket/live"))._small
+    google = Store(Url("gs://bucket/live"))._small.store
     assert (google.config["bucket"], str(google.prefix)) == ("bucket", "live")
 
 
@@ -521,6 +524,244 @@ def test_http_and_hugging_face_serve_one_name(static, local, tmp_path, monkeypat
 def test_a_server_without_a_name_is_refused(static):
     with pytest.raises(ListwrightError, match="name the folder of one model"):
         loading.start(Settings(models=static.url, poll_s=0))
+
+
+def test_a_server_that_denies_what_is_not_there_serves(static, local, tmp_path):
+    """As S3's websites and CloudFront do."""
+    shutil.copytree(local, tmp_path / "www" / "shop")
+    (tmp_path / "www" / "shop" / "CURRENT").write_text("1\n")
+    static.absent = 403
+
+    async def scenario():
+        async with serving(Url(f"{static.url}/shop")) as (_, client):
+            assert await version(client) == "1"
+            assert (await client.get("/info")).json()["refused"] == []
+
+    run(scenario)
+    with pytest.raises(BundleError, match=r"^\S+/other: cannot be read: access is denied"):
+        loading.start(Settings(models=f"{static.url}/other", poll_s=0))
+    shutil.move(tmp_path / "www" / "shop" / "CURRENT", tmp_path / "www" / "shop" / "ALIAS")
+    forget()
+    with pytest.raises(BundleError, match=r"^\S+[0-9]/shop: ALIAS says '1'"):
+        loading.start(Settings(models=f"{static.url}/shop", poll_s=0))
+
+
+@pytest.fixture
+def slow(published, local, monkeypatch):
+    """Versions 3 of shop, of which each file comes byte by byte; what is added to the list has been left."""
+    publishing.publish_as(local / "1", Url(f"{MODELS}/shop/3"))
+    stream, ended = Store.stream, []
+
+    def drip(store, path):
+        if not path.startswith("shop/3/"):
+            yield from stream(store, path)
+            return
+        try:
+            while True:
+                yield b"x"
+                time.sleep(0.01)
+        finally:
+            ended.append(path)
+
+    monkeypatch.setattr(Store, "stream", drip)
+    publishing.publish_as(local / "1", Url(f"{MODELS}/other/1"))
+    publishing.publish_as(local / "2", Url(f"{MODELS}/other/2"))
+    folder.point(Url(MODELS), "other", "1")
+    return ended
+
+
+def test_a_slow_model_holds_up_no_other_and_is_abandoned_when_its_pointer_changes(published, slow, monkeypatch, caplog):
+    monkeypatch.setattr(reload, "RELOAD_WITHIN_S", 1.0)
+    monkeypatch.setattr(reload, "FOLLOW_WITHIN_S", 0.2)
+
+    async def scenario():
+        async with serving(Url(MODELS), poll_s=0.05) as (_, client):
+            folder.point(Url(MODELS), "shop", "3")
+            answer = await tell(client)
+            assert (answer.status_code, "is being loaded" in answer.json()["detail"]) == (409, True)
+            folder.point(Url(MODELS), "other", "2")
+            await until_version(client, "2", model="other")
+            assert await version(client, model="shop") == "1"
+            assert not slow
+            folder.point(Url(MODELS), "shop", "2")
+            await until_version(client, "2", model="shop")
+            assert len(slow) == 1
+            assert (await client.get("/info")).json()["refused"] == []
+
+    run(scenario)
+    assert "shop/3: is being loaded" not in caplog.text
+
+
+def test_a_load_that_ends_later_is_served_then(published, monkeypatch):
+    monkeypatch.setattr(reload, "RELOAD_WITHIN_S", 0.05)
+    monkeypatch.setattr(reload, "FOLLOW_WITHIN_S", 0.05)
+    stream, arrived = Store.stream, threading.Event()
+    monkeypatch.setattr(Store, "stream", lambda *words: arrived.wait(PATIENCE_S) and stream(*words))
+
+    async def scenario():
+        async with serving(Url(MODELS), poll_s=0) as (_, client):
+            folder.point(Url(MODELS), "shop", "2")
+            assert (await tell(client)).status_code == 409
+            arrived.set()
+            await until_version(client, "2")
+
+    arrived.set()
+    local_copy(Url(f"{MODELS}/shop/1"))
+    arrived.clear()
+    run(scenario)
+
+
+def test_a_service_that_ends_leaves_its_loads(published, slow, monkeypatch):
+    monkeypatch.setattr(reload, "RELOAD_WITHIN_S", 0.05)
+
+    async def scenario():
+        async with serving(Url(MODELS)) as (_, client):
+            folder.point(Url(MODELS), "shop", "3")
+            assert (await tell(client)).status_code == 409
+
+    run(scenario)
+    until(lambda: len(slow) == 1)
+
+
+def test_models_load_side_by_side_at_the_start(published, slow, monkeypatch):
+    folder.point(Url(MODELS), "shop", "3")
+    loaded = []
+    load = loading.load_named
+    monkeypatch.setattr(loading, "load_named", lambda *words: loaded.append(words[1]) or load(*words))
+    monkeypatch.setattr(remote, "COPY_WITHIN_S", 0.5)
+    with pytest.raises(BundleError, match="takes longer"):
+        loading.start(Settings(models=MODELS, poll_s=0))
+    assert sorted(loaded) == ["other", "shop"]
+
+
+def test_who_waits_for_another_copy_can_be_abandoned(published):
+    place = local_copy(Url(f"{MODELS}/shop/1"))
+    with (
+        remote._lock(place.parents[2] / f".{place.parents[1].name}.lock", fcntl.LOCK_EX),
+        pytest.raises(AbandonedError),
+    ):
+        remote.copy_bundle(Store(Url(f"{MODELS}/shop/1")), abandoned=lambda: True)
+
+
+@pytest.mark.parametrize(("spare", "fault"), [(0, None), (-1, "the limit is"), (1, None)])
+def test_a_bundle_that_is_copied_has_a_size(published, local, spare, fault, monkeypatch):
+    total = sum(entry.size for entry in bundle.load(local / "1").manifest.files)
+    monkeypatch.setattr(remote, "MOST_COPIED", total + spare)
+    if fault is None:
+        assert local_copy(Url(f"{MODELS}/shop/1")).is_dir()
+        return
+    with pytest.raises(BundleError, match=rf"has files of {total} bytes; the limit is {total - 1}"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+
+
+@pytest.mark.parametrize(("spare", "fits"), [(0, True), (-1, False)])
+def test_a_bundle_is_not_copied_where_it_finds_no_room(published, local, spare, fits, monkeypatch):
+    total = sum(entry.size for entry in bundle.load(local / "1").manifest.files)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=total + spare))
+    if fits:
+        assert local_copy(Url(f"{MODELS}/shop/1")).is_dir()
+        return
+    with pytest.raises(BundleError, match=rf"{total} bytes are needed and {total - 1} free"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+    assert not list(remote.cache_folder().glob("bundles/*/shop"))
+
+
+@pytest.mark.parametrize(("slowest", "within_s"), [(1.0, 11), (1e-9, 540)])
+def test_the_time_of_a_copy_follows_from_its_size(published, local, slowest, within_s, monkeypatch):
+    total = sum(entry.size for entry in bundle.load(local / "1").manifest.files)
+    manifest = published.get("live/shop/1/manifest.json")
+    clock = iter([0.0, within_s - 1, within_s + 1])
+    monkeypatch.setattr(remote, "SLOWEST", total * slowest)
+    monkeypatch.setattr(remote, "time", SimpleNamespace(monotonic=lambda: next(clock), time=time.time))
+    monkeypatch.setattr(Store, "stream", lambda *_: iter([b"x"] * 3))
+    monkeypatch.setattr(Store, "read_small", lambda *_: remote.SmallFile(manifest, None))
+    with pytest.raises(BundleError, match=f"takes longer than {within_s} s"):
+        local_copy(Url(f"{MODELS}/shop/1"))
+
+
+@pytest.mark.parametrize("more", [0, 1, 1000])
+def test_no_more_of_a_file_is_read_than_its_size(published, local, more, monkeypatch):
+    pieces = []
+    stream = Store.stream
+
+    def by_bytes(store, path):
+        whole = b"".join(stream(store, path))
+        for byte in whole + bytes(more):
+            pieces.append(path)
+            yield bytes([byte])
+
+    monkeypatch.setattr(Store, "stream", by_bytes)
+    first = bundle.load(local / "1").manifest.files[0]
+    if more:
+        with pytest.raises(BundleError, match=f"has more than {first.size}"):
+            local_copy(Url(f"{MODELS}/shop/1"))
+        assert len(pieces) == first.size + 1
+        return
+    assert local_copy(Url(f"{MODELS}/shop/1")).is_dir()
+
+
+def test_no_link_in_the_cache_is_written_through(published, tmp_path):
+    """Whoever else can write there cannot have files overwritten."""
+    url, victim, elsewhere = Url(f"{MODELS}/shop/1"), tmp_path / "victim", tmp_path / "elsewhere"
+    victim.write_text("precious")
+    elsewhere.mkdir()
+    place = local_copy(url)
+    bundles, digest = place.parents[2], place.parents[1].name
+    for name in (".lock", ".use"):
+        (bundles / f".{digest}{name}").unlink(missing_ok=True)
+        (bundles / f".{digest}{name}").symlink_to(victim)
+    remote.hold_copies([place])
+    remote.hold_copies([])
+    with pytest.raises(BundleError, match="set LISTWRIGHT_CACHE"):
+        local_copy(url)
+    assert victim.read_text() == "precious"
+    (bundles / f".{digest}.lock").unlink()
+    for link in (bundles / f".{digest}.partial", bundles / digest):
+        shutil.rmtree(link, ignore_errors=True)
+        link.symlink_to(elsewhere)
+        assert local_copy(url) == place
+        assert not place.parents[1].is_symlink()
+        assert not list(elsewhere.iterdir())
+    stores = remote.cache_folder() / "stores"
+    shutil.rmtree(stores)
+    stores.symlink_to(elsewhere)
+    with pytest.raises(BundleError, match="set LISTWRIGHT_CACHE"):
+        local_copy(url)
+    assert not list(elsewhere.iterdir())
+
+
+def test_the_cache_is_its_users_alone(published):
+    os.umask(os.umask(0))
+    place = local_copy(Url(f"{MODELS}/shop/1"))
+    cache = remote.cache_folder()
+    for made in (cache, cache / "bundles", cache / "stores", place.parents[1]):
+        assert made.stat().st_mode & 0o777 == 0o700
+    for file in (*cache.glob("bundles/.*.lock"), *cache.glob("stores/*")):
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_record_that_names_a_place_elsewhere_is_not_believed(published, local):
+    url = Url(f"{MODELS}/shop/1")
+    place = local_copy(url)
+    (index,) = remote.cache_folder().glob("stores/*.json")
+    for other in (local / "1", place / "../../../../../" / (local / "1").relative_to("/"), Path("bundles")):
+        index.write_text(json.dumps({"copies": {"": str(other)}}))
+        assert remote.Index(url).copy_of("") is None
+    link = place.parents[2] / "link"
+    link.symlink_to(local)
+    index.write_text(json.dumps({"copies": {"": str(link / "1")}}))
+    assert remote.Index(url).copy_of("") is None
+    index.write_text(json.dumps({"copies": {"": str(place)}}))
+    assert remote.Index(url).copy_of("") == place
+    index.unlink()
+    os.mkfifo(index)
+    assert remote.Index(url).copy_of("") is None
+
+
+def test_a_percent_sign_of_a_bucket_is_itself(s3, local):
+    publishing.publish_as(local / "1", Url("s3://models/a%20b/shop/1"))
+    assert s3.get("a%20b/shop/1/manifest.json")
+    assert bundle.load(local_copy(as_location("s3://models/a%20b/shop/1"))).manifest.version == "1"
 
 
 @pytest.mark.nightly  # a process starts

@@ -24,6 +24,7 @@ from listwright.training.data.tables.frames import (
     Table,
     check_fields,
     check_table,
+    check_width,
     is_parquet,
     line_of,
     scan_csv,
@@ -174,6 +175,7 @@ def _scanned(path: Path) -> tuple[pl.LazyFrame, Table]:
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
+    check_width(path, len(names))
     return rows, Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String)))
 
 

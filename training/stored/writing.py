@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,24 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_patter
                 raise
     except Timeout:
         raise RecipeError(f"{folder} is in use: another process writes {out}") from None
+
+
+def remove_unused(folder: Path, inside: Sequence[str], files: Sequence[str]) -> None:
+    """Remove a folder that was created for a mistake noticed at once, and nothing that existed before.
+
+    Args:
+        folder: as it was created, with other files perhaps.
+        inside: names of folders in it; all are empty, or nothing is removed.
+        files: names of files beside them.
+    """
+    if any(any((folder / name).iterdir()) for name in inside):
+        return
+    for name in inside:
+        (folder / name).rmdir()
+    for name in files:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.stored.writing import remove_unused
 
 RESULTS = "results.parquet"
 
@@ -93,8 +94,11 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._lock.release()
+        if error is not None:
+            inside = [path.name for path in (self._parts, self._state, self._tuned) if path.exists()]
+            remove_unused(self.folder, inside, ["settings.json", "lock"])
 
     def state(self, unit: str) -> Path:
         """Return a folder for the checkpoints of a unit, or of units that share some."""

@@ -11,8 +11,8 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import from_json
-from listwright.training.data.sources import check_exists, path_of
-from listwright.training.data.tables.frames import is_parquet, listed
+from listwright.training.data.sources import check_exists, is_parquet, path_of
+from listwright.training.data.tables.frames import listed
 from listwright.training.recipe.data import TableData
 
 KEY = "listwright.judged"
@@ -51,13 +51,13 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     metadata = read_judged_metadata(path_of(sources[0])) if sources else None
     if metadata is None:
         return spec
-    features, split = set(metadata["features"]), spec.split
+    features, split = metadata["features"], spec.split
     if split.by == "time" and split.column is None:
         split = split.model_copy(update={"column": metadata["time"]})
     qid, label = spec.qid or metadata["qid"], spec.label or metadata["label"]
-    named = {qid, label, spec.weight, split.column, *spec.categorical}
+    used = {*features, qid, label, spec.weight, split.column, *spec.categorical, *spec.ignore}
     columns = pl.read_parquet_schema(path_of(sources[0]))
-    others = tuple(name for name in columns if name not in features | named and name not in spec.ignore)
+    others = tuple(name for name in columns if name not in used)
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 

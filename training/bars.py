@@ -73,8 +73,7 @@ class Bars(rich.progress.Progress):
 
     def say(self, text: str, heading: str = "") -> None:
         """Print a line that stays; see :meth:`listwright.training.progress.Progress.say`."""
-        text = escape(plain_text(text))
-        self.console.print(f"[bold]{escape(heading)}[/]: {text}" if heading else text)
+        self.console.print((f"[bold]{escape(heading)}[/]: " if heading else "") + escape(plain_text(text)))
 
     def remark(self, text: str) -> None:
         """Print a note; see :meth:`listwright.training.progress.Progress.remark`."""

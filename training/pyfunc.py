@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError
+from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import MAX_NAME
 from listwright.training.data.tables.frames import listed
 from listwright.training.scoring.worker import COLUMNS, ranked
@@ -33,12 +33,11 @@ class BundleModel:
         """Rank lists of candidates.
 
         Args:
-            data: frame of pandas with one row a candidate, and the features by name; one that has a default, or that
-                was missing at times in training, may be absent. A missing value counts as in a request. Other columns
-                are ignored. Also what makes such a frame: records, a record, arrays by name, or an array of two
-                dimensions with the features in the bundle's order.
+            data: frame of pandas, a row a candidate, with the features by name; one that has a default, or that was
+                missing at times in training, may be absent. A missing value counts as in a request. Other columns are
+                ignored. Also records, a record, arrays by name, or an array with the features in the bundle's order.
             params: ``qid``, the column with the query id (default: ``qid``), whose rows may stand anywhere; without
-                that of the default all rows are one list. ``strategy``, as in a request (default: ``auto``).
+                the default's all rows are one list, with a warning. ``strategy``, as in a request (default: ``auto``).
 
         Returns:
             ``rank`` from 1, ``score``, ``first_stage_score`` and ``strategy`` of every row, under the frame's index.
@@ -47,15 +46,10 @@ class BundleModel:
         Raises:
             DataError: if a query id is missing, or a column is there twice.
             SchemaMismatchError: if another feature is absent, or all are, or the column of ``qid``.
-            TypeError: for other data.
+            TypeError: for data of other kinds.
             ListwrightError: as :func:`listwright.training.scoring.worker.ranked`.
-
-        Warns:
-            UserWarning: if there is no column of the default's name.
         """
         options, features = {**MODEL_PARAMS, **(params or {})}, self._bundle.manifest.feature_schema.names
-        if unknown := [name for name in options if name not in MODEL_PARAMS]:
-            raise RecipeError(f"params has {unknown[0]!r}: there are {', '.join(MODEL_PARAMS)}")
         frame = _frame(data, features)
         if frame.empty:
             raise DataError("the frame", "has no rows, or no columns")
@@ -72,8 +66,7 @@ class BundleModel:
             absent = f"there is no column {options['qid']!r} of query ids"
             if options["qid"] != MODEL_PARAMS["qid"]:
                 raise SchemaMismatchError(f"{absent}: the frame has {listed(list(map(str, columns)))}")
-            if len(frame) > 1:
-                warnings.warn(f"{absent}: all {len(frame)} rows are one list; name it in params", stacklevel=2)
+            warnings.warn(f"{absent}: all {len(frame)} rows are one list; name it in params", stacklevel=2)
         else:
             lists = pd.factorize(frame[options["qid"]])[0].astype(np.int64)
         if (lists < 0).any():
@@ -97,24 +90,12 @@ def _frame(data: Any, features: Sequence[str]) -> pd.DataFrame:
         return data
     if isinstance(data, Mapping) and not any(pd.api.types.is_list_like(data.get(name)) for name in features):
         data = [data]
-    if isinstance(data, Mapping):
-        try:
-            return pd.DataFrame(dict(data))
-        except ValueError as error:  # of lengths
-            raise DataError("the data", f"make no frame: {error}") from error
-    if isinstance(data, list) and data and all(isinstance(record, Mapping) for record in data):
+    if isinstance(data, Mapping) or (isinstance(data, list) and all(isinstance(row, Mapping) for row in data)):
         return pd.DataFrame(data)
-    if hasattr(data, "toarray"):  # sparse
-        data = data.toarray()
-    if isinstance(data, np.ndarray) and data.dtype.names is not None:
-        return pd.DataFrame(data)
-    if not isinstance(data, np.ndarray) or data.ndim != 2:
-        kinds = "a frame of pandas, records, a record, arrays by name, or an array of two dimensions"
-        raise TypeError(f"expected {kinds}; found {type(data).__name__}")
-    if data.shape[1] != len(features):
-        fault = f"the array has {data.shape[1]} columns, and the bundle {len(features)} features"
-        raise SchemaMismatchError(fault, expected=tuple(features))
-    return pd.DataFrame(data, columns=list(features))
+    if isinstance(data, np.ndarray) and data.shape[1:] == (len(features),):
+        return pd.DataFrame(data, columns=list(features))
+    kinds = f"a frame of pandas, records, a record, arrays by name or an array of {len(features)} columns"
+    raise TypeError(f"expected {kinds}; found {type(data).__name__} {getattr(data, 'shape', '')}".rstrip())
 
 
 def _column(values: pd.Series) -> pl.Series:

@@ -87,7 +87,7 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
         yield folder / "state"
     finally:
         lock.release()
-        remove_unused(folder, ["state"], [_STUDY, "lock"])
+        remove_unused(folder, [folder / "state"], [_STUDY, "lock"])
 
 
 def check_data(folder: Path, splits: Splits) -> None:

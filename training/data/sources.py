@@ -29,7 +29,6 @@ NAMED = "train=FILE valid=FILE test=FILE"
 _GZIP = b"\x1f\x8b"
 
 _UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|.\0.\0|\0.\0.", re.DOTALL)
-"""First bytes of UTF-16: a byte order mark, or every other byte is zero."""
 
 _CONVERT = "Parquet, CSV with commas and LETOR text are read; convert it, for example with "
 
@@ -42,7 +41,6 @@ _OTHERS = {
     rb"\xd0\xcf\x11\xe0": _EXCEL,
     rb"ARROW1|FEA1": f"is Arrow or Feather: {_CONVERT}polars.read_ipc(FILE).write_parquet(OTHER)",
     rb"ORC[^\w ,;]": f"is ORC: {_CONVERT}pandas.read_orc(FILE).to_parquet(OTHER)",
-    rb"Obj\x01": f"is Avro: {_CONVERT}polars.read_avro(FILE).write_parquet(OTHER)",
     rb"PAR1": "is Parquet, which is read as a table: name recipe table, or none",
 }
 """First bytes of files that are not supported, as expressions, with the remedy."""
@@ -50,9 +48,10 @@ _OTHERS = {
 _OTHER_TEXTS = {
     rb"\s*\[\s*(?:[{\[]|$)": f"is JSON: {_CONVERT}polars.read_json(FILE).write_parquet(OTHER)",
     rb'\s*\{\s*(?:"|$)': f"is JSON: {_CONVERT}polars.read_ndjson(FILE).write_parquet(OTHER)",
-    rb"[^,:]*\t[^,:]*$": f"is separated by tabs: {_CONVERT}polars.read_csv(FILE, separator='\\t').write_parquet(OTHER)",
 }
-"""First lines of texts that are not supported; a first line of LETOR text has a colon."""
+"""First lines of texts that are not supported, as expressions, with the remedy."""
+
+_SEPARATED = re.compile(rb"[^#,:][^,:]*?([\t;|])[^,:]*$")  # a line of LETOR text has a colon
 
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """Exceptions of zipfile and tarfile for damaged, encrypted and unknown archives."""
@@ -182,6 +181,9 @@ def check_kind(path: Path) -> None:
     for other, remedy in _OTHER_TEXTS.items():
         if re.match(other, line):
             raise DataError(path, remedy)
+    if separated := _SEPARATED.match(line):
+        call = f"polars.read_csv(FILE, separator={separated[1].decode()!r}, decimal_comma=True).write_parquet(OTHER)"
+        raise DataError(path, f"is separated by {separated[1].decode()!r}: {_CONVERT}{call}")
 
 
 def is_parquet(path: Path) -> bool:

@@ -135,16 +135,14 @@ def gain_text(gain: Facts) -> str:
 def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) -> str:
     """Return whether the second stage pays on the test queries, and what to do if not and not yet ``taken_away``."""
     metric, verdict = metric_name(gain["metric"]), verdict_of(gain["low"], gain["high"])
+    who, sure = f"On the test queries, {second}", "the 95 % interval excludes 0."
     if verdict == "gain":
-        return f"On the test queries, {second} beats {first} by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return f"{who} beats {first} by {gain['mean']:.4f} {metric}; {sure}"
     if verdict == "harm":
-        worse = f"On the test queries, {second} is worse than {first} by {-gain['mean']:.4f} {metric}"
-        text = f"{worse}; the 95 % interval excludes 0."
+        text = f"{who} is worse than {first} by {-gain['mean']:.4f} {metric}; {sure}"
         return text if taken_away else f"{text} Serve {first}."
-    return (
-        f"On the test queries, {second} is not shown to beat {first}: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
-        "interval holds 0."
-    )
+    change = f"{metric} changes by {gain['mean']:+.4f}"
+    return f"{who} is not shown to beat {first}: {change}, and the 95 % interval holds 0."
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:

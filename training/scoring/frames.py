@@ -16,9 +16,10 @@ from listwright.ranking.features import FeatureSchema
 from listwright.training.data.cells import is_text, names_in
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
-from listwright.training.data.sources import check_exists, open_plain
+from listwright.training.data.sources import check_exists, check_kind, open_plain
 from listwright.training.data.tables.columns import fitted_numbers
 from listwright.training.data.tables.frames import (
+    BATCH_ROWS,
     UNREADABLE,
     CsvLines,
     Table,
@@ -31,9 +32,6 @@ from listwright.training.data.tables.frames import (
     unreadable,
 )
 from listwright.training.recipe.options import TABLES
-
-BATCH_ROWS = 50_000
-"""Rows that are read at a time."""
 
 ARROW = ".arrow"
 """File name endings of Arrow's own format."""
@@ -157,6 +155,7 @@ def _opened(
 ) -> tuple[str, Iterator[FileRows]]:
     check_table(path)
     if not is_table(path):
+        check_kind(path)
         if qid is not None:
             raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
         return LETOR_QID, _letor(path, schema)
@@ -195,8 +194,7 @@ def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Ite
         rows = rows.select(by_name(qid))
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            begins = Table(path, frame).line(first)
-            lines = range(begins, begins + frame.height)
+            lines = range(first + 1, first + 1 + frame.height)
             yield FileRows(path, _with_names(frame, qid) if is_text(frame[qid]) else frame, lines, first, kinds)
             first += frame.height
     except UNREADABLE as error:

@@ -89,18 +89,13 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_patter
         raise RecipeError(f"{folder} is in use: another process writes {out}") from None
 
 
-def remove_unused(folder: Path, inside: Sequence[str], files: Sequence[str]) -> None:
-    """Remove a folder that was created for a mistake noticed at once, and nothing that existed before.
-
-    Args:
-        folder: as it was created, with other files perhaps.
-        inside: names of folders in it; all are empty, or nothing is removed.
-        files: names of files beside them.
-    """
-    if any(any((folder / name).iterdir()) for name in inside):
+def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) -> None:
+    """Remove a folder made for a mistake noticed at once: its files, unless one of the folders inside holds any."""
+    parts = [part for part in inside if part.exists()]
+    if any(any(part.iterdir()) for part in parts):
         return
-    for name in inside:
-        (folder / name).rmdir()
+    for part in parts:
+        part.rmdir()
     for name in files:
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):

@@ -97,8 +97,7 @@ class Store:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._lock.release()
         if error is not None:
-            inside = [path.name for path in (self._parts, self._state, self._tuned) if path.exists()]
-            remove_unused(self.folder, inside, ["settings.json", "lock"])
+            remove_unused(self.folder, [self._parts, self._tuned, self._state], ["settings.json", "lock"])
 
     def state(self, unit: str) -> Path:
         """Return a folder for the checkpoints of a unit, or of units that share some."""

@@ -12,14 +12,11 @@ import polars as pl
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import from_json
 from listwright.training.data.sources import check_exists, is_parquet, path_of
-from listwright.training.data.tables.frames import listed
+from listwright.training.data.tables.frames import UNREADABLE, listed
 from listwright.training.recipe.data import TableData
 
 KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
-
-UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""Exceptions of polars for a file that it cannot read."""
 
 
 def judged_metadata(

@@ -54,6 +54,7 @@ from listwright.training.data.tables.frames import (
     check_table,
     index_note,
     is_parquet,
+    line_of,
     read_table,
     scan_csv,
     unreadable,
@@ -439,9 +440,8 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
     if len(other):
         query = int(np.searchsorted(dataset.offsets, other[0], side="right")) - 1
         row, before = int(order[other[0]]), int(first[query])
-        fault = (
-            f"query {dataset.qids[query]!r} is {column[row]!r} here and {column[before]!r} in line {table.line(before)}"
-        )
+        place = f"{column[before]!r} in line {line_of(table.path, before)}"
+        fault = f"query {dataset.qids[query]!r} is {column[row]!r} here and {place}"
         raise table.fault(column, f"{fault}: all rows of a query belong into one split", row)
     names: list[Time] = of_query.tolist()
     return names

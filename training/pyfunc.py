@@ -62,12 +62,12 @@ class BundleModel:
             if columns.count(name) > 1:
                 raise DataError("the frame", f"is there {columns.count(name)} times: keep one", column=name)
         lists = np.zeros(len(frame), dtype=np.int64)
-        if options["qid"] not in columns:
-            absent = f"there is no column {options['qid']!r} of query ids"
-            if options["qid"] != MODEL_PARAMS["qid"]:
-                raise SchemaMismatchError(f"{absent}: the frame has {listed(list(map(str, columns)))}")
+        absent = f"there is no column {options['qid']!r} of query ids"
+        if options["qid"] not in (*columns, MODEL_PARAMS["qid"]):
+            raise SchemaMismatchError(f"{absent}: the frame has {listed(list(map(str, columns)))}")
+        if options["qid"] not in columns and len(frame) > 1:
             warnings.warn(f"{absent}: all {len(frame)} rows are one list; name it in params", stacklevel=2)
-        else:
+        if options["qid"] in columns:
             lists = pd.factorize(frame[options["qid"]])[0].astype(np.int64)
         if (lists < 0).any():
             raise DataError(options["qid"], f"row {int(np.argmin(lists)) + 1} has no query id: give it one")

@@ -39,8 +39,6 @@ from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
 
-_STUDY = "study.json"
-
 MOMENT_S = 1e-3
 """Seconds for a first stage where none are left: in these, only its first setting is tried."""
 
@@ -87,7 +85,7 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
         yield folder / "state"
     finally:
         lock.release()
-        remove_unused(folder, [folder / "state"], [_STUDY, "lock"])
+        remove_unused(folder, [folder / "state"], ["study.json", "lock"])
 
 
 def check_data(folder: Path, splits: Splits) -> None:
@@ -96,10 +94,11 @@ def check_data(folder: Path, splits: Splits) -> None:
 
 
 def _check(folder: Path, name: str, value: object) -> None:
-    earlier = read_object(folder / _STUDY) if (folder / _STUDY).exists() else {}
+    file = folder / "study.json"
+    earlier = read_object(file) if file.exists() else {}
     if earlier.get(name, value) != value:
         raise RecipeError(f"{folder} holds a study with other {name}: choose another --study, or delete it")
-    write_json(folder / _STUDY, {**earlier, name: value})
+    write_json(file, {**earlier, name: value})
 
 
 def tune(

@@ -6,6 +6,7 @@ under way, and in the end ``winner.toml``. Trials run in this process, or in tho
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor

@@ -174,7 +174,7 @@ def is_archive(path: Path) -> bool:
 
 def check_kind(path: Path) -> None:
     """Raise DataError for a file that is neither Parquet, CSV, LETOR text nor an archive, as its first line tells."""
-    if not path.is_file() or is_parquet(path) or is_archive(path):
+    if not path.is_file() or is_archive(path):
         return
     with open_plain(path) as (stream, _):
         line = next(stream, b"").removeprefix(codecs.BOM_UTF8)
@@ -184,12 +184,6 @@ def check_kind(path: Path) -> None:
     if separated := _SEPARATED.match(line):
         call = f"polars.read_csv(FILE, separator={separated[1].decode()!r}, decimal_comma=True).write_parquet(OTHER)"
         raise DataError(path, f"is separated by {separated[1].decode()!r}: {_CONVERT}{call}")
-
-
-def is_parquet(path: Path) -> bool:
-    """Return whether a file begins as Parquet does."""
-    with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
 
 
 def _is_tar(path: Path) -> bool:

@@ -221,6 +221,7 @@ def test_a_bad_uri_is_refused_before_the_fit(uri):
         "sqlite:////",
     ],
 )
+@pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
 def test_a_database_without_a_file_is_refused(uri):
     pytest.importorskip("mlflow")
     with pytest.raises(RecipeError, match="names no file, and all would be lost: say sqlite:///FILE"):

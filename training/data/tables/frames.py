@@ -26,7 +26,7 @@ from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import PADDING
-from listwright.training.data.sources import check_exists, check_kind, is_archive, is_parquet, open_plain
+from listwright.training.data.sources import check_exists, check_kind, is_archive, open_plain
 
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Exceptions of polars for a file that it cannot read."""
@@ -199,6 +199,12 @@ def check_table(path: Path) -> None:
         raise RecipeError(f"{path} is a folder: name the table itself with --data")
     if not is_parquet(path) and is_archive(path):
         raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file begins as Parquet does."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def check_width(path: Path, columns: int) -> None:

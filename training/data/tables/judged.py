@@ -11,8 +11,8 @@ import polars as pl
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import from_json
-from listwright.training.data.sources import check_exists, is_parquet, path_of
-from listwright.training.data.tables.frames import UNREADABLE, listed
+from listwright.training.data.sources import check_exists, path_of
+from listwright.training.data.tables.frames import UNREADABLE, is_parquet, listed
 from listwright.training.recipe.data import TableData
 
 KEY = "listwright.judged"

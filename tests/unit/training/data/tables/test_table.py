@@ -223,7 +223,7 @@ def test_names_of_columns_and_files_are_no_patterns(tmp_path, name):
     assert [frame.columns for frame in columns.select([name]).batches(0)] == [[name]]
 
 
-@pytest.mark.parametrize(("cells", "reads"), [(10, 5), (4, 10), (1, 10), (20, 3)])
+@pytest.mark.parametrize(("cells", "reads"), [(10, 5), (4, 10), (1, 10), (12, 4), (400, 1)])
 def test_many_columns_are_read_at_a_time(tmp_path, monkeypatch, cells, reads):
     path = tmp_path / "rows.parquet"
     frame = pl.DataFrame({f"c{d}": [float(d), 0.5, 1.5, 2.5] for d in range(10)})
@@ -242,13 +242,13 @@ def test_more_columns_than_a_table_may_have_are_refused(tmp_path, monkeypatch, e
     path = tmp_path / f"rows.{ending}"
     frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [2.0, 3.0], "z": [1.0, 2.0]})
     frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
-    monkeypatch.setattr(table_files, "MOST_COLUMNS", 4)
-    assert read(SPEC, str(path), on_disk=on_disk).dataset.schema.names == ("x", "z")
-    assert columns_of(path).frame.columns == ["q", "y", "x", "z"]
     monkeypatch.setattr(table_files, "MOST_COLUMNS", 3)
     for reading in (lambda: read(SPEC, str(path), on_disk=on_disk), lambda: columns_of(path)):
         with pytest.raises(DataError, match=r"has 4 columns, and a table may have 3: leave some out"):
             reading()
+    monkeypatch.setattr(table_files, "MOST_COLUMNS", 4)
+    assert read(SPEC, str(path), on_disk=on_disk).dataset.schema.names == ("x", "z")
+    assert columns_of(path).frame.columns == ["q", "y", "x", "z"]
 
 
 @pytest.mark.parametrize(("rows", "says"), [([3.0], "changed"), (None, "was deleted")])

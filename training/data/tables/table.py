@@ -112,10 +112,9 @@ def load(
         return replace(splits, rounding=rounding, notes=notes)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
-    if split.by == "random":
-        check_fold(fold, split.parts, sources[0])
-    else:
-        check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
+    at_random = split.by == "random"
+    what = sources[0] if at_random else f"a table that is split by {_OPTION[split.by]}"
+    check_fold(fold, split.parts if at_random else 1, what)
     dataset, name, marks, rounding, notes = read(spec, sources[0], on_disk=on_disk, progress=progress)
     column = str(split.column)
     match split.by:

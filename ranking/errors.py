@@ -26,6 +26,11 @@ from pathlib import Path
 from typing import Any
 
 
+def plain_text(text: str) -> str:
+    """Return text that may come from data for a terminal: control characters as dots."""
+    return "".join(letter if letter.isprintable() else "·" for letter in text)
+
+
 class ListwrightError(Exception):
     """Base of every deliberate error; each can be pickled, to cross processes."""
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from listwright.ranking.bundle import Bundle, load
-from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.errors import BundleError, ListwrightError, plain_text
 from listwright.ranking.remote import Url, download, location_argument
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         bundle = _load(options.folder)
     except (ListwrightError, OSError) as error:
-        print(f"refused: {error}", file=sys.stderr)
+        print(f"refused: {plain_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -59,7 +59,7 @@ def _summary(bundle: Bundle) -> str:
         f"{len(manifest.files)} files, {total / 1e6:.2f} MB",
         f"  {len(manifest.feature_schema)} features, {manifest.fingerprint}",
         f"  strategy {manifest.strategy}, {second}" + (f", validated at list lengths {lengths}" if lengths else ""),
-        *([] if manifest.default_reason is None else [f"  default: {manifest.default_reason}"]),
+        *([] if manifest.default_reason is None else [f"  default: {plain_text(manifest.default_reason)}"]),
     ]
     return "\n".join(lines)
 

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from listwright.ranking.errors import plain_text
+
 LINE_S = 25.0
 """Seconds between two lines; at least one line appears every half minute."""
 
@@ -71,11 +73,11 @@ class Bars(rich.progress.Progress):
 
     def say(self, text: str, heading: str = "") -> None:
         """Print a line that stays; see :meth:`listwright.training.progress.Progress.say`."""
-        self.console.print(f"[bold]{escape(heading)}[/]: {escape(text)}" if heading else escape(text))
+        self.console.print((f"[bold]{escape(heading)}[/]: " if heading else "") + escape(plain_text(text)))
 
     def remark(self, text: str) -> None:
         """Print a note; see :meth:`listwright.training.progress.Progress.remark`."""
-        self.console.print(f"[yellow]Note:[/] {escape(text)}")
+        self.console.print(f"[yellow]Note:[/] {escape(plain_text(text))}")
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
         """Update a task as rich does, and remember it as the one that plain lines report."""

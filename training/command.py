@@ -6,16 +6,27 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 
-from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.errors import ListwrightError, RecipeError, plain_text
 
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
+
+
+class PlainConsole(Console):
+    """Console that prints control characters of texts, which may come from data, as dots."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of what is printed."""
+        for segment in super().render(renderable, options):
+            text = "\n".join(map(plain_text, segment.text.split("\n")))
+            yield segment if segment.control else segment._replace(text=text)
 
 
 def run_command(
@@ -40,11 +51,11 @@ def run_command(
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(words)
     options.words = words
-    console = Console(highlight=False)
+    console = PlainConsole(highlight=False)
     try:
         return work(options, console) or 0
     except (ListwrightError, OSError) as error:
-        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(plain_text(str(error)))}", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         console.print(f"interrupted: {interrupted if isinstance(interrupted, str) else interrupted(options)}")

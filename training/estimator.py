@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from rich.console import Console
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,6 +25,7 @@ from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.budget import Budget
+from listwright.training.command import PlainConsole
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies, categories_in
 from listwright.training.data.memory import Values
@@ -214,7 +214,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         splits = replace(splits, remedies=remedies, rounding=memory.rounding(X, data.schema), notes=notes)
         from listwright.training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
-        console = Console(quiet=not self.verbose, highlight=False)
+        console = PlainConsole(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
             out = Path(folder, *_UNSAVED)
             command = f"{self!r}.fit(X, y, qid)"

@@ -114,7 +114,7 @@ def _what_is_left(options: argparse.Namespace) -> str:
 
 def _show(facts: dict[str, Any], console: Console) -> None:
     from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
-    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences, plain_text  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences  # noqa: PLC0415
 
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
@@ -127,25 +127,25 @@ def _show(facts: dict[str, Any], console: Console) -> None:
     for ranker in facts["rankers"]:
         row = [cells[ranker, name] for name in metrics]
         half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
-        table.add_row(Text(plain_text(ranker)), *half)
+        table.add_row(Text(ranker), *half)
     console.print(table)
     if facts["segments"]:
         _show_segments(facts, console)
     notes = (f"Note: {note}" for note in (*facts["scope"], *facts["notes"]))
     for line in (gain_sentence(facts), *gate_sentences(facts), *notes):
         if line:
-            console.print(plain_text(line), markup=False, soft_wrap=True)
+            console.print(line, markup=False, soft_wrap=True)
     console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
 
 
 def _show_segments(facts: dict[str, Any], console: Console) -> None:
-    from listwright.training.reporting.judged_page import plain_text, segment_head, segment_rows  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="NDCG@10 by segment")
     for n, name in enumerate(segment_head(facts)):
-        table.add_column(Text(plain_text(name)), justify="left" if n < 2 else "right")
+        table.add_column(Text(name), justify="left" if n < 2 else "right")
     for row in segment_rows(facts):
-        table.add_row(*(Text(plain_text(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 

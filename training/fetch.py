@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import BundleError, RecipeError
+from listwright.ranking.errors import BundleError, RecipeError, plain_text
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import MANIFEST
 from listwright.training.tracking import check_mlflow, import_mlflow, redact
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise RecipeError("no server is named: say --track URI, or set MLFLOW_TRACKING_URI")
         manifest = fetch(options.model, options.out)
     except Exception as error:  # of MLflow, SQLAlchemy, requests, boto3 and others
-        print(f"error: {redact(str(error))}", file=sys.stderr)
+        print(f"error: {plain_text(redact(str(error)))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -99,7 +99,9 @@ def score(
     """
     check_output(job)
     if on is not None:
-        _check_inputs(job)
+        from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
+
+        inputs(job)  # wrong paths and names raise before a cluster is waited for
     try:
         return _scored(job, jobs, on, resume=resume, progress=progress)
     except BrokenProcessPool as error:
@@ -116,13 +118,6 @@ def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progres
 
         # the nodes of a cluster share the folder of the parts, and perhaps not the data
         return run(job, workers, at_a_time, until_scored, workers_read=on is None, resume=resume, progress=progress)
-
-
-def _check_inputs(job: Job) -> None:
-    """Raise for wrong paths and names before waiting for a cluster."""
-    from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
-
-    inputs(job)
 
 
 def _prepare(bundle: str) -> None:

@@ -35,6 +35,7 @@ from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.search import Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 from listwright.training.steps import load
+from listwright.training.stored.writing import remove_unused, write_json
 from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
@@ -65,11 +66,11 @@ class Winner:
 
 
 @contextmanager
-def lock_study(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
+def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     """Lock the folder of a study against others; ``state/`` in it is for :func:`tune`.
 
     Raises:
-        RecipeError: if it cannot be made, is in use, or holds the study of another recipe or other data.
+        RecipeError: if it cannot be made, is in use, or holds the study of another recipe.
     """
     try:
         (folder / "state").mkdir(parents=True, exist_ok=True)
@@ -81,34 +82,24 @@ def lock_study(folder: Path, recipe: Recipe, splits: Splits) -> Iterator[Path]:
     except Timeout as error:
         raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
     try:
-        _check(folder / "study.json", {"recipe": recipe.model_dump(mode="json"), "data": digest_of(splits)})
+        _check(folder, "recipe", recipe.model_dump(mode="json"))
         yield folder / "state"
     finally:
         lock.release()
-        _tidy(folder)
+        remove_unused(folder, [folder / "state"], ["study.json", "lock"])
 
 
-def _tidy(folder: Path) -> None:
-    """Remove a folder that was created for a mistake noticed at once, and nothing that existed before."""
-    if any((folder / "state").iterdir()):
-        return
-    (folder / "state").rmdir()
-    for name in ("study.json", "lock"):
-        (folder / name).unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+def check_data(folder: Path, splits: Splits) -> None:
+    """Raise RecipeError if the locked folder holds a study of other data."""
+    _check(folder, "data", digest_of(splits))
 
 
-def _check(file: Path, settings: dict[str, object]) -> None:
-    if not file.exists():
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(settings), encoding="utf-8")
-        temporary.replace(file)
-        return
-    earlier = read_object(file)
-    other = " and ".join(name for name in settings if earlier.get(name) != settings[name])
-    if other:
-        raise RecipeError(f"{file.parent} holds a study with other {other}: choose another --study, or delete it")
+def _check(folder: Path, name: str, value: object) -> None:
+    file = folder / "study.json"
+    earlier = read_object(file) if file.exists() else {}
+    if earlier.get(name, value) != value:
+        raise RecipeError(f"{folder} holds a study with other {name}: choose another --study, or delete it")
+    write_json(file, {**earlier, name: value})
 
 
 def tune(

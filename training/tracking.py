@@ -270,9 +270,10 @@ class TensorBoardRun:
     """A folder ``NAME/VERSION-TIME`` of TensorBoard's events."""
 
     def __init__(self, uri: str) -> None:
-        self._folder = Path(os.path.expanduser(uri.removeprefix("tensorboard:")))  # noqa: PTH111 # leaves ~NOBODY as it is
-        if not uri.removeprefix("tensorboard:"):
-            raise RecipeError("--track tensorboard: names no folder: say tensorboard:DIR")
+        folder = uri.removeprefix("tensorboard:")
+        if not folder.strip("/ ") or re.match("//[^/]", folder):
+            raise RecipeError(f"--track {uri}: names no folder: say tensorboard:DIR")
+        self._folder = Path(os.path.expanduser(folder))  # noqa: PTH111 # leaves ~NOBODY as it is
         self._events = import_module("tensorboard.backend.event_processing.event_accumulator")
         self._library = import_module("torch.utils.tensorboard")
 
@@ -334,7 +335,12 @@ def check_mlflow(uri: str) -> Path | None:
     except (ValueError, sqlalchemy.exc.ArgumentError) as error:
         expected = "expected http://HOST:PORT, sqlite:///FILE, databricks, or another database that MLflow takes"
         raise RecipeError(f"--track {redact(uri)}: {expected}; listwright fit takes tensorboard:DIR, too") from error
-    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+    if url.get_backend_name() != "sqlite":
+        return None
+    file = (url.database or "").strip()
+    if not file or ":memory:" in file or url.query.get("mode") == "memory" or Path(file).is_dir():
+        raise RecipeError(f"--track {redact(uri)}: names no file, and all would be lost: say sqlite:///FILE")
+    return Path(file)
 
 
 def save_model(bundle: Path, folder: Path) -> None:

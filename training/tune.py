@@ -83,10 +83,11 @@ def _search(
         if options.device != "auto":
             raise RecipeError(f"--device {options.device}: a trial on Ray gets a core and no GPU; leave out --on or it")
         device = "cpu"
-    with progress_bars(console) as bars:
+    with progress_bars(console) as bars, study.lock_study(folder, recipe) as state:
         splits = load(recipe, options.data, progress=bars)
+        study.check_data(folder, splits)
         announce(recipe, splits, bars)
-        with study.lock_study(folder, recipe, splits) as state, _trial_workers(recipe, options) as workers:
+        with _trial_workers(recipe, options) as workers:
             winner = study.tune(
                 recipe,
                 splits,

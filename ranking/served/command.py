@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from listwright.ranking import plain_file
-from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.errors import DataError, RecipeError, plain_text
 from listwright.ranking.served import files
 from listwright.ranking.served.record import ServedRecord, hashed
 
@@ -38,9 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
             return _list(options.folder)
         return _forget(options.folder, options.unit, options.events)
     except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain_text(str(error))}", file=sys.stderr)
     except RecipeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain_text(str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)

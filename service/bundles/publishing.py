@@ -12,7 +12,7 @@ from pathlib import Path
 
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
-from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.errors import BundleError, ListwrightError, plain_text
 from listwright.ranking.manifest import FORMAT_VERSION, Manifest
 from listwright.ranking.remote import OBJECT_STORES, Store, Url, local_copy, location_argument
 from listwright.ranking.stages import MANIFEST
@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
             models = options.out if isinstance(options.out, Url) else options.out.absolute()
             point(models.parent.parent, manifest.name, manifest.version)
     except ListwrightError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {plain_text(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)

@@ -171,7 +171,7 @@ def test_a_search_needs_no_recipe(table, tmp_path, capsys):
     assert "Note:" not in printed
     at_random = ["--split", "random", "--ignore", "searched_at,position,part"]
     assert tune.main([*command[:6], *at_random, *command[10:]]) == 1
-    assert "holds a study with other recipe and data" in printed_text(capsys)
+    assert "holds a study with other recipe" in printed_text(capsys)
 
 
 @pytest.mark.parametrize("program", ["fit", "tune", "table2", "table3", "anomaly", "lambda", "oracle", "routing"])

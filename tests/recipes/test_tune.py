@@ -233,4 +233,4 @@ def test_mistakes_are_named_with_their_remedy(recipe, tmp_path, monkeypatch, cap
 
 def test_a_study_belongs_to_one_recipe(study, recipe, capsys):
     assert run(recipe, "--seed", 5, "--study", study) == 1
-    assert "holds a study with other recipe and data: choose another --study, or delete it" in printed_text(capsys)
+    assert "holds a study with other recipe: choose another --study, or delete it" in printed_text(capsys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from datetime import date, timedelta
@@ -95,9 +96,10 @@ def read_unjudged(
     missing values in, which is then missing.
     """
     frame = _frame(X, columns, columns)
-    absent = [feature for feature in schema.features if feature.name not in frame.columns]
+    sent, fitted = set(frame.columns), set(columns)
+    absent = [feature for feature in schema.features if feature.name not in sent]
     lacks = [f.name for f in absent if f.default is None and not f.missing_in_training]
-    more = [name for name in frame.columns if name not in columns]
+    more = [name for name in frame.columns if name not in fitted]
     if lacks or more:
         faults = " and ".join(
             f"{verb} {listed(names)}" for verb, names in (("lacks", lacks), ("has also", more)) if names
@@ -122,7 +124,8 @@ def read_unjudged(
 def rounding(X: Values, schema: FeatureSchema, names: tuple[str, ...] | None = None) -> tuple[Rounding, ...]:
     """Return what the schema's columns of numbers lose as float32; ``names`` are those of an array's columns."""
     frame = _frame(X, names, schema.names)
-    numbers = (frame[schema.names[d]] for d in schema.numeric if schema.names[d] in frame.columns)
+    numeric = {schema.names[d] for d in schema.numeric}
+    numbers = (column for column in frame.iter_columns() if column.name in numeric)
     return tuple(loss for column in numbers if (loss := rounding_of(numbers_in(column).values)) is not None)
 
 
@@ -166,7 +169,7 @@ def _frame(X: Values, names: tuple[str, ...] | None, keep: tuple[str, ...]) -> p
         frame = X
     elif hasattr(X, "iloc"):
         labels = [str(name) for name in X.columns]
-        twice = next((name for n, name in enumerate(labels) if name in labels[:n]), None)
+        twice = next((name for name, count in Counter(labels).items() if count > 1), None)
         if twice is not None:
             raise DataError("X", f"column {twice!r} is named twice: rename one")
         frame = pl.DataFrame([_column(name, X.iloc[:, d]) for d, name in enumerate(labels)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -27,14 +28,30 @@ NAMED = "train=FILE valid=FILE test=FILE"
 
 _GZIP = b"\x1f\x8b"
 
-_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|.\0.\0|\0.\0.", re.DOTALL)
+
+_CONVERT = "Parquet, CSV with commas and LETOR text are read; convert it, for example with "
+
+_EXCEL = f"is a spreadsheet: {_CONVERT}polars.read_excel(FILE).write_parquet(OTHER)"
 
 _OTHERS = {
-    b"\xfd7zXZ\0": "is compressed with xz: unpack it first, with xz -d",
-    b"BZh": "is compressed with bzip2: unpack it first, with bunzip2",
-    b"\x28\xb5\x2f\xfd": "is compressed with Zstandard: unpack it first, with zstd -d",
+    rb"\xfd7zXZ\0": "is compressed with xz: unpack it first, with xz -d",
+    rb"BZh": "is compressed with bzip2: unpack it first, with bunzip2",
+    rb"\x28\xb5\x2f\xfd": "is compressed with Zstandard: unpack it first, with zstd -d",
+    rb"\xd0\xcf\x11\xe0": _EXCEL,
+    rb"ARROW1|FEA1": f"is Arrow or Feather: {_CONVERT}polars.read_ipc(FILE).write_parquet(OTHER)",
+    rb"ORC[^\w ,;]": f"is ORC: {_CONVERT}pandas.read_orc(FILE).to_parquet(OTHER)",
+    rb"PAR1": "is Parquet, which is read as a table: name recipe table, or none",
 }
-"""First bytes of files that are not supported, with the remedy."""
+"""First bytes of files that are not supported, as expressions, with the remedy."""
+
+_OTHER_TEXTS = {
+    rb"\s*\[\s*(?:[{\[]|$)": f"is JSON: {_CONVERT}polars.read_json(FILE).write_parquet(OTHER)",
+    rb'\s*\{\s*(?:"|$)': f"is JSON: {_CONVERT}polars.read_ndjson(FILE).write_parquet(OTHER)",
+}
+"""First lines of texts that are not supported, as expressions, with the remedy."""
+
+_SEPARATED = re.compile(rb"[^#,:][^,:]*?([\t;|])[^,:]*$")  # a line of LETOR text has a colon
 
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """Exceptions of zipfile and tarfile for damaged, encrypted and unknown archives."""
@@ -147,8 +164,26 @@ class Container:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip or tar archive, whatever its name."""
-    return path.is_file() and (zipfile.is_zipfile(path) or _is_tar(path))
+    """Return whether a file is a zip or tar archive, whatever its name; raise DataError for a spreadsheet."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return path.is_file() and _is_tar(path)
+    if {"xl/workbook.xml", "xl/workbook.bin", "content.xml"} & set(Container(path).names):
+        raise DataError(path, _EXCEL)
+    return True
+
+
+def check_kind(path: Path) -> None:
+    """Raise DataError for a file that is neither Parquet, CSV, LETOR text nor an archive, as its first line tells."""
+    if not path.is_file() or is_archive(path):
+        return
+    with open_plain(path) as (stream, _):
+        line = next(stream, b"").removeprefix(codecs.BOM_UTF8)
+    for other, remedy in _OTHER_TEXTS.items():
+        if re.match(other, line):
+            raise DataError(path, remedy)
+    if separated := _SEPARATED.match(line):
+        call = f"polars.read_csv(FILE, separator={separated[1].decode()!r}, decimal_comma=True).write_parquet(OTHER)"
+        raise DataError(path, f"is separated by {separated[1].decode()!r}: {_CONVERT}{call}")
 
 
 def _is_tar(path: Path) -> bool:
@@ -190,12 +225,12 @@ def _gunzipped(
     if stream.peek(2)[:2] == _GZIP:
         plain = stack.enter_context(gzip.GzipFile(fileobj=stream))
     try:
-        head = plain.peek(8)[:8]
+        head = plain.peek(64)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(source, f"cannot be read: {error}") from error
     for other, remedy in _OTHERS.items():
-        if head.startswith(other):
+        if re.match(other, head):
             raise DataError(source, remedy)
-    if head.startswith(_BYTE_ORDER_MARKS) or b"\0" in head[:4]:
+    if _UTF16.match(head):
         raise DataError(source, "is no UTF-8 text, but perhaps UTF-16: convert it with iconv -f UTF-16 -t UTF-8")
     return cast("BinaryIO", plain), size if plain is stream else None

@@ -30,6 +30,9 @@ models:
 TABLES = (".csv", ".csv.gz", ".parquet")
 """File name endings of tables."""
 
+_LIKE_TABLES = (".pq", ".xlsx", ".xls", ".ods", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".orc")
+"""File name endings of tables of other kinds: reading them says how to convert them."""
+
 _TABLE_OPTIONS = (
     *("qid", "label", "weight", "categorical", "ignore", "split", "time_column", "split_column"),
     *("propensities", "position", "clip"),
@@ -69,6 +72,8 @@ def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
     if isinstance(own, LambdaMart) and own.monotone:
         raise RecipeError(f"recipe {recipe.name!r}: {GIVEN_IS_FREE.format(given, 'monotone')}")
     if options.first_stage is not None:
+        if not options.first_stage.is_file():
+            raise RecipeError(f"--first-stage {options.first_stage}: there is no such file")
         return GivenModel(path=str(options.first_stage))
     return GivenColumn(column=options.first_stage_column)
 
@@ -108,7 +113,7 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
             parts = data.parts if isinstance(data, LetorData) else ()
             if parts and all(any((first / (part + end)).exists() for end in ("", ".gz")) for part in parts):
                 return config.load(known, **changes)
-    is_table = first.name.lower().endswith(TABLES)
+    is_table = first.name.lower().removesuffix(".gz").endswith((*TABLES, *_LIKE_TABLES))
     return config.load("table" if is_table else "letor", **changes)
 
 

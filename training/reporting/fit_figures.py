@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from listwright.ranking.errors import plain_text
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.reporting.page import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
 
@@ -76,7 +77,7 @@ def by_segment(rows: list[tuple[float, float, float]], names: list[str], measure
 
 def _drawable(name: str) -> str:
     """Return a name of the data for display: short, and of letters that can be drawn."""
-    name = "".join(letter if letter.isprintable() else "·" for letter in name)
+    name = plain_text(name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 

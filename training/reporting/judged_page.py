@@ -42,11 +42,6 @@ def page(facts: Facts) -> str:
     )
 
 
-def plain_text(text: str) -> str:
-    """Return text of the data for a terminal: control characters as dots."""
-    return "".join(letter if letter.isprintable() else "·" for letter in text)
-
-
 def gain_sentence(facts: Facts) -> str:
     """Return what the second ranker gains over the first; empty where there is one."""
     if "gains" not in facts:

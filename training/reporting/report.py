@@ -202,7 +202,7 @@ def show(report: Report, console: Console) -> None:
         mean, low, high = evaluation.gain(HEADLINE, generalist, "first_stage")
         console.print(
             f"{names[generalist]} over {names['first_stage']}, NDCG@10: {mean:+.4f} [{low:+.4f}, {high:+.4f}]: "
-            f"{verdict_of(low, high)} (paired, 95 % bootstrap over queries; ± above is half the interval's width)"
+            f"{verdict_of(low, high)} (paired, 95 % bootstrap over test queries; ± above is half the interval's width)"
         )
         for note in _notes(report, verdict_of(low, high)):
             console.print(f"[yellow]Note:[/] {escape(note)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,8 @@ def choice_sentence(
     ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
-    queries = f"{n:,} queries" if given else f"{n:,} held-out queries"
+    named = re.search(r"(training|validation) queries", default.get("reason") or "")
+    queries = f"{n:,} {named[0]}" if named else f"{n:,} queries" if given else f"{n:,} held-out queries"
     if n < FEWEST:
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:
@@ -131,27 +133,26 @@ def gain_text(gain: Facts) -> str:
 
 
 def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) -> str:
-    """Return whether the second stage pays on these queries, and what to do if not and not yet ``taken_away``."""
+    """Return whether the second stage pays on the test queries, and what to do if not and not yet ``taken_away``."""
     metric, verdict = metric_name(gain["metric"]), verdict_of(gain["low"], gain["high"])
+    who, sure = f"On the test queries, {second}", "the 95 % interval excludes 0."
     if verdict == "gain":
-        return f"{second} beats {first} by {gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        return f"{who} beats {first} by {gain['mean']:.4f} {metric}; {sure}"
     if verdict == "harm":
-        text = f"{second} is worse than {first} by {-gain['mean']:.4f} {metric}; the 95 % interval excludes 0."
+        text = f"{who} is worse than {first} by {-gain['mean']:.4f} {metric}; {sure}"
         return text if taken_away else f"{text} Serve {first}."
-    return (
-        f"{second} is not shown to beat {first}: {metric} changes by {gain['mean']:+.4f}, and the 95 % "
-        "interval holds 0."
-    )
+    change = f"{metric} changes by {gain['mean']:+.4f}"
+    return f"{who} is not shown to beat {first}: {change}, and the 95 % interval holds 0."
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
-    """Return the default's gain over LightGBM without list-relative columns.
+    """Return the default's gain over LightGBM without list-relative columns on the test queries.
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
         names: what people call the rankers.
     """
-    who, rival = f"The default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
+    who, rival = f"On the test queries, the default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
     text = {
         "gain": f"{who} beats {rival} by {gain['mean']:.4f}",
         "harm": f"{who} is worse than {rival} by {-gain['mean']:.4f}",

@@ -17,23 +17,22 @@ from listwright.ranking.plain_file import Report, files_below
 from listwright.training.data.cells import is_text, names_in
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import blocks_of
-from listwright.training.data.sources import check_exists, open_plain
+from listwright.training.data.sources import check_exists, check_kind, open_plain
 from listwright.training.data.tables.columns import fitted_numbers
 from listwright.training.data.tables.frames import (
+    BATCH_ROWS,
     UNREADABLE,
     CsvLines,
     Table,
     check_fields,
     check_table,
+    check_width,
     is_parquet,
     line_of,
     scan_csv,
     unreadable,
 )
 from listwright.training.recipe.options import TABLES
-
-BATCH_ROWS = 50_000
-"""Rows that are read at a time."""
 
 ARROW = ".arrow"
 """File name endings of Arrow's own format."""
@@ -155,6 +154,7 @@ def _opened(
 ) -> tuple[str, Iterator[FileRows]]:
     check_table(path)
     if not is_table(path):
+        check_kind(path)
         if qid is not None:
             raise RecipeError(f"--qid {qid}: LETOR text has query ids of its own; leave --qid out")
         return LETOR_QID, _letor(path, schema)
@@ -173,6 +173,7 @@ def _scanned(path: Path) -> tuple[pl.LazyFrame, Table]:
         names = rows.collect_schema().names()
     except UNREADABLE as error:
         raise unreadable(path, error) from error
+    check_width(path, len(names))
     return rows, Table(path, pl.DataFrame(schema=dict.fromkeys(names, pl.String)))
 
 
@@ -192,8 +193,7 @@ def _parquet(path: Path, rows: pl.LazyFrame, qid: str, *, ids_only: bool) -> Ite
         rows = rows.select(by_name(qid))
     try:
         for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            begins = Table(path, frame).line(first)
-            lines = range(begins, begins + frame.height)
+            lines = range(first + 1, first + 1 + frame.height)
             as_names = is_text(frame[qid]) or frame.schema[qid] == pl.Binary
             yield FileRows(path, _with_names(frame, qid) if as_names else frame, lines, first, kinds)
             first += frame.height

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,19 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_patter
                 raise
     except Timeout:
         raise RecipeError(f"{folder} is in use: another process writes {out}") from None
+
+
+def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) -> None:
+    """Remove a folder made for a mistake noticed at once: its files, unless one of the folders inside holds any."""
+    parts = [part for part in inside if part.exists()]
+    if any(any(part.iterdir()) for part in parts):
+        return
+    for part in parts:
+        part.rmdir()
+    for name in files:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -65,10 +65,10 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
         console: where the bar goes.
     """
     first = options.recipe.model_copy(update={"seed": 0, "fold": options.folds[0]})
-    splits = load(first, options.sources)  # wrong data raise before a folder is made
-    about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
-    del splits  # each unit reads its own
     with Store(out, settings) as store:
+        splits = load(first, options.sources)
+        about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
+        del splits  # each unit reads its own
         return _write(options, _measure_all(options, store, console), store, about_data)
 
 

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.stored.writing import remove_unused
 
 RESULTS = "results.parquet"
 
@@ -93,8 +94,10 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._lock.release()
+        if error is not None:
+            remove_unused(self.folder, [self._parts, self._tuned, self._state], ["settings.json", "lock"])
 
     def state(self, unit: str) -> Path:
         """Return a folder for the checkpoints of a unit, or of units that share some."""

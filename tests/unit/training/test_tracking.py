@@ -203,9 +203,28 @@ def test_a_store_that_hangs_is_left_alone(follower, tmp_path, monkeypatch):
     assert "no answer" in note
 
 
-@pytest.mark.parametrize("uri", ["tensorboard:"])
+@pytest.mark.parametrize("uri", ["tensorboard:", "tensorboard: ", "tensorboard://", "tensorboard://runs"])
 def test_a_bad_uri_is_refused_before_the_fit(uri):
-    with pytest.raises(RecipeError, match=uri):
+    with pytest.raises(RecipeError, match=f"{uri}: names no folder: say tensorboard:DIR"):
+        Tracker(uri)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite+pysqlite://",
+        "sqlite:///file::memory:?uri=true",
+        "sqlite:///file:x?mode=memory&uri=true",
+        "sqlite:////",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
+def test_a_database_without_a_file_is_refused(uri):
+    pytest.importorskip("mlflow")
+    with pytest.raises(RecipeError, match="names no file, and all would be lost: say sqlite:///FILE"):
         Tracker(uri)
 
 

@@ -23,10 +23,12 @@ from listwright.training.data.sources import (
     SPLITS,
     Container,
     check_exists,
+    check_kind,
     file_digest,
     files_by_split,
     is_archive,
     open_plain,
+    path_of,
 )
 from listwright.training.data.split import by_query, check_fold, checked, distinguish_ids, merged, set_aside
 from listwright.training.progress import NO_TASK, SILENT, Progress, Task
@@ -72,6 +74,8 @@ def load(
         RecipeError: if the sources make no sense together, or there is no such fold.
         DataError: if files are missing or wrong.
     """
+    for source in sources:
+        check_kind(path_of(source))
     reader = Reader(progress, on_disk=on_disk)
     named = files_by_split(sources)
     if named is not None:
@@ -90,6 +94,7 @@ def load(
         return replace(splits, notes=(*splits.notes, note)) if others else splits
     if any(path.is_dir() or is_archive(path) for path in paths):
         raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
+    check_fold(fold, spec.split.parts, ", ".join(sources))
     dataset = concatenate([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
 

@@ -11,14 +11,14 @@ import difflib
 import json
 import re
 import sys
-import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, overload, runtime_checkable
+from typing import overload
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ from polars.selectors import by_name
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import PADDING
-from listwright.training.data.sources import check_exists, is_archive, open_plain
+from listwright.training.data.sources import check_exists, check_kind, is_archive, open_plain
 
 UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Exceptions of polars for a file that it cannot read."""
@@ -34,7 +34,11 @@ UNREADABLE = (OSError, EOFError, zlib.error, pl.exceptions.PolarsError, pl.excep
 BATCH_ROWS = 50_000
 """Rows that are read at a time."""
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+BLOCK_CELLS = 2**22
+"""Cells that are read at a time of a file with many columns."""
+
+MOST_COLUMNS = 10_000
+"""Most columns of a table."""
 
 _PIECE_BYTES = 2**18
 
@@ -46,25 +50,6 @@ _NAMED_BY = {
     "--time-column": "column of times",
     "--split-column": "column of splits",
 }
-
-
-@runtime_checkable
-class Columns(Protocol):
-    """Protocol of a table's columns: implemented by a frame, and by a file of which columns are read one by one."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Their names."""
-
-    @property
-    def height(self) -> int:
-        """R."""
-
-    def __getitem__(self, name: str) -> pl.Series:
-        """Return one column."""
-
-    def select(self, names: list[str]) -> Columns:
-        """Return some columns."""
 
 
 class ColumnFile:
@@ -88,16 +73,21 @@ class ColumnFile:
             self.height = int(rows.select(pl.len()).collect().item())
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.columns)
+        check_width(source, len(self.columns))
 
     def __getitem__(self, name: str) -> pl.Series:
+        return self._read([name]).to_series()
+
+    def iter_columns(self) -> Iterator[pl.Series]:
+        """Yield every column; several are read at a time, as a reading takes as long as there are columns."""
+        at_a_time = max(1, BLOCK_CELLS // max(1, self.height))
+        for first in range(0, len(self.columns), at_a_time):
+            yield from self._read(self.columns[first : first + at_a_time]).iter_columns()
+
+    def _read(self, names: list[str]) -> pl.DataFrame:
         self._check_unchanged()
         try:
-            return pl.scan_parquet(self._path, glob=False).select(by_name(name)).collect().to_series()
+            return pl.scan_parquet(self._path, glob=False).select(by_name(names)).collect()
         except UNREADABLE as error:
             raise unreadable(self._source, error) from error
 
@@ -125,6 +115,10 @@ class ColumnFile:
             raise DataError(self._source, "was deleted while it was read") from error
         if stamp != self._stamp:
             raise DataError(self._source, "changed while it was read")
+
+
+Columns = pl.DataFrame | ColumnFile
+"""Columns of a table: a frame, or a file of which they are read one by one."""
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -176,11 +170,7 @@ class Table:
 
     def fault(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
         """Return the error for a fault in a column, or in one of its rows counted from 0."""
-        return DataError(self.path, expected, line=None if row is None else self.line(row), column=column.name)
-
-    def line(self, row: int) -> int:
-        """Return the line of a row counted from 0, see :func:`line_of`."""
-        return line_of(self.path, row)
+        return DataError(self.path, expected, line=None if row is None else line_of(self.path, row), column=column.name)
 
 
 def read_table(path: Path) -> Table:
@@ -203,13 +193,11 @@ def read_table(path: Path) -> Table:
 
 
 def check_table(path: Path) -> None:
-    """Raise unless a path may be a table: RecipeError for a folder, DataError for a missing file or an archive."""
+    """Raise unless a path may be a table: RecipeError for a folder, DataError for a missing file or another kind."""
     check_exists(str(path))
     if path.is_dir():
         raise RecipeError(f"{path} is a folder: name the table itself with --data")
     if not is_parquet(path) and is_archive(path):
-        if zipfile.is_zipfile(path) and "xl/workbook.xml" in zipfile.ZipFile(path).namelist():
-            raise DataError(path, "is a workbook of Excel: save the sheet as CSV (UTF-8)")
         raise DataError(path, "is an archive: unpack it, and name the table in it with --data")
 
 
@@ -217,6 +205,12 @@ def is_parquet(path: Path) -> bool:
     """Return whether a file begins as Parquet does."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
+
+
+def check_width(path: Path, columns: int) -> None:
+    """Raise DataError for a table with more than :data:`MOST_COLUMNS` columns."""
+    if columns > MOST_COLUMNS:
+        raise DataError(path, f"has {columns:,} columns, and a table may have {MOST_COLUMNS:,}: leave some out")
 
 
 def listed(names: list[str]) -> str:
@@ -285,22 +279,16 @@ def scan_csv(path: Path) -> pl.LazyFrame:
     Raises:
         DataError: if the header cannot be read, or names a column twice.
     """
+    check_kind(path)
     records = list(islice(_records(path), 2))
     if not records:
         raise DataError(path, "cannot be read as CSV or Parquet: it is empty")
     (line, names), *body = records
+    check_width(path, len(names))
     if names[0].startswith("#") and body and (len(body[0][1]) != len(names) or body[0][1][0].startswith("#")):
         raise DataError(path, "does not begin with the names of the columns: delete comments before them", line=line)
-    for separator, separators in _SEPARATORS.items():
-        if len(names) == 1 and separator in names[0]:
-            call = f"polars.read_csv(FILE, separator={separator!r}, decimal_comma=True).write_csv(OTHER)"
-            raise DataError(
-                path,
-                f"is separated by {separators}: write it with commas and decimal points, for example by {call}",
-                line=line,
-            )
     names = [name.strip(PADDING) for name in names]
-    twice = next((name for n, name in enumerate(names) if name and name in names[:n]), None)
+    twice = next((name for name, count in Counter(names).items() if name and count > 1), None)
     if twice is not None:
         raise DataError(path, f"column {twice!r} is named twice", line=line)
     for place in [place for place, name in enumerate(names) if not name]:

@@ -53,13 +53,13 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     metadata = read_judged_metadata(path_of(sources[0])) if sources else None
     if metadata is None:
         return spec
-    features, split = set(metadata["features"]), spec.split
+    features, split = metadata["features"], spec.split
     if split.by == "time" and split.column is None:
         split = split.model_copy(update={"column": metadata["time"]})
     qid, label = spec.qid or metadata["qid"], spec.label or metadata["label"]
-    named = {qid, label, spec.weight, split.column, *spec.categorical}
+    used = {*features, qid, label, spec.weight, split.column, *spec.categorical, *spec.ignore}
     columns = pl.read_parquet_schema(path_of(sources[0]))
-    others = tuple(name for name in columns if name not in features | named and name not in spec.ignore)
+    others = tuple(name for name in columns if name not in used)
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 

@@ -38,7 +38,6 @@ from listwright.training.data.leaks import rounding_of
 from listwright.training.data.sources import NAMED, file_digest, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.columns import (
-    Kind,
     encoded,
     feature_of,
     floats,
@@ -55,6 +54,7 @@ from listwright.training.data.tables.frames import (
     check_table,
     index_note,
     is_parquet,
+    line_of,
     read_table,
     scan_csv,
     unreadable,
@@ -112,8 +112,9 @@ def load(
         return replace(splits, rounding=rounding, notes=notes)
     if len(sources) > 1:
         raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
-    if split.by != "random":
-        check_fold(fold, 1, f"a table that is split by {_OPTION[split.by]}")
+    at_random = split.by == "random"
+    what = sources[0] if at_random else f"a table that is split by {_OPTION[split.by]}"
+    check_fold(fold, split.parts if at_random else 1, what)
     dataset, name, marks, rounding, notes = read(spec, sources[0], on_disk=on_disk, progress=progress)
     column = str(split.column)
     match split.by:
@@ -276,8 +277,8 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     order, dataset = _judged(spec, table)
     features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
     rounding, notes = list[Rounding](), _notes(spec, table)
-    for d, name in enumerate(names):
-        values, feature, merging, remarks = _feature(spec, table, name, split_by)
+    for d, column in enumerate(table.frame.select(names).iter_columns()):
+        values, feature, merging, remarks = _feature(spec, table, column, split_by)
         features[:, d] = values[order]
         schema.append(feature)
         rounding += merging
@@ -293,15 +294,15 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
     check_together(table, str(spec.qid), order, dataset)
     features, rounding, notes = [], list[Rounding](), _notes(spec, table)
     looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
-    for name in names:
-        _, feature, merging, remarks = _feature(spec, table, name, split_by)
+    columns = table.frame.select(names)
+    for column in columns.iter_columns():
+        _, feature, merging, remarks = _feature(spec, table, column, split_by)
         features.append(feature)
         rounding += merging
         notes += remarks
         looking.reach(len(features))
     marks = marks_of(spec.split, table, dataset, order)
     writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
-    columns = table.select(names).frame
     assert isinstance(columns, ColumnFile)
     stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), table.fault, writing)
     described = [feature.model_dump(mode="json") for feature in features]
@@ -309,8 +310,9 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
-    others = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.ignore)
-    columns = [name for name in table.frame.columns if name not in others and name not in _unnamed(spec, table)]
+    others = {spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.ignore}
+    others.update(_unnamed(spec, table))
+    columns = [name for name in table.frame.columns if name not in others]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {spec.qid!r} and {spec.label!r}")
     return columns
@@ -343,15 +345,15 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
 
 
 def _feature(
-    spec: TableData, table: Table, name: str, split_by: str
+    spec: TableData, table: Table, column: pl.Series, split_by: str
 ) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
     """Return values and description of one column, what float32 merges of its numbers, and notes."""
-    column, named = table.frame[name], table.categories.union(spec.categorical)
+    named = table.categories.union(spec.categorical)
     values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
         return values, feature, [], []
     loss = rounding_of(numbers_in(column).values)
-    note = coded_note(column, f"say --categorical {name}")
+    note = coded_note(column, f"say --categorical {column.name}")
     return values, feature, [] if loss is None else [loss], [] if note is None else [note]
 
 
@@ -380,47 +382,40 @@ def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named:
         DataError: if a file lacks a column, or a column holds text in one file and numbers in another; names both.
     """
     columns = _same_columns(tables, ignore)
-    for name in columns:
-        if name not in named:
-            _check_kinds(name, tables)
+    unknown = [name for name in columns if name not in named]
+    for alike in zip(*(table.frame.select(unknown).iter_columns() for table in tables), strict=True):
+        _check_kinds(alike, tables)
     return [table.select(columns) for table in tables]
 
 
 def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:
     everywhere = [name for name in dict.fromkeys(n for t in tables for n in t.frame.columns) if name not in ignore]
+    names = [set(table.frame.columns) for table in tables]
     for name in everywhere:
-        having = next(table for table in tables if name in table.frame.columns)
-        for table in tables:
-            if name not in table.frame.columns:
-                raise DataError(
-                    table.path, f"has no column {name!r}, {having.path} has: add it, or --ignore {in_list(name)}"
-                )
+        has = [name in there for there in names]
+        if not all(has):
+            lacking, having = tables[has.index(False)], tables[has.index(True)]
+            fault = f"has no column {name!r}, {having.path} has: add it, or --ignore {in_list(name)}"
+            raise DataError(lacking.path, fault)
     return [name for name in tables[0].frame.columns if name not in ignore]
 
 
-def _check_kinds(name: str, tables: Sequence[Table]) -> None:
-    first = tables[0]
-    wanted = _kind(first, name)
-    for table in tables[1:]:
-        kind = _kind(table, name)
+def _check_kinds(columns: Sequence[pl.Series], tables: Sequence[Table]) -> None:
+    first, name = tables[0], columns[0].name
+    wanted, *kinds = (kind_of(column, numbers_in(column)) for column in columns)
+    for table, kind, own in zip(tables[1:], kinds, columns[1:], strict=True):
         if kind is None or kind == (wanted or "numbers") or (kind in _NAMES and wanted in _NAMES):
             continue
         there = f"{wanted or 'no value, which makes it a number,'} in {first.path}"
         quoted = in_list(name)
         remedy = f"make them alike, name it with --categorical {quoted}, or leave it out with --ignore {quoted}"
         if {kind, wanted} != {"text", "numbers"}:
-            raise table.fault(table.frame[name], f"holds {kind}, but {there}: {remedy}")
-        text, other = (table, first) if kind == "text" else (first, table)
-        column = text.frame[name]
+            raise table.fault(own, f"holds {kind}, but {there}: {remedy}")
+        text, column, other = (table, own, first) if kind == "text" else (first, columns[0], table)
         wrong = numbers_in(column).wrong
         row = int(wrong[0]) if len(wrong) else None
         text_there = "text" if row is None else f"text ({column[row]!r})"
         raise text.fault(column, f"holds {text_there}, but numbers in {other.path}; {remedy}", row)
-
-
-def _kind(table: Table, name: str) -> Kind | None:
-    column = table.frame[name]
-    return kind_of(column, numbers_in(column))
 
 
 def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
@@ -444,9 +439,8 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
     if len(other):
         query = int(np.searchsorted(dataset.offsets, other[0], side="right")) - 1
         row, before = int(order[other[0]]), int(first[query])
-        fault = (
-            f"query {dataset.qids[query]!r} is {column[row]!r} here and {column[before]!r} in line {table.line(before)}"
-        )
+        place = f"{column[before]!r} in line {line_of(table.path, before)}"
+        fault = f"query {dataset.qids[query]!r} is {column[row]!r} here and {place}"
         raise table.fault(column, f"{fault}: all rows of a query belong into one split", row)
     names: list[Time] = of_query.tolist()
     return names

@@ -21,7 +21,7 @@ from listwright.training.data.sources import check_exists, file_digest, is_archi
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import disk_full_as_data_error
 
-BUILDER_VERSION = 1
+BUILDER_VERSION = 2
 """Raise it whenever the same transactions give another table."""
 
 FIRST_DAY = date(2000, 12, 15)
@@ -89,7 +89,8 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
     A visit is a day of a customer. Its candidates are the :data:`OWN` products that the customer bought latest, and the
     :data:`BEST_SELLERS` most sold of the 14 days before. All features look at earlier days only. Visits without a
     bought candidate, with fewer than :data:`FEWEST` candidates, before :data:`FIRST_DAY`, or without an earlier visit
-    of the same customer are left out.
+    of the same customer are left out. A product has one subclass, whatever its lines name: that of its first day, and
+    of several on that day the lowest.
 
     Args:
         transactions: the columns of the file, by their names here.
@@ -98,9 +99,11 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
         One row a candidate, by day, customer and product: ``visit``, the query; ``day``; ``bought``, 0 or 1; and 26
         features. Prices are those of one piece.
     """
+    subclasses = transactions.sort("day", "subclass").group_by("product").agg(pl.first("subclass"))
     bought = (
         transactions.group_by("customer", "day", "product", maintain_order=True)
-        .agg(pl.first("subclass", "age_group", "pin_code"), pl.sum("amount", "cost", "paid"))
+        .agg(pl.min("age_group", "pin_code"), pl.sum("amount", "cost", "paid"))
+        .join(subclasses, on="product")
         .with_columns(
             price=pl.col("paid") / pl.col("amount").clip(1), margin=1 - pl.col("cost") / pl.col("paid").clip(1)
         )

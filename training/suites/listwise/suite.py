@@ -92,12 +92,6 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
     if options.ndcg_at not in NDCG_AT:
         raise RecipeError(f"--ndcg-at {options.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
     fits = planned(options)
-    about_data = []
-    # wrong data raise here, and text is parsed once, not once per process
-    for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
-        splits = measurable(load(of_fold, options.sources))
-        if of_fold.fold == options.folds[0]:
-            about_data = data_facts(splits, announce(of_fold, splits, progress_bars(console)))
     recipe = _recipe(options)
     chosen = methods_of(options)
     settings = {
@@ -108,7 +102,13 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
         "trials": options.trials,
         "methods": plans.facts(chosen),
     }
+    about_data = []
     with Store(out, settings) as store:
+        # wrong data raise here, and text is parsed once, not once per process
+        for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
+            splits = measurable(load(of_fold, options.sources))
+            if of_fold.fold == options.folds[0]:
+                about_data = data_facts(splits, announce(of_fold, splits, progress_bars(console)))
         frame = run_all(options.suite, fits, store, options.jobs, console, on=options.on, keep=bool(options.methods))
         results = by_shift(frame, list(chosen))
         first = next(iter(results.values()))

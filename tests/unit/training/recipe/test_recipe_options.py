@@ -55,6 +55,9 @@ def split_of(*arguments):
         (["rows.csv"], "table"),
         (["rows.CSV.GZ"], "table"),
         (["train=a.parquet", "valid=b.csv", "test=c.csv"], "table"),
+        (["rows.XLSX"], "table"),
+        (["rows.jsonl.gz"], "table"),
+        (["rows.pq"], "table"),
         (["rows.txt"], "letor"),
         (["train=a.txt", "valid=b.txt", "test=c.txt"], "letor"),
         (["MSLR-WEB10K.zip"], "letor"),
@@ -64,6 +67,11 @@ def test_the_recipe_follows_from_the_data(sources, name):
     assert recipe_for(None, sources).name == name
     for program in (fit, tune):
         assert asked("--data", *sources, program=program).name == name
+
+
+def test_a_first_stage_that_is_not_there_is_refused_before_data_are_read(tmp_path):
+    with pytest.raises(RecipeError, match=r"--first-stage .*model\.txt: there is no such file"):
+        asked("--data", "rows.txt", "--first-stage", str(tmp_path / "model.txt"))
 
 
 def test_a_folder_is_known_by_its_parts(tmp_path):

@@ -152,7 +152,7 @@ def test_attention_belongs_to_the_candidate_of_that_rank():
 @pytest.mark.parametrize(
     ("low", "high", "says"),
     [
-        (0.01, 0.03, "beats LightGBM by 0.0200 NDCG@10; the 95 % interval excludes 0."),
+        (0.01, 0.03, "On the test queries, QILCM beats LightGBM by 0.0200 NDCG@10; the 95 % interval excludes 0."),
         (
             -0.01,
             0.05,
@@ -172,7 +172,7 @@ def test_headline_is_honest(low, high, says):
         (
             0.01,
             0.03,
-            "The default, QILCM, beats LightGBM without list-relative columns by 0.0200 NDCG@10, 95 % interval",
+            "On the test queries, the default, QILCM, beats LightGBM without list-relative columns by 0.0200 NDCG@10, 95 % interval",
         ),
         (-0.01, 0.05, "is not shown to beat LightGBM without list-relative columns: the difference is +0.0200 NDCG@10"),
         (

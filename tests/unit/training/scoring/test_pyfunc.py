@@ -39,15 +39,39 @@ def test_rows_of_a_list_may_stand_anywhere_and_keep_their_index(model):
     pd.testing.assert_frame_equal(model.predict(mixed, QUERY).loc[frame.index], model.predict(frame, QUERY))
 
 
-def test_without_query_ids_all_rows_are_one_list(model, folder):
+def test_without_query_ids_all_rows_are_one_list_with_a_warning(model, folder):
     frame = lists((9,))
-    assert predicted(model, pandas_of(frame)) == list(answers(folder, frame))
+    with pytest.warns(UserWarning, match="no column 'qid' of query ids: all 9 rows are one list"):
+        assert predicted(model, pandas_of(frame)) == list(answers(folder, frame))
     named = pandas_of(frame).rename(columns={"query": "qid"})
-    assert predicted(model, named) == predicted(model, pandas_of(frame))
+    assert predicted(model, named) == list(answers(folder, frame))
+
+
+def test_a_column_of_query_ids_that_is_named_must_be_there(model):
+    with pytest.raises(SchemaMismatchError, match=r"no column 'nosuch' of query ids: the frame has .*query"):
+        model.predict(pandas_of(lists(LENGTHS)), {"qid": "nosuch"})
+
+
+def test_what_makes_a_frame_is_ranked_as_the_frame(model):
+    frame = pandas_of(lists(LENGTHS)).reset_index(drop=True)
+    wanted = model.predict(frame, QUERY)
+    columns = {name: frame[name].to_numpy() for name in frame}
+    for data in (frame.to_dict("records"), frame.to_dict("list"), columns, dict(frame.items())):
+        pd.testing.assert_frame_equal(model.predict(data, QUERY), wanted)
+    names = model._bundle.manifest.feature_schema.names
+    one = pandas_of(lists((9,))).reset_index(drop=True)
+    with pytest.warns(UserWarning, match="one list"):
+        array = model.predict(one[list(names)].to_numpy(dtype=object))
+    pd.testing.assert_frame_equal(array, model.predict(one, QUERY))
+    record = frame.to_dict("records")[0] | {"tags": ["a", "b"]}
+    assert model.predict(record, QUERY)["rank"].tolist() == [1]
+    for data in (np.zeros((2, len(names) + 1)), np.zeros(len(names)), frame["price"], "text", 1.0, None, [1.0]):
+        with pytest.raises(TypeError, match=r"records, a record, arrays by name or an array of \d+ columns; found"):
+            model.predict(data)
 
 
 def test_numbers_of_any_type_count_the_same(model):
-    frame = pandas_of(lists((9,)))
+    frame = pandas_of(lists((9,))).rename(columns={"query": "qid"})
     frame[MISSING] = [np.nan, *range(8)]
     whole, names = frame[MISSING].astype("Int64"), pd.Categorical(frame[CATEGORY.name])
     other = frame.assign(**{MISSING: whole, CATEGORY.name: names})
@@ -62,12 +86,12 @@ def test_bytes_in_utf8_are_text(model):
 
 
 def test_a_feature_with_a_default_may_be_absent(model):
-    frame = pandas_of(lists((9,)))
+    frame = pandas_of(lists((9,))).rename(columns={"query": "qid"})
     pd.testing.assert_frame_equal(model.predict(frame.drop(columns="price")), model.predict(frame.assign(price=0.5)))
 
 
 def test_a_strategy_is_taken_as_in_a_request(model):
-    frame = pandas_of(lists((9,)))
+    frame = pandas_of(lists((9,))).rename(columns={"query": "qid"})
     assert set(model.predict(frame, {"strategy": "first_stage"})["strategy"]) == {"first_stage"}
     with pytest.raises(UnknownStrategyError):
         model.predict(frame, {"strategy": "nonesuch"})

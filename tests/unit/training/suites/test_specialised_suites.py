@@ -1,17 +1,66 @@
 """The suites' sums on results small enough to check by hand, their store, and their pages."""
 
 import re
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.training import study
+from listwright.training.data.load import load
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright.training.suites import oracle, routing
+from listwright.training.recipe import config
+from listwright.training.suites import oracle, routing, specialised
+from listwright.training.suites.listwise import suite as listwise
 from listwright.training.suites.store import RESULTS, Store
 from support.training.measured import results, routed
+
+
+@pytest.mark.parametrize("suite", [specialised, listwise])
+def test_another_experiment_is_noticed_before_data_are_read(suite, tmp_path, monkeypatch):
+    with Store(tmp_path / "x", {"suite": "earlier"}):
+        pass
+    monkeypatch.setattr(suite, "load", lambda *_a, **_o: pytest.fail("data are read"))
+    recipe = config.load("letor")
+    if suite is specialised:
+        options = specialised.SpecialisedOptions("oracle", recipe, ["no.txt"], (1,), 1, (1,), 10, "", {})
+        call = partial(specialised.run, options, tmp_path / "x", {"suite": "oracle"}, Console(quiet=True))
+    else:
+        options = listwise.ListwiseOptions("table2", recipe, ("no.txt",), 1, (1,), (), 1, 10, "", {})
+        call = partial(listwise.run, options, tmp_path / "x", [], Console(quiet=True))
+    with pytest.raises(RecipeError, match="holds results with other"):
+        call()
+
+
+def test_a_folder_made_for_wrong_data_is_removed(tmp_path):
+    options = specialised.SpecialisedOptions("oracle", config.load("letor"), ["no.txt"], (1,), 1, (1,), 10, "", {})
+    with pytest.raises(DataError, match="does not exist"):
+        specialised.run(options, tmp_path / "x", {"suite": "oracle"}, Console(quiet=True))
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_study_of_another_recipe_is_noticed_without_data(tmp_path, splits_of_two):
+    one, other = config.load("letor"), config.load("demo")
+    with study.lock_study(tmp_path / "s", one) as state:
+        study.check_data(tmp_path / "s", splits_of_two[0])
+        (state / "trial").touch()
+    with pytest.raises(RecipeError, match="holds a study with other recipe"), study.lock_study(tmp_path / "s", other):
+        pytest.fail("it is locked")
+    with study.lock_study(tmp_path / "s", one):
+        study.check_data(tmp_path / "s", splits_of_two[0])
+        with pytest.raises(RecipeError, match="holds a study with other data"):
+            study.check_data(tmp_path / "s", splits_of_two[1])
+
+
+@pytest.fixture
+def splits_of_two():
+    recipe = config.load("demo")
+    small = recipe.data.model_copy(update={"queries": 20})
+    return [load(recipe.model_copy(update={"data": small, "seed": seed}), []) for seed in (0, 1)]
 
 
 def test_expected_ndcg_is_linear_in_the_oracles_accuracy():

@@ -6,6 +6,10 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.letor.layout import Reader
+from listwright.training.data.load import load
+from listwright.training.data.sources import check_kind
+from listwright.training.data.tables import table
+from listwright.training.recipe import config
 from listwright.training.recipe.data import Split
 from support.training.archives import PACKERS, as_folder, as_zip, folds, splits_of, text
 
@@ -36,6 +40,39 @@ def test_files_that_a_set_does_not_name_are_noted(packed):
     assert splits_of(packed(files)).notes == ()
     (note,) = splits_of(packed({**files, "2026/more.txt": text(6)})).notes
     assert note.endswith(": 2026/more.txt")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"label": 1}\n', "is JSON"),
+        (b"label\tprice\n1\t2\n", r"is separated by '\\t'"),
+        (b"PAR1" + bytes(20), "is Parquet, which is read as a table"),
+        (b"ARROW1\0\0" + bytes(20), "is Arrow or Feather"),
+    ],
+)
+@pytest.mark.parametrize("packing", [bytes, gzip.compress])
+def test_tables_of_any_kind_are_no_letor_text(content, says, packing, tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_bytes(packing(content))
+    with pytest.raises(DataError, match=says):
+        splits_of(path)
+
+
+@pytest.mark.parametrize("line", ["1\tqid:1\t1:2\n", "# a; b\n1 qid:1 1:2\n", "1 qid:1 1:2 # id=a;b\n"])
+def test_letor_text_with_tabs_and_comments_stays_letor_text(line, tmp_path):
+    (tmp_path / "rows.txt").write_text(line)
+    check_kind(tmp_path / "rows.txt")
+    assert Reader().file(tmp_path / "rows.txt").features.tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize(("name", "file"), [("letor", "rows.txt"), ("table", "rows.csv")])
+def test_a_fold_that_is_not_there_is_noticed_before_data_are_read(name, file, tmp_path, monkeypatch):
+    (tmp_path / file).write_text("1 qid:1 1:2\n")
+    monkeypatch.setattr(Reader, "file", lambda *_: pytest.fail("data are read"))
+    monkeypatch.setattr(table, "read", lambda *_, **__: pytest.fail("data are read"))
+    with pytest.raises(RecipeError, match="has folds 1 to 5, there is no fold 6"):
+        load(config.load(name, fold=6), [str(tmp_path / file)])
 
 
 def test_letor_3_names(packed):

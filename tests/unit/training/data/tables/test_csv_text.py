@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from listwright.ranking.errors import DataError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.memory import read_judged
 from listwright.training.data.tables import frames
 from listwright.training.data.tables import table as tables
@@ -166,15 +166,23 @@ TEXT = "q,y,x\n1,0,2\n1,1,3\n"
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (b"q;y;x\n1;0;12,5\n1;1;3\n", "semicolons"),
-        (TEXT.replace(",", "\t").encode(), "tabs"),
+        (b"q;y;x\n1;0;12,5\n1;1;3\n", r"separated by ';'.*read_csv\(FILE, separator=';', decimal_comma=True\)"),
+        (TEXT.replace(",", "\t").encode(), r"separated by '\\t'.*read_csv"),
+        (TEXT.replace(",", "|").encode(), r"separated by '\|'"),
+        (gzip.compress(TEXT.replace(",", "\t").encode(), mtime=0), r"separated by '\\t'"),
+        (b'{"q": 1, "y": 0}\n{"q": 1, "y": 1}\n', r"is JSON.*read_ndjson"),
+        (b'[\n {"q": 1, "y": 0}]', r"is JSON.*read_json\("),
+        (b"ARROW1\0\0" + bytes(20), "is Arrow or Feather.*read_ipc"),
+        (b"FEA1" + bytes(20), "is Arrow or Feather"),
+        (b"ORC\x11" + bytes(20), "is ORC.*read_orc"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(20), "is a spreadsheet.*read_excel"),
         (TEXT.encode("utf-16"), "UTF-16"),
         (TEXT.encode("utf-16-le"), "UTF-16"),
         (gzip.compress(TEXT.encode("utf-16"), mtime=0), "UTF-16"),
         (lzma.compress(TEXT.encode()), "xz"),
         (bz2.compress(TEXT.encode()), "bzip2"),
         (b"\x28\xb5\x2f\xfd" + bytes(20), "Zstandard"),
-        (workbook(), "Excel"),
+        (workbook(), "is a spreadsheet.*read_excel"),
         (TEXT.replace("\n", "\r").encode(), "carriage return"),
         (TEXT.replace("2\n", "2\r").encode(), "line 2: has a carriage return"),
         (b'q,y,x\n1,0,5" tv\n1,1,6" tv\n', "line 2: has a quotation mark in a cell without quotes"),
@@ -205,6 +213,20 @@ def test_what_is_no_csv_as_it_is_read_has_its_cause_named(both, tmp_path, conten
         both(content)
     with pytest.raises(DataError, match=cause):
         scored(tmp_path / "t.csv", read_schema())
+
+
+@pytest.mark.parametrize("cell", ["\0a", "a\0", "a\0b", "\0"])
+def test_zero_characters_of_text_are_kept(both, cell):
+    found = both(f"q,y,x,c\n{cell},0,2,{cell}\n{cell},1,3,a\nb,0,1,ab\nb,1,1,b\n")
+    assert found.dataset.qids == (cell, "b")
+    assert found.dataset.schema.features[1].categories == tuple(sorted([cell, "a", "ab", "b"]))
+
+
+def test_a_zero_character_is_not_yet_utf_16(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\0q,y,x\n1,0,2\n1,1,3\n")
+    with pytest.raises(RecipeError, match=r"no column 'q' in .*; did you mean '\\x00q'"):
+        read(SPEC, str(path))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

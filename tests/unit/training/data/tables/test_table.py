@@ -11,6 +11,7 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.tables import frames as table_files
 from listwright.training.data.tables.table import read
 from listwright.training.recipe.data import TableData
+from listwright.training.scoring.frames import columns_of
 from support.training.own_table import SPEC
 
 
@@ -220,6 +221,34 @@ def test_names_of_columns_and_files_are_no_patterns(tmp_path, name):
     columns = table_files.ColumnFile(path, path)
     assert columns[name].to_list() == [3.0, 4.0]
     assert [frame.columns for frame in columns.select([name]).batches(0)] == [[name]]
+
+
+@pytest.mark.parametrize(("cells", "reads"), [(10, 5), (4, 10), (1, 10), (12, 4), (400, 1)])
+def test_many_columns_are_read_at_a_time(tmp_path, monkeypatch, cells, reads):
+    path = tmp_path / "rows.parquet"
+    frame = pl.DataFrame({f"c{d}": [float(d), 0.5, 1.5, 2.5] for d in range(10)})
+    frame.write_parquet(path)
+    monkeypatch.setattr(table_files, "BLOCK_CELLS", cells)
+    columns, scans, scan = table_files.ColumnFile(path, path), [], pl.scan_parquet
+    monkeypatch.setattr(pl, "scan_parquet", lambda *a, **o: scans.append(a) or scan(*a, **o))
+    assert pl.DataFrame(list(columns.iter_columns())).equals(frame)
+    assert len(scans) == reads
+    assert [column.name for column in columns.select(["c7", "c2"]).iter_columns()] == ["c7", "c2"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_more_columns_than_a_table_may_have_are_refused(tmp_path, monkeypatch, ending, on_disk):
+    path = tmp_path / f"rows.{ending}"
+    frame = pl.DataFrame({"q": [1, 1], "y": [0, 1], "x": [2.0, 3.0], "z": [1.0, 2.0]})
+    frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
+    monkeypatch.setattr(table_files, "MOST_COLUMNS", 3)
+    for reading in (lambda: read(SPEC, str(path), on_disk=on_disk), lambda: columns_of(path)):
+        with pytest.raises(DataError, match=r"has 4 columns, and a table may have 3: leave some out"):
+            reading()
+    monkeypatch.setattr(table_files, "MOST_COLUMNS", 4)
+    assert read(SPEC, str(path), on_disk=on_disk).dataset.schema.names == ("x", "z")
+    assert columns_of(path).frame.columns == ["q", "y", "x", "z"]
 
 
 @pytest.mark.parametrize(("rows", "says"), [([3.0], "changed"), (None, "was deleted")])

@@ -124,7 +124,37 @@ def test_the_table_is_what_plain_loops_give(raw, csv, tmp_path, monkeypatch):
             assert (row["days_since_bought"] is None) == (hand["times_bought"] == 0)
 
 
-def test_rows_in_another_order_give_the_same_table(raw):
+def with_subclasses(raw):
+    """Give some lines of a product another subclass than others, and some of a visit another group of age."""
+    number = pl.int_range(pl.len())
+    other = pl.when(number % 3 == 0).then(pl.concat_str(pl.col("PRODUCT_SUBCLASS"), pl.lit("x")))
+    return raw.with_columns(
+        PRODUCT_SUBCLASS=other.otherwise("PRODUCT_SUBCLASS"),
+        AGE_GROUP=pl.when(number % 2 == 0).then(pl.lit("35-39")).otherwise("AGE_GROUP"),
+    )
+
+
+def test_a_product_of_several_subclasses_has_that_of_its_first_day(raw):
+    lines = as_read(with_subclasses(raw))
+    first = {}
+    for day, product, subclass in lines.sort("day").select("day", "product", "subclass").iter_rows():
+        began, before = first.setdefault(product, (day, subclass))
+        first[product] = (began, min(before, subclass) if day == began else before)
+    found, seen = tafeng.ranking_table(lines), 0
+    bought = lines.select("customer", "day", "product").unique()
+    for visit, rows in found.group_by("visit"):
+        customer, day = visit[0].split("/")
+        past = bought.filter((pl.col("customer") == customer) & (pl.col("day") < date.fromisoformat(day)))
+        times = Counter(first[product][1] for product in past["product"])
+        assert rows["times_subclass_bought"].to_list() == [times[subclass] for subclass in rows["subclass"]]
+        seen += rows.height
+    assert seen == found.height > 100
+    assert {subclass for subclass in found["subclass"] if subclass.endswith("x")}
+
+
+@pytest.mark.parametrize("change", [lambda raw: raw, with_subclasses])
+def test_rows_in_another_order_give_the_same_table(raw, change):
+    raw = change(raw)
     shuffled = raw.sample(fraction=1.0, shuffle=True, seed=3)
     one, other = (tafeng.ranking_table(as_read(frame)) for frame in (raw, shuffled))
     assert one.equals(other)

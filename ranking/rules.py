@@ -19,6 +19,9 @@ MOST_IDS, MOST_CONDITIONS, MOST_VALUES = 1000, 10, 100
 MOST_VALUES_OF_ALL, MOST_CAPS = 2000, 10
 """Values and ranges in the conditions of all rules of a request, or of a model in a file; and their caps."""
 
+MOST_COMPARISONS = 500_000
+"""Values and ranges in the conditions of a request's rules, and its rules, times the candidates of its list."""
+
 MOST_PLACES, MOST_DIVERSE = 1000, 100
 """Deepest places that a cap, and that diversity reaches, which takes time for each place and candidate."""
 

@@ -299,8 +299,7 @@ def test_there_are_limits_for_all_rules_together():
             check_rules(rules, names_of(rules, "rule"))
 
 
-def test_conditions_of_float32_are_inclusive_in_blocks(monkeypatch):
-    monkeypatch.setattr("listwright.ranking.merchandising.BLOCK", 4)
+def test_conditions_of_float32_are_inclusive():
     ranking, candidates = one_list(np.arange(7.0), prices=[0.1, 0.2, 0.3, 0.1, np.nan, 0.2, 0.4])
     low = rule_set({"action": "exclude", "where": {"price": {"min": 0.1, "max": 0.2}}})
     assert ruled(ranking, candidates, low).excluded == 4

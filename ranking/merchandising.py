@@ -88,7 +88,7 @@ class RuleSet:
     def __init__(self, rules: Sequence[AnyRule], schema: FeatureSchema, *, of_request: bool = False) -> None:
         self.rules, self.schema, self._of_request = rules, schema, of_request
         self._names = names_of(rules, "rule" if of_request else "file rule")
-        check_rules(rules, self._names)
+        check_rules(rules, self._names, of_request=of_request)
         self.faults: list[AppliedRule] = []
         """Rules of a file that are not applied, with the reason."""
         self._for_all: list[Match[Any]] = []
@@ -361,8 +361,8 @@ class _Arrangement:
     ) -> Int[np.ndarray, " queue"]:
         """Return the candidates beside pins, the first places chosen one by one (Carbonell and Goldstein 1998).
 
-        Each place gets the candidate with the largest (1 - w) r - w s; where several differ from it by rounding alone, see
-        :data:`ROUNDING`, the first of them. r is its odds, as a share of the best one's, and s its likeness to the most
+        Each place gets the candidate with the largest (1 - w) r - w s, the first of those that differ from it by
+        rounding, see :data:`ROUNDING`. r is its odds, as a share of the best one's, and s its likeness to the most
         alike of those chosen before and of those pinned. Likeness is the mean over features: of categories, whether
         they are equal; of numbers, 1 less the difference as a share of the list's range. Missing values and unknown
         categories are like no other.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http
 import json
 import logging
+import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
@@ -48,6 +50,20 @@ MAX_DETAIL = 2000
 """Characters; some details repeat what was sent."""
 
 _CLOSING = {"Connection": "close"}
+
+_SHOULD = re.compile(r"^\w+ should (be|have|match) ")
+_OBJECTS = ("model_attributes_type", "model_type", "dict_type")
+_WORDS = {
+    "missing": "is required",
+    "union_tag_not_found": "action is required",
+    "string_pattern_mismatch": "has characters that a name must not have, or is too long",
+    "list_type": "expected an array",
+    **dict.fromkeys(_OBJECTS, "expected an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
+}
+"""Messages in place of pydantic's, by its type of fault."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -242,7 +258,7 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     errors = error.errors()
-    faults = [_fault(_place(fault["loc"]), _message(fault)) for fault in errors[:MAX_FAULTS]]
+    faults = [_fault(_place(fault["loc"]), _message(fault, request)) for fault in errors[:MAX_FAULTS]]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
 
@@ -252,11 +268,31 @@ def _fault(path: str, message: str) -> dict[str, str]:
     return {"path": _clean(path), "message": _clean(message)}
 
 
-def _message(fault: dict[str, Any]) -> str:
-    """Return pydantic's message, without its words about Python types."""
-    if fault["type"] in ("model_attributes_type", "model_type", "dict_type"):
-        return "expected an object"
-    return str(fault["msg"]).removeprefix("Value error, ")
+def _message(fault: dict[str, Any], request: Request) -> str:
+    """Return pydantic's message in words of JSON and of the contract, with the value if it is short."""
+    kind, context, sent = fault["type"], fault.get("ctx", {}), fault.get("input")
+    if kind == "extra_forbidden":
+        return unknown("field", str(fault["loc"][-1]), fault["known"])
+    if kind == "literal_error" and fault["loc"][-1] == "strategy":
+        models = request.app.service.current.models
+        bundles = () if models is None else models.current.values()
+        known = dict.fromkeys(name for one in bundles for name in ("auto", *one.manifest.strategies))
+        return unknown("strategy", str(sent), [*known])
+    if kind == "union_tag_invalid":
+        return unknown(
+            context["discriminator"].strip("'"), context["tag"], re.findall(r"\w+", context["expected_tags"])
+        )
+    words = str(fault["msg"]).removeprefix("Value error, ").partition(" after validation")[0]
+    message = _WORDS.get(kind) or _SHOULD.sub("expected ", words)
+    short = kind not in _OBJECTS and kind != "value_error" and isinstance(sent, str | int | float)
+    return f"{message}, found {_clipped(json.dumps(sent), 100)}" if short else message
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """Describe a name that is unknown: with the one that resembles it, else with all."""
+    close = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+    return f"unknown {what} {_clipped(name)!r}: {remedy}"
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -191,11 +191,11 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
+    shown = ranking.order
     if ranking.excluded:
         scores[ranking.exclusions] = np.nan
-    if options.finite_scores and ranking.excluded < len(scores):
-        scores = finite_scores(scores, ranking.results)
-    return scores
+        shown = ranking.results
+    return finite_scores(scores, shown) if options.finite_scores and len(shown) else scores
 
 
 MOST_NAMED = 10_000

@@ -6,9 +6,9 @@ schema. The OpenAPI document describes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import unquote_to_bytes
 
 from fastapi.exceptions import RequestValidationError
@@ -355,7 +355,7 @@ def validate(model: type[Sent], value: object, outer_words: Mapping[str, Any] = 
     try:
         return model.model_validate(merge_words(value, outer_words))
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise RequestValidationError(faults_of(error, model)) from None
 
 
 def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
         try:
             options = words.model_validate_strings(dict(request.query_params), strict=False)
         except ValidationError as error:
-            raise _invalid(error, "query") from None
+            raise RequestValidationError(faults_of(error, words, "query")) from None
         outer_words = options.model_dump(exclude_unset=True)
     for sent in request.headers.getlist(UNIT):
         try:
@@ -436,9 +436,38 @@ def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
     return {"type": "value_error", "loc": place, "msg": message}
 
 
-def _invalid(error: ValidationError, where: str = "body") -> RequestValidationError:
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**fault, "loc": (where, *_place(fault["loc"]))} for fault in faults])
+def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
+    """Return pydantic's faults with their places in the request, and the fields that there are at unknown ones.
+
+    Args:
+        error: of the validation.
+        model: of what was validated.
+        place: of what was validated; by default the body.
+    """
+    return [
+        {**fault, "loc": (*(place or ("body",)), *_place(fault["loc"])), "known": _fields(model, fault["loc"][:-1])}
+        for fault in error.errors(include_url=False)
+    ]
+
+
+def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
+    """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
+    models = list(_models(model))
+    for part in place:
+        if inner := [one.model_fields[part].annotation for one in models if part in one.model_fields]:
+            models = [one for annotation in inner for one in _models(annotation)]
+        else:
+            kinds = [one for one in models if any(part in get_args(f.annotation) for f in one.model_fields.values())]
+            models = kinds or models
+    return [name for one in models for name in one.model_fields]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _place(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -23,6 +23,7 @@ from listwright.ranking.errors import (
     SchemaMismatchError,
     UnknownStrategyError,
 )
+from listwright.ranking.rules import is_number
 from listwright.service import paths
 from listwright.service.errors import (
     DegradedError,
@@ -241,17 +242,14 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             fingerprint=request.state.fingerprint,
             errors=faults,
         )
-    if isinstance(error, OverloadedError):
-        retry_headers = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
-        return problem(request, status, kind, str(error), headers=retry_headers)
-    if isinstance(error, EventsNotKeptError):
-        return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
-    if isinstance(error, SlowBodyError):  # the rest of it is not read
-        return problem(request, status, kind, str(error), headers=_CLOSING)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else {}
+    if isinstance(error, OverloadedError | EventsNotKeptError):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, SlowBodyError) or (isinstance(error, OverloadedError) and error.closes):
+        headers |= _CLOSING  # the rest of the body is not read
     if isinstance(error, CandidateError | PlacedError):
         path = json_path(error.path)
         return problem(request, status, kind, f"{path}: {error.message}", errors=[_fault(path, error.message)])
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
     return problem(request, status, kind, str(error), headers=headers)
 
 
@@ -272,20 +270,21 @@ def _message(fault: dict[str, Any], request: Request) -> str:
     """Return pydantic's message in words of JSON and of the contract, with the value if it is short."""
     kind, context, sent = fault["type"], fault.get("ctx", {}), fault.get("input")
     if kind == "extra_forbidden":
-        return unknown("field", str(fault["loc"][-1]), fault["known"])
-    if kind == "literal_error" and fault["loc"][-1] == "strategy":
+        return unknown("field", str(fault["loc"][-1]), fault["fields"]())
+    if kind == "literal_error" and fault["loc"][-1] == "strategy" and isinstance(sent, str):
         models = request.app.service.current.models
         bundles = () if models is None else models.current.values()
         known = dict.fromkeys(name for one in bundles for name in ("auto", *one.manifest.strategies))
-        return unknown("strategy", str(sent), [*known])
+        return unknown("strategy", sent, [*known])
     if kind == "union_tag_invalid":
         return unknown(
             context["discriminator"].strip("'"), context["tag"], re.findall(r"\w+", context["expected_tags"])
         )
     words = str(fault["msg"]).removeprefix("Value error, ").partition(" after validation")[0]
     message = _WORDS.get(kind) or _SHOULD.sub("expected ", words)
-    short = kind not in _OBJECTS and kind != "value_error" and isinstance(sent, str | int | float)
-    return f"{message}, found {_clipped(json.dumps(sent), 100)}" if short else message
+    if kind in _OBJECTS or kind == "value_error" or not (isinstance(sent, str) or is_number(sent)):
+        return message
+    return f"{message}, found {json.dumps(_clipped(sent, 100) if isinstance(sent, str) else sent)}"
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> str:

@@ -324,11 +324,11 @@ class JsonCodec(JsonAnswer):
         scanned = self._scan(body)
         if scanned is not None:
             return scanned
-        request, *sent = self._validate(body)
+        request, text, recent = self._validate(body)
         bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        return _ranking_request(request, candidates, bundle, tuple(ignored), *sent)
+        return _ranking_request(request, candidates, bundle, tuple(ignored), text, recent)
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """Scan an ordinary body; return None for any other, which is parsed in full."""
@@ -339,7 +339,7 @@ class JsonCodec(JsonAnswer):
         try:
             plan = self._plan(default_bundle.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request, *sent = self._validate(rest)
+            request, text, recent = self._validate(rest)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
             return None
         bundle = self._choose(request)
@@ -351,7 +351,7 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
-        return _ranking_request(request, candidates, bundle, ignored, *sent)
+        return _ranking_request(request, candidates, bundle, ignored, text, recent)
 
     def _validate(self, body: bytes) -> tuple[RerankRequest, bytes, RuleSet | None]:
         """Validate a body; return also the JSON of its rules, and those of a recent request, which it then lacks."""
@@ -389,7 +389,7 @@ def _ranking_request(
 ) -> RankingRequest:
     schema = bundle.manifest.feature_schema
     if text and (rules is None or rules.schema is not schema):
-        rules = RuleSet(request.rules if rules is None else rules.rules, schema, of_request=True)
+        rules = RuleSet((request.rules or ()) if rules is None else rules.rules, schema, of_request=True)
         if len(text) <= RECENT_BYTES:
             while len(_recent_rules) >= MOST_RECENT:
                 _recent_rules.pop(next(iter(_recent_rules)), None)

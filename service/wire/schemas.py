@@ -7,6 +7,7 @@ schema. The OpenAPI document describes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import unquote_to_bytes
@@ -437,7 +438,7 @@ def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
-    """Return pydantic's faults with their places in the request, and the fields that there are at unknown ones.
+    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
 
     Args:
         error: of the validation.
@@ -445,7 +446,11 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
         place: of what was validated; by default the body.
     """
     return [
-        {**fault, "loc": (*(place or ("body",)), *_place(fault["loc"])), "known": _fields(model, fault["loc"][:-1])}
+        {
+            **fault,
+            "loc": (*(place or ("body",)), *_place(fault["loc"])),
+            "fields": partial(_fields, model, fault["loc"][:-1]),
+        }
         for fault in error.errors(include_url=False)
     ]
 

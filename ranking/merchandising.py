@@ -250,8 +250,8 @@ class _Arrangement:
         """Return the ranking with this order; the same one where nothing was touched."""
         order, left = self._ranking.order, self._left
         self._exclude()
-        shown = left[order]
-        queue, excluded = order[shown], order[~shown]
+        visible = left[order]
+        queue, excluded = order[visible], order[~visible]
         self._reserve(len(queue))
         queue, odds = self._weigh(queue)
         if self._pins:

@@ -39,9 +39,9 @@ from listwright.ranking.plain_file import is_plain
 from listwright.ranking.served.events import MAX_EVENTS, Event, event_of
 from listwright.service.admission.body import BodyBudget
 from listwright.service.errors import EventsNotKeptError, TooLargeError, UndecodableBodyError, why_no_json
+from listwright.service.problems import faults_of
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.schemas import faults_of
 
 MAX_WAITING_BYTES = 8 * 2**20
 """Bytes of bodies that may wait for the thread; more are refused."""

@@ -6,14 +6,15 @@ import http
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from listwright.ranking.errors import (
@@ -259,6 +260,49 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     faults = [_fault(_place(fault["loc"]), _message(fault, request)) for fault in errors[:MAX_FAULTS]]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
+
+
+def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
+    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
+
+    Args:
+        error: of the validation.
+        model: of what was validated.
+        place: of what was validated; by default the body.
+    """
+    return [
+        {
+            **fault,
+            "loc": (*(place or ("body",)), *_path(fault["loc"])),
+            "fields": partial(_fields, model, fault["loc"][:-1]),
+        }
+        for fault in error.errors(include_url=False)
+    ]
+
+
+def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
+    """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
+    models = list(_models(model))
+    for part in place:
+        if inner := [one.model_fields[part].annotation for one in models if part in one.model_fields]:
+            models = [one for annotation in inner for one in _models(annotation)]
+        else:
+            kinds = [one for one in models if any(part in get_args(f.annotation) for f in one.model_fields.values())]
+            models = kinds or models
+    return [name for one in models for name in one.model_fields]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _path(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return a fault's path without the action that pydantic adds behind a rule's number."""
+    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts
 
 
 def _fault(path: str, message: str) -> dict[str, str]:

@@ -191,11 +191,11 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
-    shown = ranking.order
+    visible = ranking.order
     if ranking.excluded:
         scores[ranking.exclusions] = np.nan
-        shown = ranking.results
-    return finite_scores(scores, shown) if options.finite_scores and len(shown) else scores
+        visible = ranking.results
+    return finite_scores(scores, visible) if options.finite_scores and len(visible) else scores
 
 
 MOST_NAMED = 10_000

@@ -6,10 +6,9 @@ schema. The OpenAPI document describes them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from fastapi.exceptions import RequestValidationError
@@ -29,6 +28,7 @@ from starlette.requests import Request
 from listwright.ranking.candidates import Action
 from listwright.ranking.rules import MOST_RULES, Rule, convert_whole
 from listwright.ranking.stages import NetworkKind
+from listwright.service.problems import faults_of
 
 VALUE: JsonDict = {
     "oneOf": [
@@ -435,46 +435,3 @@ def check_agreement(one: object, other: object, place: tuple[str, str]) -> None:
 
 def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
     return {"type": "value_error", "loc": place, "msg": message}
-
-
-def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
-    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
-
-    Args:
-        error: of the validation.
-        model: of what was validated.
-        place: of what was validated; by default the body.
-    """
-    return [
-        {
-            **fault,
-            "loc": (*(place or ("body",)), *_place(fault["loc"])),
-            "fields": partial(_fields, model, fault["loc"][:-1]),
-        }
-        for fault in error.errors(include_url=False)
-    ]
-
-
-def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
-    """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
-    models = list(_models(model))
-    for part in place:
-        if inner := [one.model_fields[part].annotation for one in models if part in one.model_fields]:
-            models = [one for annotation in inner for one in _models(annotation)]
-        else:
-            kinds = [one for one in models if any(part in get_args(f.annotation) for f in one.model_fields.values())]
-            models = kinds or models
-    return [name for one in models for name in one.model_fields]
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models in an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _models(part)
-
-
-def _place(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return a fault's path without the action that pydantic adds behind a rule's number."""
-    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts

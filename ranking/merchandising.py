@@ -7,20 +7,20 @@ and pins. Candidates that no rule touches keep their order.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain
-from typing import Any, Generic, TypeVar
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import AppliedRule, CandidateList, Ranking
 from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.rules import (
+    MOST_COMPARISONS,
     AnyRule,
     BoostRule,
     CapRule,
@@ -34,26 +34,24 @@ from listwright.ranking.rules import (
     quote,
 )
 
-BLOCK = 2**20
-"""Values that are compared with conditions at a time, which bounds the memory."""
-
-NOTHING = (math.inf, -math.inf)
-"""A range without numbers."""
-
 MOST_FAULTS = 10
 """Rules of a file that an answer names as not applied, because the bundle does not know what they name."""
 
 SPACING = 2.0
 """Distance between missing values: nothing is alike beyond a distance of 1."""
 
+ROUNDING = 2.0**-46
+"""Share of the largest number in a comparison, 64 units in its last place, below which a difference is rounding."""
+
 T = TypeVar("T", bound=AnyRule)
 
-Intervals = tuple[int, list[tuple[float, float]]]
-"""A column, and the ranges of its values of which one must hold."""
+Ends = Float[np.ndarray, "R 1"]
+
+Intervals = tuple[int, Ends, Ends]
+"""A column, and the lowest and the highest numbers of ranges, of which one must hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match(Generic[T]):
+class Match(NamedTuple, Generic[T]):
     """A rule on one list.
 
     Args:
@@ -67,9 +65,9 @@ class Match(Generic[T]):
     name: str
     number: int
     of_request: bool
-    candidates: Sequence[int] = ()
+    candidates: Int[np.ndarray, " S"]
 
-    def apply(self, candidates: Iterable[int]) -> AppliedRule:
+    def apply(self, candidates: Sequence[int]) -> AppliedRule:
         """Return the rule as applied to some candidates."""
         return AppliedRule(self.name, self.rule.action, tuple(candidates))
 
@@ -88,14 +86,14 @@ class RuleSet:
     """
 
     def __init__(self, rules: Sequence[AnyRule], schema: FeatureSchema, *, of_request: bool = False) -> None:
-        self._rules, self._of_request = rules, of_request
+        self.rules, self.schema, self._of_request = rules, schema, of_request
         self._names = names_of(rules, "rule" if of_request else "file rule")
-        check_rules(rules, self._names)
+        check_rules(rules, self._names, of_request=of_request)
         self.faults: list[AppliedRule] = []
         """Rules of a file that are not applied, with the reason."""
         self._for_all: list[Match[Any]] = []
         self._by_id: dict[str, list[int]] = {}
-        wheres: dict[int, list[Intervals]] = {}
+        self._conditions: dict[int, list[Intervals]] = {}
         for number, rule in enumerate(rules):
             ids: list[str] | None = None
             try:
@@ -104,11 +102,11 @@ class RuleSet:
                 elif rule.action == "cap" or rule.action == "diversify":  # noqa: PLR1714 - mypy knows the type by it
                     for feature in [rule.by] if rule.action == "cap" else rule.by:
                         _column(schema, feature)
-                    self._for_all.append(Match(rule, self._names[number], number, of_request))
+                    self._for_all.append(Match(rule, self._names[number], number, of_request, np.empty(0, np.intp)))
                 elif rule.where is None:
                     ids = rule.ids
                 else:
-                    wheres[number] = [_intervals(schema, *one) for one in rule.where.items()]
+                    self._conditions[number] = [_intervals(schema, *one) for one in rule.where.items()]
             except ValueError as error:
                 if of_request:
                     message = f"{self._names[number]!r}: {error}"
@@ -116,18 +114,23 @@ class RuleSet:
                 self.faults.append(AppliedRule(self._names[number], rule.action, (), str(error)))
             for one in dict.fromkeys(ids or ()):
                 self._by_id.setdefault(one, []).append(number)
-        # the ranges of all conditions as columns of one matrix, and where each condition's and each rule's begin
-        self._conditional = tuple(wheres)
-        conditions = list(chain.from_iterable(wheres.values()))
-        ranges = [(column, *ends) for column, several in conditions for ends in several]
-        self._columns = np.array([column for column, _, _ in ranges], dtype=np.intp)
-        self._ends = np.array([ends for _, *ends in ranges], dtype=np.float32).reshape(-1, 2).T
-        self._conditions = [0, *accumulate(len(several) for _, several in conditions)][:-1]
-        self._starts = [0, *accumulate(map(len, wheres.values()))][:-1]
+        ranges = sum(len(low) for several in self._conditions.values() for _, low, _ in several)
+        self.comparisons = ranges + len(rules)
+        """Values and ranges of all rules, and rules: what the time of a list's candidate grows with."""
 
     def find(self, candidates: CandidateList) -> Iterator[Match[Any]]:
-        """Yield the rules that select a candidate of the list, and all caps and diversity, as they are written."""
-        selected: dict[int, list[int]] = {}
+        """Yield the rules that select a candidate of the list, and all caps and diversity, as they are written.
+
+        Raises:
+            CandidateError: if a request's rules select by ids, and the list has none, or compare too much.
+        """
+        if self._of_request and (count := self.comparisons * len(candidates)) > MOST_COMPARISONS:
+            raise CandidateError(
+                f"all rules together make {count} comparisons: rules, their values and ranges, times candidates. The "
+                f"limit is {MOST_COMPARISONS}: send fewer",
+                ("rules",),
+            )
+        selected: dict[int, Any] = {}
         if self._by_id and candidates.ids is not None:
             for index, name in enumerate(candidates.ids):
                 if name in self._by_id:
@@ -137,24 +140,17 @@ class RuleSet:
             number = next(iter(self._by_id.values()))[0]
             message = f"{self._names[number]!r} names candidates by id, and they have none: send ids, or use where"
             raise CandidateError(message, ("rules", number))
-        if self._conditional:
-            hits = self._hits(candidates.features)
-            for place in np.flatnonzero(hits.any(axis=0)).tolist():
-                selected[self._conditional[place]] = np.flatnonzero(hits[:, place]).tolist()
+        for number, conditions in self._conditions.items():
+            held = np.ones(len(candidates), dtype=bool)
+            for column, low, high in conditions:
+                values = candidates.features[:, column]
+                held &= np.logical_or.reduce((values >= low) & (values <= high))
+            if len(indices := held.nonzero()[0]):
+                selected[number] = indices
         for number in sorted(selected):
-            yield Match(self._rules[number], self._names[number], number, self._of_request, selected[number])
+            indices = np.asarray(selected[number])
+            yield Match(self.rules[number], self._names[number], number, self._of_request, indices)
         yield from self._for_all
-
-    def _hits(self, features: Float[np.ndarray, "L D"]) -> Bool[np.ndarray, "L R"]:
-        """Return which candidates fulfil the conditions of each rule that has some."""
-        low, high = self._ends
-        rows = max(1, BLOCK // len(self._columns))
-        blocks = []
-        for start in range(0, len(features), rows):
-            values = features[start : start + rows, self._columns]
-            held = np.logical_or.reduceat((values >= low) & (values <= high), self._conditions, axis=1)
-            blocks.append(np.logical_and.reduceat(held, self._starts, axis=1))
-        return np.concatenate(blocks)
 
 
 def _column(schema: FeatureSchema, name: str) -> int:
@@ -176,21 +172,23 @@ def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> Interv
         ValueError: if the schema does not have the feature or a category, or the feature is of another kind.
     """
     column = _column(schema, name)
-    feature = schema.features[column]
-    if condition.values is None:
+    feature, values = schema.features[column], condition.values
+    if values is None:
         if feature.kind == "categorical":
             raise ValueError(f"feature {name!r} is a category: it has no range")
         low = -math.inf if condition.min is None else condition.min
-        return column, [(low, math.inf if condition.max is None else condition.max)]
-    if feature.kind == "numeric":
-        if not all(map(is_number, condition.values)):
-            raise ValueError(f"feature {name!r} is numeric: expected numbers, or a range")
-        return column, [(float(value), float(value)) for value in condition.values] or [NOTHING]
-    codes = [feature.code(value) for value in condition.values]
-    for value, code in zip(condition.values, codes, strict=True):
-        if code == UNKNOWN_CODE:
-            raise ValueError(f"the bundle knows no category {quote(str(value))} of {name!r}: select by ids")
-    return column, [(code, code) for code in codes] or [NOTHING]
+        high = math.inf if condition.max is None else condition.max
+        return column, np.array([[low]], dtype=np.float32), np.array([[high]], dtype=np.float32)
+    if feature.kind == "categorical":
+        codes = [feature.code(value) for value in values]
+        if UNKNOWN_CODE in codes:
+            unknown = values[codes.index(UNKNOWN_CODE)]
+            raise ValueError(f"the bundle knows no category {quote(str(unknown))} of {name!r}: select by ids")
+        values = codes
+    elif not all(map(is_number, values)):
+        raise ValueError(f"feature {name!r} is numeric: expected numbers, or a range")
+    equal = np.array(values, dtype=np.float32).reshape(-1, 1)
+    return column, equal, equal
 
 
 def apply_rules(
@@ -240,37 +238,41 @@ class _Arrangement:
         applied: list[AppliedRule],
     ) -> None:
         self._ranking, self._features, self._manifest = ranking, features, manifest
-        self._matches, self._applied = matches, applied
-        self._excluders: dict[int, Match[ExcludeRule]] = {}
+        self._applied = applied
+        self._matches: dict[type, list[Match[Any]]] = {}
+        for one in matches:
+            self._matches.setdefault(type(one.rule), []).append(one)
+        self._left = np.ones(len(features), dtype=bool)
+        """Candidates that no rule excludes, and later on those that none pins, either."""
         self._pins: dict[int, Match[PinRule]] = {}  # by place, from 0
 
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
-        order = self._ranking.order
+        order, left = self._ranking.order, self._left
         self._exclude()
-        left = np.ones(len(order), dtype=bool)
-        left[list(self._excluders)] = False
-        queue = order[left[order]]
+        visible = left[order]
+        queue, excluded = order[visible], order[~visible]
         self._reserve(len(queue))
-        odds = np.zeros(len(queue))
-        if any(type(one.rule) in (BoostRule, DiversifyRule) for one in self._matches):
-            queue, odds = self._weigh(queue)
-        left[[one.candidates[0] for one in self._pins.values()]] = False
-        beside = left[queue]
-        queue = self._hold_back(self._diversify(queue[beside], odds[beside]))
+        queue, odds = self._weigh(queue)
+        if self._pins:
+            left[[one.candidates[0] for one in self._pins.values()]] = False
+            beside = left[queue]
+            queue, odds = queue[beside], odds[beside]
+        queue = self._hold_back(self._diversify(queue, odds))
         if not self._applied:
             return self._ranking
-        visible = np.empty(len(queue) + len(self._pins), dtype=order.dtype)
-        free = np.ones(len(visible), dtype=bool)
-        for place, one in self._pins.items():
-            visible[place], free[place] = one.candidates[0], False
-        visible[free] = queue
-        left[visible] = True
-        final = np.concatenate([visible, order[~left[order]]])
-        return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(self._excluders))
+        final = np.concatenate([queue, excluded])
+        if self._pins:
+            free = np.ones(len(order), dtype=bool)
+            free[[*self._pins]] = False
+            final, others = np.empty_like(order), final
+            final[free] = others
+            for place, one in self._pins.items():
+                final[place] = one.candidates[0]
+        return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(excluded))
 
     def _of(self, kind: type[T]) -> list[Match[T]]:
-        return [one for one in self._matches if type(one.rule) is kind]  # isinstance takes far longer
+        return self._matches.get(kind, [])
 
     def _lose(self, loser: Match[Any], message: str, winner: Match[Any] | None = None) -> None:
         """Record that a rule of the file is not applied.
@@ -287,17 +289,17 @@ class _Arrangement:
 
     def _exclude(self) -> None:
         for one in self._of(ExcludeRule):
-            for index in one.candidates:
-                self._excluders.setdefault(index, one)
-            self._applied.append(one.apply(one.candidates))
+            self._left[one.candidates] = False
+            self._applied.append(one.apply(one.candidates.tolist()))
 
     def _reserve(self, length: int) -> None:
         """Reserve the places of pins, in a list of so many candidates."""
         pinned: dict[int, Match[PinRule]] = {}
         for one in self._of(PinRule):
-            rule, index, place = one.rule, one.candidates[0], one.rule.place - 1
-            if index in self._excluders:
-                self._lose(one, f"exclude and pin {quote(rule.id)}", self._excluders[index])
+            rule, index, place = one.rule, int(one.candidates[0]), one.rule.place - 1
+            if not self._left[index]:
+                excluder = next(other for other in self._of(ExcludeRule) if index in other.candidates)
+                self._lose(one, f"exclude and pin {quote(rule.id)}", excluder)
             elif place >= length:
                 self._lose(one, f"{one.name!r} pins place {rule.place} of {length}: pin a place up to {length}")
             elif place in self._pins:
@@ -306,36 +308,52 @@ class _Arrangement:
                 self._lose(one, f"both pin {quote(rule.id)}", pinned[index])
             else:
                 self._pins[place] = pinned[index] = one
-                self._applied.append(one.apply(one.candidates))
+                self._applied.append(one.apply([index]))
 
     def _weigh(self, queue: Int[np.ndarray, " queue"]) -> tuple[Int[np.ndarray, " queue"], Float[np.ndarray, " queue"]]:
-        """Return the order by boosted odds, and their logarithms."""
-        odds, shifts = self._log_odds(queue), np.zeros(len(self._features))
-        for one in self._of(BoostRule):
-            selected = [index for index in one.candidates if index not in self._excluders]
-            if selected:
+        """Return the order by boosted odds, and their logarithms; of equal ones, the ranker's order.
+
+        Odds are equal to the next lower ones if their logarithms differ by rounding, see :data:`ROUNDING`.
+        """
+        boosts = self._of(BoostRule)
+        if len(queue) == 0 or not (boosts or DiversifyRule in self._matches):
+            return queue, np.zeros(len(queue))
+        odds = self._log_odds(queue)
+        if not boosts:
+            return queue, odds
+        shifts, largest = np.zeros(len(self._features)), -float(odds[-1])
+        for one in boosts:
+            selected = one.candidates[self._left[one.candidates]]
+            if len(selected):
                 shift = math.log(one.rule.factor)
+                largest += shift
                 shifts[selected] += shift if one.rule.action == "boost" else -shift
-                self._applied.append(one.apply(selected))
+                self._applied.append(one.apply(selected.tolist()))
         odds = odds + shifts[queue]
-        places = np.argsort(-odds, kind="stable")
-        return queue[places], odds[places]
+        places = (-odds).argsort(kind="stable")
+        odds = odds[places]
+        apart = odds[:-1] - odds[1:] > ROUNDING * largest
+        if not apart.all():
+            groups = np.concatenate([[0], np.cumsum(apart)])
+            places, odds = places[np.lexsort((places, groups))], odds[np.searchsorted(groups, groups)]
+        return queue[places], odds
 
     def _log_odds(self, queue: Int[np.ndarray, " queue"]) -> Float[np.ndarray, " queue"]:
-        """Return logarithms of the odds of each place to be chosen, up to a constant, from the best place on.
+        """Return logarithms of the odds of each place to be chosen, as a share of the best one's, best first.
 
         The odds are those of the ranker's softmax. Below the cutoff they go on by the first stage's. Where an
         experiment made the order, the k-th place has the k-th highest odds; where nothing was scored, all are equal.
         """
         ranking, temperatures = self._ranking, self._manifest.temperatures
         strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
-        odds: Float[np.ndarray, " queue"] = ranking.scores[queue] / temperatures.get(strategy, 1.0)
-        below = np.isnan(odds)
+        scores: Float[np.ndarray, " queue"] = ranking.scores[queue]
+        below = np.isnan(scores)
         if below.all():
-            return np.zeros(len(odds))
+            return np.zeros(len(queue))
+        odds = (scores - np.fmax.reduce(scores)) / temperatures.get(strategy, 1.0)
         if below.any():
-            first = ranking.first_stage_scores[queue[below]] / temperatures.get("first_stage", 1.0)
-            odds[below] = odds[~below].min() - (first.max() - first)
+            first = ranking.first_stage_scores[queue[below]]
+            odds[below] = np.fmin.reduce(odds) - (first.max() - first) / temperatures.get("first_stage", 1.0)
         return np.sort(odds)[::-1]
 
     def _diversify(
@@ -343,10 +361,11 @@ class _Arrangement:
     ) -> Int[np.ndarray, " queue"]:
         """Return the candidates beside pins, the first places chosen one by one (Carbonell and Goldstein 1998).
 
-        Each place gets the candidate with the largest (1 - w) r - w s: r is its odds, as a share of the best one's, and
-        s its likeness to the most alike of those chosen before and of those pinned. Likeness is the mean over features:
-        of categories, whether they are equal; of numbers, 1 less the difference as a share of the list's range. Missing
-        values and unknown categories are like no other.
+        Each place gets the candidate with the largest (1 - w) r - w s, the first of those that differ from it by
+        rounding, see :data:`ROUNDING`. r is its odds, as a share of the best one's, and s its likeness to the most
+        alike of those chosen before and of those pinned. Likeness is the mean over features: of categories, whether
+        they are equal; of numbers, 1 less the difference as a share of the list's range. Missing values and unknown
+        categories are like no other.
         """
         rules = self._of(DiversifyRule)
         for other in rules[1:]:
@@ -355,39 +374,38 @@ class _Arrangement:
             return queue
         one = rules[0]
         rule = one.rule
-        pinned = [pin.candidates[0] for place, pin in self._pins.items() if place < rule.first]
+        pinned = [int(pin.candidates[0]) for place, pin in self._pins.items() if place < rule.first]
         points = self._points(rule.by)
-        others = points[queue]
+        others = points[:, queue]
         value = (1.0 - rule.weight) * np.exp(odds - odds[0])
         likeness = np.zeros(len(queue))
         for index in pinned:
-            np.maximum(likeness, _likeness(others, points[index]), out=likeness)
+            np.maximum(likeness, _likeness(others, points[:, index]), out=likeness)
         picks, early, first, left = list[int](), list[int](), 0, np.ones(len(queue), dtype=bool)
         for _ in range(min(rule.first - len(pinned), len(queue))):
-            at = int(np.argmax(value - rule.weight * likeness))
+            merit = value - rule.weight * likeness
+            at = int((merit >= merit.max() - ROUNDING).argmax())
             while not left[first]:
                 first += 1
             if at != first:
                 early.append(int(queue[at]))
             picks.append(at)
             left[at], value[at] = False, -np.inf
-            np.maximum(likeness, _likeness(others, others[at]), out=likeness)
+            np.maximum(likeness, _likeness(others, others[:, at]), out=likeness)
         if early:
             self._applied.append(one.apply(early))
         return np.concatenate([queue[picks], queue[left]])
 
-    def _points(self, by: Sequence[str]) -> Float[np.ndarray, "L B"]:
+    def _points(self, by: Sequence[str]) -> Float[np.ndarray, "B L"]:
         """Return candidates as points: numbers as shares of the list's range, equal categories at one place."""
         schema = self._manifest.feature_schema
         columns = [schema.index[name] for name in by]
-        points = self._features[:, columns].astype(np.float64)
-        for place, column in enumerate(columns):
-            values = points[:, place]
+        points = self._features.T[columns].astype(np.float64)
+        for column, values in zip(columns, points, strict=True):  # rows of the matrix, which is changed
             if schema.features[column].kind == "numeric":
                 missing = np.isnan(values)
-                lowest, highest = np.fmin.reduce(values), np.fmax.reduce(values)
-                values -= lowest
-                values /= highest - lowest or 1.0
+                values[:] = values - np.fmin.reduce(values)
+                values[:] = values / (np.fmax.reduce(values) or 1.0)
             else:
                 missing = values == UNKNOWN_CODE
             values[missing] = -SPACING * np.arange(1, np.count_nonzero(missing) + 1)
@@ -413,29 +431,41 @@ class _Arrangement:
                 held.clear()
             if place in self._pins:
                 continue
-            while waiting and (full := next((cap for cap in caps if cap.is_full(candidates[waiting[0]])), None)):
-                holder[waiting[0]] = full
-                held.append(waiting.popleft())
-            placed.append((waiting or held).popleft())
+            while waiting:
+                at = waiting.popleft()
+                full = [cap for cap in caps if cap.is_full(candidates[at])]
+                if not full:
+                    break
+                holder[at] = full[0]
+                held.append(at)
+            else:
+                at = held.popleft()
+            placed.append(at)
             for cap in caps:
-                cap.count(candidates[placed[-1]])
+                cap.count(candidates[at])
         if not holder:
             return queue
-        order = np.array([*placed, *held, *waiting], dtype=np.intp)
-        for at in order[np.maximum.accumulate(order) > order].tolist():
-            holder[at].passed.append(candidates[at])
+        front = [*placed, *held]
+        last = max(front)
+        while len(front) <= last:  # what was kept back until a cap's end, and has not been placed since
+            front.append(waiting.popleft())
+        last = -1
+        for at in front:
+            if at < last:
+                holder[at].passed.append(candidates[at])
+            last = max(last, at)
         self._applied += [cap.match.apply(cap.passed) for cap in every if cap.passed]
-        return queue[order]
+        return np.concatenate([queue[front], queue[len(front) :]])
 
     def _fits_pins(self, cap: _CapCount) -> bool:
         """Count the pins within a cap's places; return whether the cap can hold."""
         for place in sorted(place for place in self._pins if place < cap.rule.first):
             pin = self._pins[place]
-            if cap.is_full(pin.candidates[0]):
+            if cap.is_full(int(pin.candidates[0])):
                 what = f"more than {cap.rule.most} of one value are pinned among the first {cap.rule.first} places"
                 self._lose(cap.match, what, pin)
                 return False
-            cap.count(pin.candidates[0])
+            cap.count(int(pin.candidates[0]))
         return True
 
 
@@ -447,22 +477,23 @@ class _CapCount:
         column = schema.index[match.rule.by]
         self._values: list[float] = features[:, column].tolist()
         self._unknown = UNKNOWN_CODE if schema.features[column].kind == "categorical" else None
-        self._counts = Counter[float]()
+        self._counts: dict[float, int] = {}
         self.passed: list[int] = []
         """Candidates that were kept back while others passed them."""
 
     def is_full(self, candidate: int) -> bool:
         """Return whether there are as many of a candidate's value as may be."""
-        return self._counts[self._values[candidate]] >= self.rule.most
+        return self._counts.get(self._values[candidate], 0) >= self.rule.most
 
     def count(self, candidate: int) -> None:
         """Count a candidate; a missing value or an unknown category is like no other."""
         value = self._values[candidate]
         if value == value and value != self._unknown:  # noqa: PLR0124 - NaN
-            self._counts[value] += 1
+            self._counts[value] = self._counts.get(value, 0) + 1
 
 
-def _likeness(points: Float[np.ndarray, "queue B"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " queue"]:
+def _likeness(points: Float[np.ndarray, "B queue"], point: Float[np.ndarray, " B"]) -> Float[np.ndarray, " queue"]:
     """Return how alike candidates are to another one, from 0 to 1."""
-    likeness: Float[np.ndarray, " queue"] = 1.0 - np.minimum(np.abs(points - point), 1.0).sum(axis=1) / points.shape[1]
+    apart = np.minimum(np.abs(points - point[:, np.newaxis]), 1.0)
+    likeness: Float[np.ndarray, " queue"] = 1.0 - apart.sum(axis=0) / len(point)
     return likeness

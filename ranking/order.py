@@ -123,7 +123,7 @@ def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Floa
     return weights
 
 
-def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " S"]) -> Float[np.ndarray, " L"]:
     """Return scores that a stable sort, highest first, brings into an order.
 
     A candidate without a score gets a number for its place: the k-th of them is k below 0, or below the lowest score if
@@ -132,10 +132,10 @@ def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " L"])
 
     Args:
         scores: ``(L,)`` finite, or NaN where there is none.
-        order: best first.
+        order: best first, at least one.
 
     Returns:
-        ``(L,)`` finite, of the type of ``scores``.
+        ``(L,)`` finite, of the type of ``scores``; candidates that are not in the order keep theirs.
     """
     along: Float[np.ndarray, " L"] = scores[order]
     if (along[1:] < along[:-1]).all() and along[0] == along[0]:  # neither is true of NaN
@@ -148,7 +148,7 @@ def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " L"])
     backwards = order[1:] < order[:-1]
     if ((along[1:] == along[:-1]) & backwards).any():
         along = _separated(along, backwards)
-    placed = np.empty_like(along)
+    placed = scores.copy()
     placed[order] = along
     return placed
 

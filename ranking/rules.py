@@ -19,6 +19,9 @@ MOST_IDS, MOST_CONDITIONS, MOST_VALUES = 1000, 10, 100
 MOST_VALUES_OF_ALL, MOST_CAPS = 2000, 10
 """Values and ranges in the conditions of all rules of a request, or of a model in a file; and their caps."""
 
+MOST_COMPARISONS = 500_000
+"""Values and ranges in the conditions of a request's rules, and its rules, times the candidates of its list."""
+
 MOST_PLACES, MOST_DIVERSE = 1000, 100
 """Deepest places that a cap, and that diversity reaches, which takes time for each place and candidate."""
 
@@ -159,8 +162,10 @@ def names_of(rules: Sequence[AnyRule], kind: str) -> tuple[str, ...]:
     return tuple(rule.name or f"{kind} {number}" for number, rule in enumerate(rules, 1))
 
 
-def check_rules(rules: Sequence[AnyRule], names: Sequence[str]) -> None:
+def check_rules(rules: Sequence[AnyRule], names: Sequence[str], *, of_request: bool = False) -> None:
     """Check what can be seen without a list.
+
+    Two pins contradict each other in a request only: those of a file may meet in no list.
 
     Raises:
         CandidateError: if two rules contradict each other, with both names, or there are too many conditions or caps;
@@ -171,8 +176,9 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str]) -> None:
     values = caps = 0
     for number, rule in enumerate(rules):
         if rule.action == "pin":
-            _check_pair(names, places.setdefault(rule.place, number), number, f"both pin place {rule.place}")
-            _check_pair(names, pins.setdefault(rule.id, number), number, f"both pin {quote(rule.id)}")
+            if of_request:
+                _check_pair(names, places.setdefault(rule.place, number), number, f"both pin place {rule.place}")
+                _check_pair(names, pins.setdefault(rule.id, number), number, f"both pin {quote(rule.id)}")
             _check_pair(names, excluders.get(rule.id, number), number, f"exclude and pin {quote(rule.id)}")
         elif rule.action == "diversify":
             diverse.append(number)

@@ -36,9 +36,10 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served.events import MAX_EVENTS, event_of
+from listwright.ranking.served.events import MAX_EVENTS, Event, event_of
 from listwright.service.admission.body import BodyBudget
 from listwright.service.errors import EventsNotKeptError, TooLargeError, UndecodableBodyError, why_no_json
+from listwright.service.problems import faults_of
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.metrics import Telemetry
 
@@ -486,8 +487,7 @@ def _check(events: list[object], *, several: bool) -> None:
         except ValidationError as error:
             faulty += 1
             place = ("body", number) if several else ("body",)
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
-            faults += [{**fault, "loc": (*place, *fault["loc"])} for fault in errors]
+            faults += faults_of(error, Event, *place)
             if faulty == MAX_FAULTY:
                 break
     if faults:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import http
 import json
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Annotated, Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from listwright.ranking.errors import (
@@ -21,6 +24,7 @@ from listwright.ranking.errors import (
     SchemaMismatchError,
     UnknownStrategyError,
 )
+from listwright.ranking.rules import is_number
 from listwright.service import paths
 from listwright.service.errors import (
     DegradedError,
@@ -48,6 +52,20 @@ MAX_DETAIL = 2000
 """Characters; some details repeat what was sent."""
 
 _CLOSING = {"Connection": "close"}
+
+_SHOULD = re.compile(r"^\w+ should (be|have|match) ")
+_OBJECTS = ("model_attributes_type", "model_type", "dict_type")
+_WORDS = {
+    "missing": "is required",
+    "union_tag_not_found": "action is required",
+    "string_pattern_mismatch": "has characters that a name must not have, or is too long",
+    "list_type": "expected an array",
+    **dict.fromkeys(_OBJECTS, "expected an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
+}
+"""Messages in place of pydantic's, by its type of fault."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -225,26 +243,66 @@ async def deliberate(request: Request, error: Exception) -> JSONResponse:
             fingerprint=request.state.fingerprint,
             errors=faults,
         )
-    if isinstance(error, OverloadedError):
-        retry_headers = {"Retry-After": str(error.retry_after_s)} | (_CLOSING if error.closes else {})
-        return problem(request, status, kind, str(error), headers=retry_headers)
-    if isinstance(error, EventsNotKeptError):
-        return problem(request, status, kind, str(error), headers={"Retry-After": str(error.retry_after_s)})
-    if isinstance(error, SlowBodyError):  # the rest of it is not read
-        return problem(request, status, kind, str(error), headers=_CLOSING)
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else {}
+    if isinstance(error, OverloadedError | EventsNotKeptError):
+        headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, SlowBodyError) or (isinstance(error, OverloadedError) and error.closes):
+        headers |= _CLOSING  # the rest of the body is not read
     if isinstance(error, CandidateError | PlacedError):
         path = json_path(error.path)
         return problem(request, status, kind, f"{path}: {error.message}", errors=[_fault(path, error.message)])
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
     return problem(request, status, kind, str(error), headers=headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     errors = error.errors()
-    faults = [_fault(_place(fault["loc"]), _message(fault)) for fault in errors[:MAX_FAULTS]]
+    faults = [_fault(_place(fault["loc"]), _message(fault, request)) for fault in errors[:MAX_FAULTS]]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return problem(request, 422, "invalid-request", f"{faults[0]['path']}: {faults[0]['message']}{more}", errors=faults)
+
+
+def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
+    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
+
+    Args:
+        error: of the validation.
+        model: of what was validated.
+        place: of what was validated; by default the body.
+    """
+    return [
+        {
+            **fault,
+            "loc": (*(place or ("body",)), *_path(fault["loc"])),
+            "fields": partial(_fields, model, fault["loc"][:-1]),
+        }
+        for fault in error.errors(include_url=False)
+    ]
+
+
+def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
+    """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
+    models = list(_models(model))
+    for part in place:
+        if inner := [one.model_fields[part].annotation for one in models if part in one.model_fields]:
+            models = [one for annotation in inner for one in _models(annotation)]
+        else:
+            kinds = [one for one in models if any(part in get_args(f.annotation) for f in one.model_fields.values())]
+            models = kinds or models
+    return [name for one in models for name in one.model_fields]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _path(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return a fault's path without the action that pydantic adds behind a rule's number."""
+    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts
 
 
 def _fault(path: str, message: str) -> dict[str, str]:
@@ -252,11 +310,32 @@ def _fault(path: str, message: str) -> dict[str, str]:
     return {"path": _clean(path), "message": _clean(message)}
 
 
-def _message(fault: dict[str, Any]) -> str:
-    """Return pydantic's message, without its words about Python types."""
-    if fault["type"] in ("model_attributes_type", "model_type", "dict_type"):
-        return "expected an object"
-    return str(fault["msg"]).removeprefix("Value error, ")
+def _message(fault: dict[str, Any], request: Request) -> str:
+    """Return pydantic's message in words of JSON and of the contract, with the value if it is short."""
+    kind, context, sent = fault["type"], fault.get("ctx", {}), fault.get("input")
+    if kind == "extra_forbidden":
+        return unknown("field", str(fault["loc"][-1]), fault["fields"]())
+    if kind == "literal_error" and fault["loc"][-1] == "strategy" and isinstance(sent, str):
+        models = request.app.service.current.models
+        bundles = () if models is None else models.current.values()
+        known = dict.fromkeys(name for one in bundles for name in ("auto", *one.manifest.strategies))
+        return unknown("strategy", sent, [*known])
+    if kind == "union_tag_invalid":
+        return unknown(
+            context["discriminator"].strip("'"), context["tag"], re.findall(r"\w+", context["expected_tags"])
+        )
+    words = str(fault["msg"]).removeprefix("Value error, ").partition(" after validation")[0]
+    message = _WORDS.get(kind) or _SHOULD.sub("expected ", words)
+    if kind in _OBJECTS or kind == "value_error" or not (isinstance(sent, str) or is_number(sent)):
+        return message
+    return f"{message}, found {json.dumps(_clipped(sent, 100) if isinstance(sent, str) else sent)}"
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """Describe a name that is unknown: with the one that resembles it, else with all."""
+    close = get_close_matches(name, known, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+    return f"unknown {what} {_clipped(name)!r}: {remedy}"
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -147,31 +147,23 @@ def _describe_rules(rules: Rules) -> str:
 
 
 def rule_sets(request: RankingRequest, live: LiveRules | None) -> tuple[RuleSet, ...]:
-    """Return the rules for a request: the file's, then its own.
-
-    Raises:
-        SchemaMismatchError, CandidateError: of :class:`~listwright.ranking.merchandising.RuleSet`, for the request's.
-    """
+    """Return the rules for a request: the file's, then its own."""
     of_file = None if live is None else live.of(request.bundle)
-    sets = () if of_file is None else (of_file,)
-    if not request.rules:
-        return sets
-    return (*sets, RuleSet(request.rules, request.bundle.manifest.feature_schema, of_request=True))
+    return tuple(one for one in (of_file, request.rules) if one is not None)
 
 
-def with_rules(request: RankingRequest, ranking: Ranking, live: LiveRules | None) -> tuple[RankingRequest, Ranking]:
+def with_rules(request: RankingRequest, ranking: Ranking, sets: Sequence[RuleSet]) -> tuple[RankingRequest, Ranking]:
     """Apply the rules for a request to its ranking.
 
     Args:
         request: where it is in an experiment, places and teams move with their candidates.
         ranking: whose order an experiment may have made.
-        live: rules of the file; None where there is none.
+        sets: of :func:`rule_sets`.
 
     Raises:
-        SchemaMismatchError, CandidateError: of :func:`rule_sets`, or of
-            :func:`~listwright.ranking.merchandising.apply_rules`.
+        CandidateError: of :func:`~listwright.ranking.merchandising.apply_rules`.
     """
-    after = apply_rules(ranking, request.candidates, request.bundle.manifest, rule_sets(request, live))
+    after = apply_rules(ranking, request.candidates, request.bundle.manifest, sets)
     if after is ranking or request.part is None:
         return request, after
     return request.join_experiment(_move_part(request.part, ranking, after, request.options.top_n)), after

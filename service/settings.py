@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from listwright.ranking.remote import Url, as_location
+from listwright.ranking.rules import MOST_RULES
 from listwright.ranking.stages import NetworkKind
 
 MAX_SALT = 200
@@ -323,6 +324,9 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         ),
     ] = None
     max_candidates: Annotated[int, Field(ge=1, le=100_000, description="longest list that is accepted")] = 1000
+    max_rules: Annotated[
+        int, Field(ge=0, le=MOST_RULES, description="merchandising rules that a request may have; 0 refuses them")
+    ] = MOST_RULES
     max_payload_bytes: Annotated[int, Field(ge=1024, description="largest request body")] = 16 * 2**20
     max_connections: Annotated[
         int, Field(ge=1, le=1_000_000, description="connections that one worker serves; new ones beyond it get 503")

@@ -29,7 +29,7 @@ from listwright.service.api.service import PlainRoute, Service, Serving
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.errors import DegradedError, UnsupportedMediaTypeError
 from listwright.service.problems import DOCUMENTED
-from listwright.service.rules import with_rules
+from listwright.service.rules import rule_sets, with_rules
 from listwright.service.served_log.entry import LogEntry
 from listwright.service.wire import npy
 from listwright.service.wire.examples import REQUESTS
@@ -332,13 +332,19 @@ def _work(
     timeout_ms = request.options.timeout_ms
     wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(wanted, deadline.at) - pace.expected("answer", length)
+    sets = rule_sets(request, service.rules) if request.rules is not None or service.rules is not None else ()
+    comparisons = length * sum(one.comparisons for one in sets)
+    if sets:
+        by -= pace.expected("rules", comparisons)
     query_id = query_id_of(request, request_id)
     request, ranking = choose_ranking(
         request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
     )
     unruled = ranking
-    if request.rules or service.rules is not None:
-        request, ranking = with_rules(request, ranking, service.rules)
+    if sets:
+        unruled_at = time.perf_counter()
+        request, ranking = with_rules(request, ranking, sets)
+        pace.note("rules", comparisons, time.perf_counter() - unruled_at)
     ranked = time.perf_counter()
     milliseconds = {
         "parse": (parsed - began) * 1000.0,

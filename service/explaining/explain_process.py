@@ -32,6 +32,11 @@ MOST_BUNDLES = 2
 MARGIN, LONGEST_MARGIN_S = 0.05, 0.1
 """Share of the time, and seconds at most, that are left for encoding and the way back."""
 
+WHY_LATE = (
+    "explanations get only the processor time that rankings leave; ask when there is less to rank, or allow more time, "
+    "by timeout_ms and LISTWRIGHT_EXPLAIN_TIMEOUT_MS"
+)
+
 HOOK_BUDGET_S, HOOK_THREADS = 1.0, 2
 """A hook gets more time than in a request, as the process has the lowest priority."""
 
@@ -144,7 +149,7 @@ class TaskExplainer:
         try:
             return self._explain(task)
         except (errors.ExplanationError, errors.ScoringError) as error:
-            return UnexplainedError(str(error))
+            return UnexplainedError(f"{error}: {WHY_LATE}" if "deadline" in str(error) else str(error))
         except errors.BundleError as error:
             return ExplanationFailedError(f"the bundle that ranks cannot be loaded again: {error.reason}")
         except HookError as error:

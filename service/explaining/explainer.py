@@ -29,7 +29,7 @@ from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
 from listwright.service.child_process import end
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
-from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, Reply, run
+from listwright.service.explaining.explain_process import WHY_LATE, Crashed, ExplainedList, ExplainTask, Reply, run
 from listwright.service.rules import LiveRules, rule_sets
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
@@ -58,7 +58,7 @@ STOP_S = 2.0
 START_S = 120.0
 """Seconds that a process may take to start; then it is killed."""
 
-TOO_LATE = "the deadline passed before any part of the explanation was there"
+TOO_LATE = f"the deadline passed before any part of the explanation was there: {WHY_LATE}"
 
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 """Buckets of the histogram."""
@@ -172,6 +172,7 @@ class ExplanationService:
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
         future = loop.run_in_executor(self._pool, work)
         future.add_done_callback(lambda _: timer.cancel())
+        future.add_done_callback(_retrieve)
         try:
             async with asyncio.timeout(left_s + ANSWERED_S):
                 return await asyncio.shield(future)
@@ -224,6 +225,12 @@ class ExplanationService:
             "total": (ended - arrived) * 1000.0,
         }
         return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
+
+
+def _retrieve(done: asyncio.Future[_Result]) -> None:
+    """Ask for an error: asyncio logs one that comes after the answer, when nobody else asks."""
+    if not done.cancelled():
+        done.exception()
 
 
 def index_of(named: int | str, candidates: CandidateList, field: str) -> int:

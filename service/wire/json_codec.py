@@ -29,12 +29,13 @@ from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.errors import ListwrightError
+from listwright.ranking.errors import CandidateError, ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
+from listwright.ranking.merchandising import RuleSet
 from listwright.ranking.order import finite_scores, ranks_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.rules import MOST_RULES, AnyRule
+from listwright.ranking.rules import MOST_RULES
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
@@ -65,7 +66,7 @@ class RankingRequest(NamedTuple):
     id: str | None = None  # of the caller
     pinned: bool = False  # whether the caller names the bundle's version
     scores_only: bool = False  # whether the answer has no order
-    rules: tuple[AnyRule, ...] = ()  # of the caller
+    rules: RuleSet | None = None  # of the caller
     part: Participation | None = None  # in an experiment; None: in none
 
     def join_experiment(self, part: Participation) -> RankingRequest:
@@ -190,13 +191,11 @@ def answer_scores(
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
         scores[:] = np.nan
+    visible = ranking.order
     if ranking.excluded:
         scores[ranking.exclusions] = np.nan
-    if options.finite_scores:
-        scores = finite_scores(scores, ranking.order)
-        if ranking.excluded:
-            scores[ranking.exclusions] = np.nan
-    return scores
+        visible = ranking.results
+    return finite_scores(scores, visible) if options.finite_scores and len(visible) else scores
 
 
 MOST_NAMED = 10_000
@@ -205,16 +204,19 @@ MOST_NAMED = 10_000
 
 def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
     """Add what rules did: to the results that they touched, and to ``meta``."""
-    results, left = {result["index"]: result for result in answer["results"]}, MOST_NAMED
+    named, left = dict[int, list[str]](), MOST_NAMED
     answer["meta"]["rules"] = []
     for name, action, candidates, reason in ranking.rules:
         answer["meta"]["rules"].append(
             {"name": name, "action": action, "candidates": len(candidates), "reason": reason}
         )
+        alone = [name]  # most candidates are touched by one rule, and share this list
         for index in candidates[:left]:
-            if index in results:
-                results[index].setdefault("rules", []).append(name)
+            named[index] = named[index] + alone if index in named else alone
         left = max(0, left - len(candidates))
+    for result in answer["results"]:
+        if result["index"] in named:
+            result["rules"] = named[result["index"]]
 
 
 def _experiment(part: Participation | None) -> dict[str, Any]:
@@ -260,6 +262,12 @@ def nullable(values: Real[np.ndarray, " L"]) -> list[float | None]:
 
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
+
+_recent_rules: dict[bytes, RuleSet] = {}
+"""Rules of recent requests, by their JSON: most requests send the rules of another one."""
+
+MOST_RECENT, RECENT_BYTES = 64, 2**14
+"""Entries that are stored, and bytes of the longest."""
 
 
 class JsonBounds:
@@ -316,11 +324,11 @@ class JsonCodec(JsonAnswer):
         scanned = self._scan(body)
         if scanned is not None:
             return scanned
-        request = validate(self._words, decode(body, self._bounds), self._outer_words)
+        request, text, recent = self._validate(body)
         bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        return _ranking_request(request, candidates, bundle, tuple(ignored))
+        return _ranking_request(request, candidates, bundle, tuple(ignored), text, recent)
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """Scan an ordinary body; return None for any other, which is parsed in full."""
@@ -331,7 +339,7 @@ class JsonCodec(JsonAnswer):
         try:
             plan = self._plan(default_bundle.reranker)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request = validate(self._words, decode(rest, self._bounds), self._outer_words)
+            request, text, recent = self._validate(rest)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
             return None
         bundle = self._choose(request)
@@ -343,7 +351,20 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
-        return _ranking_request(request, candidates, bundle, ignored)
+        return _ranking_request(request, candidates, bundle, ignored, text, recent)
+
+    def _validate(self, body: bytes) -> tuple[RerankRequest, bytes, RuleSet | None]:
+        """Validate a body; return also the JSON of its rules, and those of a recent request, which it then lacks."""
+        value, text, recent = decode(body, self._bounds), b"", None
+        if isinstance(value, dict) and (rules := value.get("rules")):
+            most = self._settings.max_rules
+            if isinstance(rules, list) and most < len(rules) <= MOST_RULES:
+                raise CandidateError(f"{len(rules)} rules, the limit is {most} (LISTWRIGHT_MAX_RULES)", ("rules",))
+            text = to_json(rules)
+            recent = _recent_rules.get(text)
+            if recent is not None:
+                del value["rules"]
+        return validate(self._words, value, self._outer_words), text, recent
 
     def _plan(self, reranker: Reranker) -> Any:
         """Return the plan for scanning the rows of a bundle, made once for each."""
@@ -359,9 +380,20 @@ class JsonCodec(JsonAnswer):
 
 
 def _ranking_request(
-    request: RerankRequest, candidates: CandidateList, bundle: Bundle, ignored: tuple[str, ...]
+    request: RerankRequest,
+    candidates: CandidateList,
+    bundle: Bundle,
+    ignored: tuple[str, ...],
+    text: bytes,
+    rules: RuleSet | None,
 ) -> RankingRequest:
-    rules = tuple(request.rules or ())
+    schema = bundle.manifest.feature_schema
+    if text and (rules is None or rules.schema is not schema):
+        rules = RuleSet((request.rules or ()) if rules is None else rules.rules, schema, of_request=True)
+        if len(text) <= RECENT_BYTES:
+            while len(_recent_rules) >= MOST_RECENT:
+                _recent_rules.pop(next(iter(_recent_rules)), None)
+            _recent_rules[text] = rules
     return RankingRequest(
         candidates, request, bundle, ignored, request.id, pinned=request.version is not None, rules=rules
     )

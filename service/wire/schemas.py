@@ -28,6 +28,7 @@ from starlette.requests import Request
 from listwright.ranking.candidates import Action
 from listwright.ranking.rules import MOST_RULES, Rule, convert_whole
 from listwright.ranking.stages import NetworkKind
+from listwright.service.problems import faults_of
 
 VALUE: JsonDict = {
     "oneOf": [
@@ -355,7 +356,7 @@ def validate(model: type[Sent], value: object, outer_words: Mapping[str, Any] = 
     try:
         return model.model_validate(merge_words(value, outer_words))
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise RequestValidationError(faults_of(error, model)) from None
 
 
 def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
@@ -374,7 +375,7 @@ def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
         try:
             options = words.model_validate_strings(dict(request.query_params), strict=False)
         except ValidationError as error:
-            raise _invalid(error, "query") from None
+            raise RequestValidationError(faults_of(error, words, "query")) from None
         outer_words = options.model_dump(exclude_unset=True)
     for sent in request.headers.getlist(UNIT):
         try:
@@ -434,13 +435,3 @@ def check_agreement(one: object, other: object, place: tuple[str, str]) -> None:
 
 def _fault(place: tuple[str, ...], message: str) -> dict[str, Any]:
     return {"type": "value_error", "loc": place, "msg": message}
-
-
-def _invalid(error: ValidationError, where: str = "body") -> RequestValidationError:
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    return RequestValidationError([{**fault, "loc": (where, *_place(fault["loc"]))} for fault in faults])
-
-
-def _place(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return a fault's path without the action that pydantic adds behind a rule's number."""
-    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts

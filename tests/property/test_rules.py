@@ -3,10 +3,11 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import TypeAdapter
@@ -17,7 +18,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.merchandising import RuleSet, apply_rules
 from listwright.ranking.order import rank_by_score, relevance
-from listwright.ranking.rules import MOST_CAPS, MOST_VALUES_OF_ALL, Rule, check_rules, names_of
+from listwright.ranking.rules import MOST_CAPS, MOST_COMPARISONS, MOST_VALUES_OF_ALL, Rule, check_rules, names_of
 from support.stand_ins import standing_in
 
 SCHEMA = FeatureSchema(
@@ -212,6 +213,65 @@ def test_diversity_is_maximal_marginal_relevance():
     assert after.rules[0].candidates == (2,)
 
 
+def exact_ranks(odds, ranking, factors):
+    """Order by exact odds; of equal ones, the ranker's."""
+    place = {index: place for place, index in enumerate(ranking.order.tolist())}
+    boosted = [one * factor for one, factor in zip(odds, factors, strict=True)]
+    return sorted(place, key=lambda index: (-boosted[index], place[index])), boosted
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=10),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["boost", "bury"]), st.sampled_from([1.25, 1.5, 2, 3, 6, 7]), st.sets(ids, max_size=6)
+        ),
+        max_size=6,
+    ),
+)
+@example([2, 1], [("boost", 1.5, {"c0"}), ("boost", 3, {"c1"})])
+def test_boosts_order_as_exact_arithmetic_does(odds, boosts):
+    ranking, candidates = one_list(np.log(odds))
+    factors = [Fraction(1)] * len(odds)
+    for action, factor, named in boosts:
+        for index in range(len(odds)):
+            if f"c{index}" in named:
+                factors[index] *= Fraction(factor) if action == "boost" else 1 / Fraction(factor)
+    expected, _ = exact_ranks(list(map(Fraction, odds)), ranking, factors)
+    rules = [{"action": action, "factor": factor, "ids": sorted(named)} for action, factor, named in boosts]
+    assert ruled(ranking, candidates, rule_set(*rules)).order.tolist() == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 7), st.integers(1, 3)), min_size=2, max_size=9),
+    st.sampled_from([0.25, 0.5, 1.0]),
+    st.sampled_from([1, 3]),
+)
+@example([(1, price, 1) for price in (0, 3, 7, 5, 1)], 1.0, 1)
+def test_diversity_orders_as_exact_arithmetic_does(values, weight, factor):
+    odds, prices, brands = map(list, zip(*values, strict=True))
+    ranking, candidates = one_list(np.log(odds), prices, brands)
+    factors = [Fraction(factor if brand == 1 else 1) for brand in brands]
+    left, boosted = exact_ranks(list(map(Fraction, odds)), ranking, factors)
+    best, width = max(boosted), (max(prices) - min(prices)) or 1
+
+    def likeness(one, other):
+        apart = Fraction(abs(prices[one] - prices[other]), width) + (brands[one] != brands[other])
+        return 1 - apart / 2
+
+    expected = []
+    while left:
+        merits = [
+            Fraction(1 - weight) * boosted[index] / best
+            - Fraction(weight) * max((likeness(index, other) for other in expected), default=0)
+            for index in left
+        ]
+        expected.append(left.pop(merits.index(max(merits))))
+    boost = {"action": "boost", "where": {"brand": "a"}, "factor": factor}
+    diverse = {"action": "diversify", "by": ["price", "brand"], "weight": weight}
+    assert ruled(ranking, candidates, rule_set(boost, diverse)).order.tolist() == expected
+
+
 CONTRADICTIONS = [
     ([{"action": "pin", "id": "c0", "place": 1}, {"action": "pin", "id": "c1", "place": 1}], "place 1"),
     ([{"action": "pin", "id": "c0", "place": 1}, {"action": "pin", "id": "c0", "place": 2}], "c0"),
@@ -299,8 +359,7 @@ def test_there_are_limits_for_all_rules_together():
             check_rules(rules, names_of(rules, "rule"))
 
 
-def test_conditions_of_float32_are_inclusive_in_blocks(monkeypatch):
-    monkeypatch.setattr("listwright.ranking.merchandising.BLOCK", 4)
+def test_conditions_of_float32_are_inclusive():
     ranking, candidates = one_list(np.arange(7.0), prices=[0.1, 0.2, 0.3, 0.1, np.nan, 0.2, 0.4])
     low = rule_set({"action": "exclude", "where": {"price": {"min": 0.1, "max": 0.2}}})
     assert ruled(ranking, candidates, low).excluded == 4
@@ -320,4 +379,25 @@ def test_what_a_cap_holds_back_comes_at_its_end_before_what_follows():
 def test_what_contradicts_itself_in_every_list_is_seen_without_one(rules):
     parsed = RULES.validate_python(rules)
     with pytest.raises(CandidateError, match="'rule 1' and 'rule 2'"):
-        check_rules(parsed, names_of(parsed, "rule"))
+        check_rules(parsed, names_of(parsed, "rule"), of_request=True)
+
+
+def test_two_pins_of_a_file_may_meet_in_no_list():
+    ranking, candidates = one_list([3.0, 2.0, 1.0])
+    pins = [{"action": "pin", "id": name, "place": 1} for name in ("c9", "c2", "c1")]
+    after = ruled(ranking, candidates, rule_set(*pins, of_request=False))
+    assert after.order.tolist() == [2, 0, 1]
+    assert [(one.name, one.reason is None) for one in after.rules] == [("file rule 2", True), ("file rule 3", False)]
+    places = [{"action": "pin", "id": "c1", "place": place} for place in (9, 1)]
+    assert ruled(ranking, candidates, rule_set(*places, of_request=False)).order.tolist() == [1, 0, 2]
+
+
+def test_a_request_compares_no_more_than_its_share():
+    ranking, candidates = one_list(np.arange(1000.0), prices=np.arange(1000.0))
+    rules = [{"action": "boost", "where": {"price": [1.0] * 99}, "factor": 2}] * 5
+    assert len(ruled(ranking, candidates, rule_set(*rules)).rules) == 5
+    assert MOST_COMPARISONS == 1000 * 500
+    with pytest.raises(CandidateError, match="comparisons") as raised:
+        ruled(ranking, candidates, rule_set(*rules, {"action": "cap", "by": "price", "most": 1}))
+    assert raised.value.path == ("rules",)
+    ruled(ranking, candidates, rule_set(*rules * 4, of_request=False))

@@ -263,6 +263,45 @@ def test_wrong_envelope_carries_its_path(live, body, path):
     assert path in [fault["path"] for fault in problem["errors"]]
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"topn": 3}, "unknown field 'topn': did you mean top_n?"),
+        ({"strategy": "qilmc"}, "unknown strategy 'qilmc': did you mean qilcm?"),
+        ({"strategy": "foo"}, "unknown strategy 'foo': use one of auto, qilcm, srm, first_stage"),
+        ({"top_n": "3"}, 'expected a whole number, found "3"'),
+        ({"top_n": 0}, "expected greater than or equal to 1, found 0"),
+        ({"timeout_ms": "20"}, 'expected a number, found "20"'),
+        ({"raw_scores": "yes"}, 'expected true or false, found "yes"'),
+        ({"id": 5}, "expected a valid string, found 5"),
+        ({"context": []}, "expected an object"),
+        ({"rules": {}}, "expected an array"),
+        ({"rules": [{"id": "sku-1", "place": 1}]}, "action is required"),
+        ({"rules": [{"action": "pin", "id": "sku-1"}]}, "is required"),
+        (
+            {"rules": [{"action": "promote"}]},
+            "unknown action 'promote': use one of pin, exclude, boost, bury, cap, diversify",
+        ),
+        ({"rules": [{"action": "exclude", "ids": []}] * 101}, "expected at most 100 items"),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_words_of_the_contract(live, more, message):
+    problem = check(live.post("/rerank", json={"candidates": [candidate()]} | more), 422, "invalid-request")
+    assert problem["errors"][0]["message"] == message
+    assert problem["detail"] == f"{problem['errors'][0]['path']}: {message}"
+
+
+def test_misspelled_fields_within_a_request_of_the_protocol(live):
+    tensor = {"name": "features", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
+    for more, path, meant in (
+        ({"parameters": {"topn": 3}}, "$.parameters.topn", "top_n"),
+        ({"outputs": [{"name": "order", "params": {}}]}, "$.outputs[0].params", "parameters"),
+    ):
+        answer = live.post("/v2/models/shop/infer", json={"inputs": [tensor]} | more)
+        (fault,) = check(answer, 422, "invalid-request")["errors"]
+        assert (fault["path"], fault["message"].partition(": ")[2]) == (path, f"did you mean {meant}?")
+
+
 def test_every_fault_is_listed(live):
     body = {"candidates": [candidate()], "top_n": 0, "strategy": "best", "x": 1}
     problem = check(live.post("/rerank", json=body), 422, "invalid-request")

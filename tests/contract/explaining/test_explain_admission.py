@@ -1,9 +1,14 @@
 """One list at a time, one more waits, the next is refused; deadlines; callers that go; a process that fails."""
 
+import asyncio
+import gc
+import threading
 from functools import partial
 
 import pytest
 
+from listwright.ranking.deadline import Deadline
+from listwright.service.errors import UnexplainedError
 from listwright.service.explaining import explainer
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, matrix
@@ -67,6 +72,32 @@ def test_a_deadline_that_passes_before_anything_is_done_is_a_504(start):
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
         assert client.app.service.explainer._link._process.pid == process, "it was told to stop, and did"
         assert count(client, "unexplained") == 2
+
+
+def test_an_error_after_a_late_answer_is_nobodys(start, monkeypatch):
+    monkeypatch.setattr(explainer, "ANSWERED_S", 0.0)
+    unheard, go_on = [], threading.Event()
+
+    def fail():
+        go_on.wait(NEVER_S)
+        raise UnexplainedError("later still")
+
+    async def run_late(service):
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+        try:
+            await service._run(partial(fail), Deadline(0.0))
+        except UnexplainedError as error:
+            message = str(error)  # the error itself would keep the future alive
+        go_on.set()
+        await asyncio.get_running_loop().run_in_executor(service._pool, int)
+        await asyncio.sleep(0)
+        gc.collect()
+        return message
+
+    with start(explaining.held) as client:
+        message = client.portal.call(run_late, client.app.service.explainer)
+    assert not unheard
+    assert "LISTWRIGHT_EXPLAIN_TIMEOUT_MS" in message, "the remedy"
 
 
 @pytest.mark.nightly

@@ -191,7 +191,13 @@ def test_a_file_is_watched_and_a_wrong_one_refused(shop, file, caplog):
     replace(file, toml(PIN))
     with serving(shop, rules=file) as client:
         assert order(ranked(client))[0] == 6
-        for spoiled in (b"[[shop]", b"#" * (MOST_BYTES + 1), b"a = " + b"[" * 9000, b"\xff", toml(PIN, PIN).encode()):
+        for spoiled in (
+            b"[[shop]",
+            b"#" * (MOST_BYTES + 1),
+            b"a = " + b"[" * 9000,
+            b"\xff",
+            toml(PIN, {**EXCLUDE, "ids": [PIN["id"]]}).encode(),
+        ):
             replace(file, spoiled)
             until(lambda: "listwright_rules_refused 1.0" in client.get("/metrics").text)
             assert order(ranked(client))[0] == 6
@@ -339,3 +345,84 @@ def test_hostile_rules_are_answered_or_refused(client):
         assert client.post("/rerank", json=by_name() | {"rules": rules}).status_code in (200, 400, 409, 413, 422)
     many = [{"action": "exclude", "ids": [f"sku-{n}"]} for n in range(5000)]
     assert client.post("/rerank", json=by_name() | {"rules": many}).status_code in (413, 422)
+
+
+def test_rules_that_came_before_act_as_new_ones_do(client, shop, monkeypatch):
+    monkeypatch.setattr(json_codec, "_recent_rules", {})
+    first = ranked(client, PIN, EXCLUDE)
+    assert len(json_codec._recent_rules) == 1
+    assert without_timings(ranked(client, PIN, EXCLUDE)) == without_timings(first)
+    assert without_timings(ranked(client, PIN, EXCLUDE, body=matrix())) == without_timings(first)
+    problem = ranked(client, PIN, EXCLUDE, status=422, top_n=0).json()
+    assert [fault["path"] for fault in problem["errors"]] == ["$.top_n"]
+    with serving(shop) as other:  # another bundle, which may have other columns
+        assert without_timings(ranked(other, PIN, EXCLUDE)) == without_timings(first)
+    for number in range(json_codec.MOST_RECENT + 9):
+        ranked(client, {**PIN, "name": f"n{number}"})
+    ranked(client, {"action": "exclude", "ids": ["x" * 500] * 100})
+    assert len(json_codec._recent_rules) == json_codec.MOST_RECENT
+    assert all(len(text) <= json_codec.RECENT_BYTES for text in json_codec._recent_rules)
+
+
+def test_an_operator_may_refuse_rules_of_requests(shop, file):
+    replace(file, toml(PIN))
+    with serving(shop, rules=file, max_rules=0, explain=True) as client:
+        assert order(ranked(client))[0] == 6
+        for path in ("/rerank", "/explain"):
+            answer = client.post(path, json=by_name() | {"rules": [EXCLUDE]})
+            assert check(answer, 422, "candidate")["errors"][0]["path"] == "$.rules"
+        assert order(ranked(client, rules=[]))[0] == 6
+    with serving(shop, max_rules=1) as client:
+        ranked(client, EXCLUDE)
+        assert "LISTWRIGHT_MAX_RULES" in ranked(client, EXCLUDE, PIN, status=422).json()["detail"]
+
+
+def test_a_request_compares_no_more_than_it_may(client):
+    conditions = {name: {"min": -1} for name in ("price", "stars", "bm25")}
+    many = [{"action": "boost", "where": conditions, "factor": 2}] * 100
+    body = {"candidates": [{"features": row["features"]} for row in (by_name()["candidates"] * 150)[:1000]]}
+    assert len(ranked(client, *many, body=body)["results"]) == 1000
+    wide = [{**one, "where": {**conditions, "price": [0.25] * 10}} for one in many]
+    assert len(ranked(client, *wide)["results"]) == len(ROWS)
+    answer = ranked(client, *wide, status=422, body=body)
+    assert check(answer, 422, "candidate")["errors"][0]["path"] == "$.rules"
+
+
+def test_the_time_that_rules_take_is_left_for_them(client):
+    pace = client.app.service.current.models.default_bundle.reranker.pace
+    noted = dict(pace._times)
+    for power in range(20):
+        for _ in range(2):
+            pace.note("rules", 2**power, 60.0)
+    try:
+        late, plain = (ranked(client, *rules, timeout_ms=30_000) for rules in ([PIN, EXCLUDE], []))
+    finally:
+        pace._times = noted
+    assert (late["meta"]["status"], late["meta"]["stage_reached"]) == ("degraded", "input_order")
+    assert order(late)[0] == 6, "rules act all the same"
+    assert plain["meta"]["status"] == "ok"
+
+
+def test_pins_of_a_file_may_share_a_place(shop, file):
+    replace(file, toml({**PIN, "id": "another"}, {**PIN, "name": "second"}, {**PIN, "name": "third", "id": "sku-5"}))
+    with serving(shop, rules=file) as client:
+        answer = ranked(client)
+    assert order(answer)[0] == 6
+    assert [(one["name"], one["reason"] is None) for one in answer["meta"]["rules"]] == [
+        ("second", True),
+        ("third", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "meant"),
+    [
+        ({"action": "exclude", "id": ["sku-1"]}, "$.rules[0].id", "ids"),
+        ({**PIN, "palce": 1}, "$.rules[0].palce", "place"),
+        ({"action": "exclude", "where": {"price": {"mn": 1}}}, "$.rules[0].where.price.mn", "min"),
+        ({"action": "boots", "ids": [], "factor": 2}, "$.rules[0]", "boost"),
+    ],
+)
+def test_a_misspelled_word_of_a_rule_is_told_with_the_one_that_is_meant(client, rule, path, meant):
+    faults = {fault["path"]: fault["message"] for fault in ranked(client, rule, status=422).json()["errors"]}
+    assert faults[path].endswith(f"did you mean {meant}?")

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from listwright.ranking.errors import BundleError, ListwrightError
-from listwright.ranking.manifest import BundleFile, parse
+from listwright.ranking.manifest import MAX_MANIFEST_BYTES, BundleFile, parse
 from listwright.ranking.stages import MANIFEST
 
 if TYPE_CHECKING:
@@ -357,9 +357,6 @@ def _wait_for(call: Callable[[], _Answer]) -> _Answer:
     return future.result()
 
 
-_MAX_MANIFEST = 64 * 2**20
-
-
 def copy_bundle(store: Store, path: str = "", *, or_last: bool = False) -> Path:
     """Return the local copy of a bundle, after copying what the cache lacks.
 
@@ -435,7 +432,7 @@ def download(url: Url, out: Path) -> Path:
 
 def _read_manifest(store: Store, path: str) -> bytes:
     url = store.url / path / MANIFEST
-    manifest = store.read_small(f"{path}/{MANIFEST}".lstrip("/"), _MAX_MANIFEST)
+    manifest = store.read_small(f"{path}/{MANIFEST}".lstrip("/"), MAX_MANIFEST_BYTES)
     if manifest is None:
         raise BundleError(url, "does not exist: a bundle is a folder NAME/VERSION; name a version")
     if manifest.content is None or manifest.fault:

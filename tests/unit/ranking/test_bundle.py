@@ -160,7 +160,7 @@ def test_model_that_gives_nan_is_refused(tmp_path, spoiled):
     [
         ("qilcm.onnx", b"not a graph", "not an ONNX graph"),
         ("first_stage.txt", b"not a model", "not a LightGBM text model"),
-        ("first_stage.txt", b"\xff\xfe", "codec"),
+        ("first_stage.txt", b"\xff\xfe", "UTF-16"),
         ("golden.jsonl", b"{}\n", "line 1"),
         ("golden.jsonl", b"", "no golden lists"),
     ],

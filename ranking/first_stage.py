@@ -32,76 +32,59 @@ def read_booster(model: str) -> lightgbm.Booster:
     import lightgbm  # noqa: PLC0415 - takes two seconds where pandas and scikit-learn are installed
 
     begin, end = model.find("\nTree=0\n") + 1, model.find("\nend of trees\n") + 1
-    if not model.startswith("tree\n") or not 0 < begin < end or len(model) > MOST_TEXT:
-        fault = "not a LightGBM text model with trees, as Booster.save_model writes one, or truncated, or beyond "
-        raise ScoringError(f"{fault}{MOST_TEXT:,} characters")
+    if not model.startswith("tree\n") or not 0 < begin < end:
+        raise ScoringError("not a LightGBM text model with trees, as Booster.save_model writes one, or truncated")
     try:
-        _check_trees(model[:begin].strip().split("\n"), model[begin:end].encode())
+        _check_trees(model[:begin], model[begin:end].encode())
         check_values(model[end:], MOST_JSON_VALUES)  # pandas_categorical is JSON
-        if model.count("\n[", end) > _MOST_PARAMETERS:
-            raise ValueError(f"it has more than {_MOST_PARAMETERS} parameters")
         return lightgbm.Booster(model_str=model)
     except (lightgbm.basic.LightGBMError, KeyError, ValueError, RecursionError) as error:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 
-MOST_TEXT = 512 * 2**20
-"""Characters of a LightGBM text model."""
-
-_MOST_PARAMETERS = 1000
-
-_MOST_LEAVES, _MOST_TREE_BYTES = 131_072, 64 * 2**20
-"""Of a tree; LightGBM fits no more leaves."""
-
-_COUNTS = dict.fromkeys(["leaf_value", "leaf_weight", "leaf_count", "leaf_const", "num_features"], 0) | dict.fromkeys(
-    "split_feature split_gain threshold decision_type left_child right_child "
-    "internal_value internal_weight internal_count".split(),
-    -1,
-)
-"""Numbers of a tree that stand on one line, more than it has leaves."""
+_MOST_TREE_BYTES = 2**25
+_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count", "leaf_const", "num_features")
+_PER_SPLIT = ("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain")
+_PER_SPLIT += ("internal_value", "internal_weight", "internal_count")
 
 
-def _check_trees(head: list[str], trees: bytes) -> None:
-    """Raise ValueError or KeyError where LightGBM would read or write beyond what the text gives."""
-    facts = dict(line.partition("=")[::2] for line in head)
-    if len(facts) < len(head) or not all(re.fullmatch(r"[a-z]\w*=?[^\r]*", line) for line in head):
-        raise ValueError("a line before the trees is repeated, or is none of LightGBM's")
-    sizes, width = [int(size) for size in facts["tree_sizes"].split()], int(facts["max_feature_idx"]) + 1
-    if len(trees) != sum(sizes) or max(sizes) > _MOST_TREE_BYTES or min(sizes) < 1:
-        raise ValueError("it does not have the size that it states: truncated or edited")
-    if not 1 <= int(facts["num_class"]) == int(facts["num_tree_per_iteration"]) <= len(sizes):
-        raise ValueError("num_class is not num_tree_per_iteration, or is more than it has trees")
+def _check_trees(head: str, trees: bytes) -> None:
+    """Raise ValueError or KeyError where LightGBM would look beyond what the text gives."""
+    facts = dict(line.split("=", 1) for line in head.split("\n") if "=" in line)
+    sizes, width = list(map(int, facts["tree_sizes"].split())), int(facts["max_feature_idx"]) + 1
+    if len(trees) != sum(sizes) or not 1 <= min(sizes) <= max(sizes) <= _MOST_TREE_BYTES:
+        raise ValueError(f"it does not have the size that it states, or a tree has more than {_MOST_TREE_BYTES} bytes")
+    outputs = int(facts["num_tree_per_iteration"])
+    if not 1 <= outputs <= len(sizes) or outputs != int(facts["num_class"]) or "\r" in head or "\n=" in head:
+        raise ValueError("its head does not fit its trees")
     end = 0
     for number, size in enumerate(sizes):
         end += size
         first, *lines = trees[end - size : end].decode().partition("\n\n")[0].split("\n")
-        tree = dict(line.split("=", 1) for line in lines)
-        if first != f"Tree={number}" or len(tree) < len(lines) or not _is_tree(tree, width):
+        if first != f"Tree={number}" or not _is_tree(dict(line.split("=", 1) for line in lines), width):
             raise ValueError(f"tree {number} is damaged")
 
 
 def _is_tree(tree: dict[str, str], width: int) -> bool:
     """Return whether every number is there, and leads to a node, a leaf, a feature or a category that is there."""
+    if not all(re.fullmatch(r"[-+0-9.einfa ]*", text) for text in tree.values()):
+        return False
     leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
-    if not 1 <= leaves <= _MOST_LEAVES or not all(re.fullmatch(r"[-+0-9.einfa ]*", text) for text in tree.values()):
-        return False
     numbers = {name: list(map(float, text.split())) for name, text in tree.items()}
-    if any(len(numbers[name]) != leaves + more for name, more in _COUNTS.items() if name in numbers and leaves > 1):
-        return False
+    counts = dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_PER_SPLIT, leaves - 1)
     bounds, words = numbers.get("cat_boundaries", [0.0]), numbers.get("cat_threshold", [])
-    children = [*range(-leaves, 0), *range(1, leaves - 1)] if leaves > 1 else []
-    inputs = numbers["split_feature"] + numbers.get("leaf_features", [])
-    in_sets = [at for at, kind in zip(numbers["threshold"], numbers["decision_type"], strict=True) if int(kind) & 1]
+    inputs, factors = numbers.get("leaf_features", []), numbers.get("leaf_coeff", [])
+    kinds = zip(numbers["threshold"], numbers["decision_type"], strict=True)
     return (
         len(numbers["leaf_value"]) == leaves
-        and sorted(numbers["left_child"] + numbers["right_child"]) == children
-        and all(0 <= feature < width for feature in inputs)
-        and len(bounds) == max(0, sets) + 1
+        and (leaves == 1 or all(len(numbers[name]) == count for name, count in counts.items() if name in numbers))
+        and sorted(numbers["left_child"] + numbers["right_child"])
+        == ([*range(-leaves, 0), *range(1, leaves - 1)] if leaves > 1 else [])
+        and all(0 <= feature < width for feature in numbers["split_feature"] + inputs)
+        and (bounds[0], bounds[-1], len(bounds)) == (0.0, len(words), sets + 1)
         and bounds == sorted(bounds)
-        and (bounds[0], bounds[-1]) == (0.0, len(words))
-        and all(0 <= at < sets for at in in_sets)
-        and sum(numbers.get("num_features", [])) == len(numbers.get("leaf_features", []))
-        and len(numbers.get("leaf_coeff", [])) == len(numbers.get("leaf_features", []))
+        and all(0 <= threshold < sets for threshold, kind in kinds if int(kind) & 1)
+        and sum(numbers.get("num_features", ())) == len(inputs) == len(factors)
     )
 
 

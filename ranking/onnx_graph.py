@@ -109,13 +109,13 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
     """
     if model[4:8] == b"ORTM":
         raise ScoringError("is in ONNX Runtime's own format, not in ONNX: " + remedy)
-    message = _model_class()()
     try:
         for count, _ in enumerate(_fields(model, "Model", 0, len(model))):  # parsing takes up to 60 times the bytes
             if count >= MOST_PARTS:
                 raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {remedy}")
+        message = _model_class()()
         message.ParseFromString(model)
-    except (DecodeError, IndexError) as error:
+    except DecodeError as error:
         raise ScoringError("not an ONNX graph: truncated or damaged; copy the bundle again") from error
     if not message.HasField("graph"):
         raise ScoringError("not an ONNX graph: it holds none; copy the bundle again, or fit a new version")
@@ -128,10 +128,7 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
 
 
 def _fields(data: bytes, kind: str, at: int, end: int) -> Iterator[None]:
-    """Yield once for each field of a serialised message and of the messages in it, whose fields are one part each.
-
-    Attributes count as one: they hold no message, and a forest's have millions of numbers.
-    """
+    """Yield once for each field of a serialised message and of the messages in it, whose fields are one part each."""
     while at < end:
         yield
         tag, at = _varint(data, at)
@@ -154,11 +151,11 @@ def _fields(data: bytes, kind: str, at: int, end: int) -> Iterator[None]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number and the place behind it."""
     value = 0
-    for shift in range(0, 70, 7):
-        value |= (data[at + shift // 7] & 0x7F) << shift
-        if data[at + shift // 7] < 0x80:
-            return value, at + shift // 7 + 1
-    raise DecodeError("a number of more than 64 bits")
+    for n, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            return value, at + n + 1
+    raise DecodeError("a number that does not end")
 
 
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:

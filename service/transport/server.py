@@ -192,6 +192,12 @@ def check_tls(settings: Settings) -> str | None:
     return None
 
 
+def ignore_signals() -> None:
+    """Ignore signals from now on: a process that has ended its work keeps its exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 class DrainingServer(uvicorn.Server):
     """uvicorn that, on SIGTERM, answers 503 at ``/readyz``, keeps serving for a while, and exits with 0.
 
@@ -232,6 +238,18 @@ class DrainingServer(uvicorn.Server):
         self._settings, self._draining, self._reload, self._on_start = settings, draining, reload, started
         self._fair_accepts: list[FairAccept] = []
         self.grpc = grpc
+
+    def serve_process(self, ports: list[socket]) -> None:
+        """Serve on ports until a signal ends it, as all that this process does; signals after that have no effect."""
+
+        def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal wants it
+            if not self.should_exit:
+                os._exit(128 + number)
+
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own handlers, and then gives back these
+            signal.signal(number, end)
+        self.run(ports)
+        ignore_signals()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Start to answer requests (uvicorn's hook)."""

@@ -42,6 +42,7 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
     router = APIRouter(include_in_schema=False, route_class=CheckedRoute)
     static, about = read_files(), About()
 
+    @router.get("/")
     @router.get(paths.UI)
     async def page() -> Response:
         """Redirect to the path with a slash, which the page's relative links need."""
@@ -67,7 +68,7 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         """Answer a file of the page."""
         return answer_file(static, name, request)
 
-    return router, frozenset((paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
+    return router, frozenset(("/", paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
 def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:

@@ -92,7 +92,7 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
     except ListwrightError as error:
         logs.say(f"error: {error}")
         return 2 if isinstance(error, OpenFilesError) else 1
-    server_of(app).serve_process(ports)
+    server_of(app).run(ports)
     if settings.hook is not None or app.service.reloader.hangs:
         hook.exit_soon(0)
     return 0

@@ -344,7 +344,7 @@ def _serve(
         send_served(app.service.current.models)
 
     server = server_of(app, started)
-    server.serve_process(list(ports))
+    server.run(list(ports))
     if settings.hook is not None or app.service.reloader.hangs:
         hook.exit_soon(0)
 

@@ -11,8 +11,8 @@ import signal
 import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from socket import (
     AF_INET6,
@@ -192,9 +192,12 @@ def check_tls(settings: Settings) -> str | None:
     return None
 
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
 def ignore_signals() -> None:
     """Ignore signals from now on: a process that has ended its work keeps its exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -239,17 +242,15 @@ class DrainingServer(uvicorn.Server):
         self._fair_accepts: list[FairAccept] = []
         self.grpc = grpc
 
-    def serve_process(self, ports: list[socket]) -> None:
-        """Serve on ports until a signal ends it, as all that this process does; signals after that have no effect."""
-
-        def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal wants it
-            if not self.should_exit:
-                os._exit(128 + number)
-
-        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn has its own handlers, and then gives back these
-            signal.signal(number, end)
-        self.run(ports)
-        ignore_signals()
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals of the process, and ignore them after the end (uvicorn's hook)."""
+        if own := threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                signal.signal(number, self.handle_exit)
+        yield
+        if own:
+            ignore_signals()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Start to answer requests (uvicorn's hook)."""

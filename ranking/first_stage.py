@@ -44,8 +44,10 @@ def read_booster(model: str) -> lightgbm.Booster:
 
 _MOST_TREE_BYTES = 2**25
 _PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count", "leaf_const", "num_features")
-_PER_SPLIT = ("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain")
-_PER_SPLIT += ("internal_value", "internal_weight", "internal_count")
+_PER_SPLIT = (
+    *("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain"),
+    *("internal_value", "internal_weight", "internal_count"),
+)
 
 
 def _check_trees(head: str, trees: bytes) -> None:

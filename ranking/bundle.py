@@ -21,7 +21,7 @@ from listwright.ranking.compiled.linear import open_specialists
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
 from listwright.ranking.first_stage import ColumnFirstStage, FirstStage, OnnxFirstStage
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
-from listwright.ranking.plain_file import NotPlainError
+from listwright.ranking.plain_file import NotPlainError, to_text
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.router import BundleRouter
@@ -129,8 +129,8 @@ def build(
     if entry.kind == "lightgbm":
         try:
             input_schema = relative.schema if relative is not None and entry.relative else schema
-            first_stage = open_first_stage(read(entry.file).decode(), input_schema, entry.engine)
-        except (ScoringError, SchemaMismatchError, UnicodeDecodeError) as error:
+            first_stage = open_first_stage(to_text(read(entry.file)), input_schema, entry.engine)
+        except (ScoringError, SchemaMismatchError, ValueError) as error:
             raise BundleError(path / entry.file, str(error)) from error
     elif entry.kind == "onnx":
         try:
@@ -209,6 +209,9 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
 
     Returns:
         The manifest as written.
+
+    Raises:
+        BundleError: if a reader would refuse the manifest.
     """
     entries = []
     for name in sorted(files):
@@ -216,10 +219,11 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         entries.append(BundleFile(name=name, sha256=digest, size=(path / name).stat().st_size))
-    sealed = Manifest.model_validate(manifest.model_copy(update={"files": tuple(entries)}).model_dump())
+    content = to_json(manifest.model_copy(update={"files": tuple(entries)})).encode()
+    sealed = parse(content, path / MANIFEST)
     temporary = path / (MANIFEST + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(to_json(sealed))
+    with temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path / MANIFEST)

@@ -8,7 +8,7 @@ import math
 import re
 from decimal import Decimal
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -81,6 +81,11 @@ QUANTILE_LEVELS = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 """Levels of :attr:`Feature.quantiles`."""
 
 
+Item = TypeVar("Item")
+Many = Annotated[tuple[Item, ...], Field(fail_fast=True)]
+"""Items of which the first that is wrong is named: a list of every fault would take seconds to make."""
+
+
 def _are_quantiles(values: tuple[float, ...]) -> tuple[float, ...]:
     if len(values) != len(QUANTILE_LEVELS):
         raise ValueError(f"there are {len(QUANTILE_LEVELS)} quantiles, not {len(values)}")
@@ -89,9 +94,7 @@ def _are_quantiles(values: tuple[float, ...]) -> tuple[float, ...]:
     return values
 
 
-Quantiles = Annotated[
-    tuple[Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)], ...], AfterValidator(_are_quantiles)
-]
+Quantiles = Annotated[Many[Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]], AfterValidator(_are_quantiles)]
 """Of a column, at :data:`QUANTILE_LEVELS`: float32 numbers that never fall."""
 
 
@@ -113,7 +116,7 @@ class Feature(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     kind: Literal["numeric", "categorical"] = "numeric"
-    categories: tuple[str, ...] = ()
+    categories: Many[str] = ()
     missing_in_training: bool = False
     quantiles: Quantiles | None = None
     default: FiniteFloat | str | None = None
@@ -176,7 +179,7 @@ class FeatureSchema(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    features: Annotated[tuple[Feature, ...], Field(min_length=1)]
+    features: Annotated[tuple[Feature, ...], Field(min_length=1, fail_fast=True)]
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> FeatureSchema:

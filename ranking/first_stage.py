@@ -11,6 +11,7 @@ from jaxtyping import Float
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import SchemaMismatchError, ScoringError
 from listwright.ranking.features import FeatureSchema
+from listwright.ranking.plain_file import MOST_JSON_VALUES, check_values
 from listwright.ranking.scorers import OnnxScorer, all_finite
 
 if TYPE_CHECKING:
@@ -23,23 +24,70 @@ _DEFAULT_NAME = re.compile(r"Column_\d+")
 def read_booster(model: str) -> lightgbm.Booster:
     """Read a model from LightGBM's text format.
 
-    LightGBM crashes the whole process on a file that was cut: what the text says of its length is checked first.
+    LightGBM ends the whole process on numbers that do not fit together: they are checked first.
 
     Raises:
         ScoringError: if the text is no whole LightGBM model.
     """
     import lightgbm  # noqa: PLC0415 - takes two seconds where pandas and scikit-learn are installed
 
-    sizes = re.search(r"^tree_sizes=([\d ]+)$", model, re.MULTILINE)
     begin, end = model.find("\nTree=0\n") + 1, model.find("\nend of trees\n") + 1
-    if not model.startswith("tree\n") or sizes is None or not 0 < begin < end:
+    if not model.startswith("tree\n") or not 0 < begin < end:
         raise ScoringError("not a LightGBM text model with trees, as Booster.save_model writes one, or truncated")
     try:
-        if len(model[begin:end].encode()) != sum(map(int, sizes[1].split())):
-            raise ScoringError("the LightGBM text model does not have the size that it states: truncated or edited")
+        _check_trees(model[:begin], model[begin:end].encode())
+        check_values(model[end:], MOST_JSON_VALUES)  # pandas_categorical is JSON
         return lightgbm.Booster(model_str=model)
-    except (lightgbm.basic.LightGBMError, ValueError, RecursionError) as error:
+    except (lightgbm.basic.LightGBMError, KeyError, ValueError, RecursionError) as error:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
+
+
+_MOST_TREE_BYTES = 2**25
+_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count", "leaf_const", "num_features")
+_PER_SPLIT = (
+    *("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain"),
+    *("internal_value", "internal_weight", "internal_count"),
+)
+
+
+def _check_trees(head: str, trees: bytes) -> None:
+    """Raise ValueError or KeyError where LightGBM would look beyond what the text gives."""
+    facts = dict(line.split("=", 1) for line in head.split("\n") if "=" in line)
+    sizes, width = list(map(int, facts["tree_sizes"].split())), int(facts["max_feature_idx"]) + 1
+    if len(trees) != sum(sizes) or not 1 <= min(sizes) <= max(sizes) <= _MOST_TREE_BYTES:
+        raise ValueError(f"it does not have the size that it states, or a tree has more than {_MOST_TREE_BYTES} bytes")
+    outputs = int(facts["num_tree_per_iteration"])
+    if not 1 <= outputs <= len(sizes) or outputs != int(facts["num_class"]) or "\r" in head or "\n=" in head:
+        raise ValueError("its head does not fit its trees")
+    end = 0
+    for number, size in enumerate(sizes):
+        end += size
+        first, *lines = trees[end - size : end].decode().partition("\n\n")[0].split("\n")
+        if first != f"Tree={number}" or not _is_tree(dict(line.split("=", 1) for line in lines), width):
+            raise ValueError(f"tree {number} is damaged")
+
+
+def _is_tree(tree: dict[str, str], width: int) -> bool:
+    """Return whether every number is there, and leads to a node, a leaf, a feature or a category that is there."""
+    if not all(re.fullmatch(r"[-+0-9.einfa ]*", text) for text in tree.values()):
+        return False
+    leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
+    numbers = {name: list(map(float, text.split())) for name, text in tree.items()}
+    counts = dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_PER_SPLIT, leaves - 1)
+    bounds, words = numbers.get("cat_boundaries", [0.0]), numbers.get("cat_threshold", [])
+    inputs, factors = numbers.get("leaf_features", []), numbers.get("leaf_coeff", [])
+    kinds = zip(numbers["threshold"], numbers["decision_type"], strict=True)
+    return (
+        len(numbers["leaf_value"]) == leaves
+        and (leaves == 1 or all(len(numbers[name]) == count for name, count in counts.items() if name in numbers))
+        and sorted(numbers["left_child"] + numbers["right_child"])
+        == ([*range(-leaves, 0), *range(1, leaves - 1)] if leaves > 1 else [])
+        and all(0 <= feature < width for feature in numbers["split_feature"] + inputs)
+        and (bounds[0], bounds[-1], len(bounds)) == (0.0, len(words), sets + 1)
+        and bounds == sorted(bounds)
+        and all(0 <= threshold < sets for threshold, kind in kinds if int(kind) & 1)
+        and sum(numbers.get("num_features", ())) == len(inputs) == len(factors)
+    )
 
 
 Engine = Literal["compiled", "lightgbm", "column", "onnx"]

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from listwright.ranking.aggregates import TOP
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import BundleError, ListwrightError
+from listwright.ranking.manifest import MOST_VALUES
 from listwright.ranking.order import rank_by_score, tied_after
+from listwright.ranking.plain_file import from_json
 from listwright.ranking.reranker import Reranker
 
 SCORE_TOLERANCE = 1e-4
@@ -26,6 +28,12 @@ ROUTER_TOLERANCE = 0.05
 
 TIE_TOLERANCE = 1e-5
 """Candidates whose scores are closer than this may swap."""
+
+
+MAX_FILE_BYTES, MAX_LINES = 64 * 2**20, 1000
+"""Bytes and lists of a golden file; one of 30 features has 20,000 bytes."""
+
+Numbers = Annotated[list[float | None], Field(fail_fast=True)]
 
 
 class GoldenList(BaseModel):
@@ -41,14 +49,14 @@ class GoldenList(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    features: Annotated[list[list[float | None]], Field(min_length=1)]
+    features: Annotated[list[Numbers], Field(min_length=1, fail_fast=True)]
     strategy: str = "auto"
     specialist: int | None = None
     decided: int | None = None
-    probabilities: list[float] | None = None
-    first_stage_scores: list[float | None]
-    scores: list[float | None]
-    order: list[int]
+    probabilities: Annotated[list[float], Field(fail_fast=True)] | None = None
+    first_stage_scores: Numbers
+    scores: Numbers
+    order: Annotated[list[int], Field(fail_fast=True)]
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
@@ -103,14 +111,19 @@ def read(text: bytes, path: Path) -> list[GoldenList]:
     """Parse a golden file.
 
     Raises:
-        BundleError: naming the line that is not a golden list.
+        BundleError: if it is too large, or naming the line that is not a golden list.
     """
+    if len(text) > MAX_FILE_BYTES or text.count(b"\n") > MAX_LINES:
+        raise BundleError(path, f"has more than {MAX_FILE_BYTES} bytes or {MAX_LINES} lines, which are the limits")
     lists = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:
-            lists.append(GoldenList.model_validate_json(line))
+            lists.append(GoldenList.model_validate(from_json(line, MOST_VALUES)))
         except ValidationError as error:
-            raise BundleError(path, f"line {number}: {error.errors()[0]['msg']}") from error
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise BundleError(path, f"line {number}: {fault['msg']}") from error
+        except ValueError as error:
+            raise BundleError(path, f"line {number}: not JSON ({error})") from error
     if not lists:
         raise BundleError(path, "holds no golden lists, so the bundle cannot check itself")
     return lists

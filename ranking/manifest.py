@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from listwright.ranking.errors import BundleError, BundleFormatError
-from listwright.ranking.features import FeatureSchema
+from listwright.ranking.features import FeatureSchema, Many
 from listwright.ranking.metrics import EvalProtocol
 from listwright.ranking.plain_file import from_json
 from listwright.ranking.relative import RelativeColumn, RelativeColumns
@@ -26,6 +26,15 @@ from listwright.ranking.stages import (
     RouterStage,
     SrmStage,
 )
+
+MAX_MANIFEST_BYTES = 2**20
+"""Bytes of a manifest; one of 30 features has 20,000."""
+
+MOST_VALUES = 100_000
+"""Values of a manifest, and of a line of the golden file."""
+
+_MOST_FILES_BYTES = 4 * 2**30
+"""Bytes of all files of a bundle together: while it is checked, they are in memory."""
 
 FORMAT_VERSION = 6
 """Version of the bundle format that this code writes, and the newest that it reads.
@@ -120,20 +129,20 @@ class Manifest(Frozen):
     data: str
     feature_schema: FeatureSchema
     fingerprint: str
-    relative: tuple[RelativeColumn, ...] = ()
+    relative: Many[RelativeColumn] = ()
     first_stage: FirstStageEntry
-    second_stages: tuple[NetworkStage, ...]
+    second_stages: Many[NetworkStage]
     srm: SrmStage | None = None
     anomaly: AnomalyStage | None = None
     router: RouterStage | None = None
     strategy: NetworkKind | Literal["first_stage"] = "qilcm"
     default_reason: str | None = None
-    choice: tuple[Comparison, ...] = ()
-    validated_lengths: tuple[int, ...] = ()
+    choice: Many[Comparison] = ()
+    validated_lengths: Many[int] = ()
     temperatures: dict[str, Annotated[FiniteFloat, Field(ge=1e-100)]] = Field(default_factory=dict)
-    files: tuple[BundleFile, ...] = ()
+    files: Many[BundleFile] = ()
     protocol: EvalProtocol = EvalProtocol()
-    metrics: tuple[Metric, ...] = ()
+    metrics: Many[Metric] = ()
     made_with: dict[str, str] = Field(default_factory=dict)
     sha256: str = ""
 
@@ -152,6 +161,8 @@ class Manifest(Frozen):
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")
+        if (total := sum(file.size for file in self.files)) > _MOST_FILES_BYTES:
+            raise ValueError(f"files have {total} bytes together; the limit is {_MOST_FILES_BYTES}")
         if len({stage.kind for stage in self.second_stages}) != len(self.second_stages):
             raise ValueError("second_stages name a kind twice")
         RelativeColumns(self.relative, self.feature_schema)
@@ -194,8 +205,12 @@ def parse(text: bytes, path: Path | str) -> Manifest:
         BundleFormatError: if a newer Listwright wrote it.
         BundleError: if it is not a manifest; names the field and why.
     """
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise BundleError(
+            path, f"has {len(text)} bytes; the limit is {MAX_MANIFEST_BYTES}: use fewer features or categories"
+        )
     try:
-        values = from_json(text)
+        values = from_json(text, MOST_VALUES)
     except ValueError as error:
         raise BundleError(path, f"not JSON ({error}): truncated or damaged; copy the bundle again") from error
     version = values.get("format_version") if isinstance(values, dict) else None
@@ -215,6 +230,6 @@ def parse(text: bytes, path: Path | str) -> Manifest:
     try:
         return Manifest.model_validate(values)
     except ValidationError as error:
-        fault = error.errors()[0]
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in fault["loc"]) or "manifest"
         raise BundleError(path, f"{place}: {fault['msg']}") from error

@@ -11,11 +11,11 @@ Gain is ``2^y - 1``, unless gains are given, and the discount ``1 / log2(rank + 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from listwright.ranking.order import rank_by_score
 
@@ -42,7 +42,7 @@ class EvalProtocol(BaseModel):
 
     empty_queries: EmptyQueries = 0
     ideal: Literal["full", "truncated"] = "full"
-    gains: tuple[float, ...] | None = None
+    gains: Annotated[tuple[float, ...], Field(fail_fast=True)] | None = None
     weighted: bool = False
     ties: Literal["shared", "input_order"] = "shared"
 

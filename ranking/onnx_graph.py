@@ -35,7 +35,8 @@ OPERATORS = {
 torch, XGBoost, CatBoost and scikit-learn write of rankers that are brought along. All only compute on their inputs."""
 
 MOST_PARTS = 100_000
-"""Of a graph: nodes, their attributes, tensors and so on. The largest that is exported has a few hundred."""
+"""Fields of a graph and of its nodes, tensors and so on, counted before it is parsed. The largest that is exported has
+some thousands."""
 
 METADATA_PREFIX = "listwright."
 """What the graph says of itself is said under names of ours: ONNX Runtime looks for settings of its own there."""
@@ -66,6 +67,11 @@ _SCHEMA = {
 }
 _ONE_OF = {"Dimension": ("dim_value", "dim_param")}
 _PLAIN_ATTRIBUTES = (1, 2, 3, 6, 7, 8)  # float, int, string, and many of each
+
+_MESSAGES = {
+    message: {number: kind for number, kind, _, _ in fields_of(fields) if kind in _SCHEMA and kind != "Attribute"}
+    for message, fields in _SCHEMA.items()
+}
 
 _INSIDE = {
     message: [(kind, many, name) for _, kind, many, name in fields_of(fields) if kind in _SCHEMA]
@@ -103,21 +109,53 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
     """
     if model[4:8] == b"ORTM":
         raise ScoringError("is in ONNX Runtime's own format, not in ONNX: " + remedy)
-    message = _model_class()()
     try:
+        for count, _ in enumerate(_fields(model, "Model", 0, len(model))):  # parsing takes up to 60 times the bytes
+            if count >= MOST_PARTS:
+                raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {remedy}")
+        message = _model_class()()
         message.ParseFromString(model)
     except DecodeError as error:
         raise ScoringError("not an ONNX graph: truncated or damaged; copy the bundle again") from error
     if not message.HasField("graph"):
         raise ScoringError("not an ONNX graph: it holds none; copy the bundle again, or fit a new version")
-    for count, part in enumerate(_parts(message, "Model", "the model")):
-        if count >= MOST_PARTS:
-            raise ScoringError(f"the graph has more than {MOST_PARTS:,} parts: {remedy}")
+    for part in _parts(message, "Model", "the model"):
         _check(*part, remedy)
     try:
         return bytes(message.SerializeToString())
     except EncodeError as error:
         raise ScoringError("the graph is larger than 2 GiB: fit a smaller model") from error
+
+
+def _fields(data: bytes, kind: str, at: int, end: int) -> Iterator[None]:
+    """Yield once for each field of a serialised message and of the messages in it, whose fields are one part each."""
+    while at < end:
+        yield
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                _, at = _varint(data, at)
+            case 1 | 5 as wire:
+                at += 8 if wire == 1 else 4
+            case 2:
+                size, at = _varint(data, at)
+                if (inner := _MESSAGES[kind].get(tag >> 3)) is not None:
+                    yield from _fields(data, inner, at, at + size)
+                at += size
+            case _:
+                raise DecodeError("a group, which ONNX does not know")
+    if at > end:
+        raise DecodeError("a field that is longer than its message")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number and the place behind it."""
+    value = 0
+    for n, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            return value, at + n + 1
+    raise DecodeError("a number that does not end")
 
 
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -107,26 +109,69 @@ def is_plain(path: Path) -> bool:
         return False
 
 
-def from_json(text: str | bytes) -> Any:
-    """Parse a JSON text.
+def to_text(content: bytes) -> str:
+    """Decode a text file: UTF-8, which may begin with a byte order mark.
 
     Raises:
-        ValueError: if it is none, or goes beyond what Python reads: nested too deeply, numbers of thousands of digits.
+        ValueError: if it is in another encoding, or holds a NUL, as UTF-16 does and libraries in C take for the end.
     """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
+        raise ValueError("it is UTF-16, or no text: save it as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no UTF-8 (byte {error.start}): save it as UTF-8") from None
+
+
+def check_values(text: str | bytes, most: int) -> None:
+    """Raise ValueError if a JSON text has more than so many commas and opening brackets, before it is parsed."""
+    count = sum(map(text.count, ",[{")) if isinstance(text, str) else sum(map(text.count, b",[{"))
+    if count > most:
+        raise ValueError(f"it has more than {most:,} values")
+
+
+def from_json(text: str | bytes, most_values: int | None = None) -> Any:
+    """Parse a JSON text.
+
+    Args:
+        text: in UTF-8, if it is bytes.
+        most_values: most commas and opening brackets; every value but one has its own. None: any.
+
+    Raises:
+        ValueError: if it is none, has more values, or goes beyond what Python reads: nested too deeply, numbers of
+            thousands of digits.
+    """
+    if most_values is not None:
+        check_values(text, most_values)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unread(error) from error
 
 
-def from_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML text, which may begin with a byte order mark.
+MOST_JSON_BYTES, MOST_JSON_VALUES = 64 * 2**20, 1_000_000
+"""Bytes and values of a JSON file that is read whole: a report, the state of a run, a golden list."""
+
+MOST_KEY_PARTS = 16
+"""Parts of a dotted key of TOML: Python needs time that grows with their square."""
+
+_LONG_KEY = re.compile(
+    rf"""(?:(?:(?<![\w-])[\w-]++|(?<!\\)"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}"""
+)
+
+
+def from_toml(content: bytes) -> dict[str, Any]:
+    """Parse a TOML text.
 
     Raises:
-        ValueError: as :func:`from_json`.
+        ValueError: as :func:`to_text` and :func:`from_json`, or if a key has more than :data:`MOST_KEY_PARTS` parts.
     """
+    text = to_text(content)
+    if (key := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, key.start()) + 1
+        raise ValueError(f"line {line} has a dotted key of more than {MOST_KEY_PARTS} parts")
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"))
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unread(error) from error
 
@@ -138,10 +183,10 @@ def read_object(path: Path) -> dict[str, Any]:
         DataError: if it cannot be read, or holds something else.
     """
     try:
-        value = from_json(path.read_bytes())
+        value = from_json(read(path, MOST_JSON_BYTES), MOST_JSON_VALUES)
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, NotPlainError) as error:
         raise DataError(path, f"is no JSON: {error}: it was damaged; delete it, or the folder of that run") from error
     if not isinstance(value, dict):
         raise DataError(path, "holds no JSON object: it was damaged; delete it, or the folder of that run")

@@ -44,7 +44,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import AbandonedError, BundleError, ListwrightError
-from listwright.ranking.manifest import BundleFile, parse
+from listwright.ranking.manifest import MAX_MANIFEST_BYTES, BundleFile, parse
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.stages import MANIFEST
 
@@ -552,9 +552,6 @@ def _wait_for(call: Callable[[], _Answer]) -> _Answer:
     return future.result()
 
 
-_MAX_MANIFEST = 64 * 2**20
-
-
 def copy_bundle(store: Store, path: str = "", *, or_last: bool = False, abandoned: Callable[[], bool] = bool) -> Path:
     """Return the local copy of a bundle, after copying what the cache lacks.
 
@@ -635,7 +632,7 @@ def download(url: Url, out: Path) -> Path:
 
 def _read_manifest(store: Store, path: str) -> bytes:
     url = store.url / path / MANIFEST
-    manifest = store.read_small(f"{path}/{MANIFEST}".lstrip("/"), _MAX_MANIFEST)
+    manifest = store.read_small(f"{path}/{MANIFEST}".lstrip("/"), MAX_MANIFEST_BYTES)
     if manifest is None:
         raise BundleError(url, "does not exist: a bundle is a folder NAME/VERSION; name a version")
     if manifest.content is None or manifest.fault:

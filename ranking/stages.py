@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from listwright.ranking.features import Many
+
 MANIFEST = "manifest.json"
 GOLDEN = "golden.jsonl"
 
@@ -101,7 +103,7 @@ class Specialist(Frozen):
 
     weight: Annotated[float, Field(ge=0.0, le=1.0)]
     queries: Annotated[int, Field(ge=0)]
-    top_features: tuple[FeatureWeight, ...] = ()
+    top_features: Many[FeatureWeight] = ()
 
 
 class SrmStage(Frozen):
@@ -140,7 +142,7 @@ class AnomalyStage(Frozen):
     """
 
     file: FileName = "anomaly.onnx"
-    quantiles: tuple[FiniteFloat, ...] = ()
+    quantiles: Many[FiniteFloat] = ()
 
 
 class RouterStage(Frozen):

@@ -116,9 +116,7 @@ def parse(content: bytes) -> Rules:
         WatchedFileError: with the place and the remedy.
     """
     try:
-        rules = _FILE.validate_python(from_toml(content.decode()))
-    except UnicodeDecodeError as error:
-        raise WatchedFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
+        rules = _FILE.validate_python(from_toml(content))
     except ValidationError as error:
         raise WatchedFileError(
             "; ".join(_describe_fault(fault["loc"], fault["msg"]) for fault in error.errors()[:3])

@@ -414,9 +414,19 @@ def near_misses(names: Iterable[str]) -> list[tuple[str, str]]:
     return misses
 
 
+_GROUPS = {
+    "bundle": "bundles", "admin_key": "keys", "host": "address", "workers": "processes, and time for an answer",
+    "unknown_features": "requests", "hook": "routing", "drain_s": "operation", "explain": "explanations",
+    "events_log": "events", "served_log": "served log", "experiments": "experiments and rules",
+}  # fmt: skip
+"""Headings of the settings, each by the first below it."""
+
+
 def describe() -> str:
     """Describe each setting, for ``--help``."""
     lines = []
-    for name, field in sorted(Settings.model_fields.items(), key=lambda item: item[0] in LoopSettings.model_fields):
+    inherited = LoopSettings.model_fields | EventSettings.model_fields | ExplainSettings.model_fields
+    for name, field in sorted(Settings.model_fields.items(), key=lambda item: item[0] in inherited):
+        lines += [f"\n{_GROUPS[name]}:"] if name in _GROUPS else []
         lines += [f"  {PREFIX}{name.upper()} (default {str(field.default).lower()})", f"      {field.description}"]
     return "\n".join(lines)

@@ -49,7 +49,7 @@ from listwright.service.telemetry.merge import (
     unpack,
 )
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.transport.server import FINISH_WITHIN_S, announce
+from listwright.service.transport.server import FINISH_WITHIN_S, announce, ignore_signals
 
 LONGEST_PAUSE_S = 30.0
 """Longest pause between the end of a worker and the start of the next, where they keep ending."""
@@ -97,6 +97,7 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
                         workers.handle_signal(signal.Signals(number))
         workers.look()
         reap_orphans(workers.pids())
+    ignore_signals()
     return workers.code
 
 

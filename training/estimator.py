@@ -21,7 +21,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, RecipeError, ScoringError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest, to_json
-from listwright.ranking.plain_file import from_json
+from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
 from listwright.training.budget import Budget
@@ -356,7 +356,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
             self.reranker_.first_stage_model = partial(files.__getitem__, first_stage.file)
         self.files_ = files
         try:
-            self.report_: dict[str, Any] = from_json(self.files_.get("report.json", b"{}"))
+            self.report_: dict[str, Any] = from_json(self.files_.get("report.json", b"{}"), MOST_JSON_VALUES)
         except ValueError as error:
             raise BundleError(loaded.path / "report.json", f"no JSON: {error}") from error
         columns = list(loaded.manifest.feature_schema.names)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError, RecipeError, ScoringError
-from listwright.ranking.manifest import Comparison
+from listwright.ranking.manifest import MAX_MANIFEST_BYTES, Comparison
 from listwright.ranking.relative import KINDS
 from listwright.training import choice
 from listwright.training.budget import boosting_plan
@@ -316,8 +316,8 @@ def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             :func:`listwright.training.first_stage.boosting.check_monotone`. If there are weights that a part of the
             recipe cannot honour. If a given ONNX graph does not fit the data.
         SchemaMismatchError: if a given model does not fit the data.
-        DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, or a query has
-            more rows than LambdaMART takes.
+        DataError: if all columns are constant, a label has no gain, no weight of a split is above 0, a query has
+            more rows than LambdaMART takes, or a manifest cannot hold the features.
     """
     needed: frozenset[str] = frozenset()
     splits = splits.with_gains(recipe.data.gains).with_normalised_weights()
@@ -334,7 +334,12 @@ def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
             boosting.check_monotone(directions, splits.train.schema)
             _check_lengths(splits)
     splits = splits.described_by(with_defaults(splits.train.schema, recipe.data.defaults))
-    return without_constant(splits, needed) if recipe.data.drop_constant else splits
+    splits = without_constant(splits, needed) if recipe.data.drop_constant else splits
+    if len(splits.train.schema.model_dump_json(indent=1).encode()) > MAX_MANIFEST_BYTES * 3 // 4:
+        widest = max(splits.train.schema.features, key=lambda feature: len(feature.categories))
+        fault = f"features and categories are too many for a bundle's manifest of {MAX_MANIFEST_BYTES} bytes"
+        raise DataError(splits.how, f"{fault}: {splits.remedies.exclusion(widest.name)}", column=widest.name)
+    return splits
 
 
 def _check_lengths(splits: Splits) -> None:

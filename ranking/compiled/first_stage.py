@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.compiled.lightgbm_trees import Forest, UnsupportedForestError, float32_below, read_forest
-from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import Engine, FirstStage, LightGbmFirstStage
 from listwright.ranking.scorers import all_finite
@@ -60,8 +59,6 @@ class CompiledFirstStage:
         self._forest = forest
         order = np.arange(len(schema)) if columns is None else np.array(columns)
         split_features = forest.columns["feature"]
-        if ((split_features < 0) | (split_features >= len(order))).any():
-            raise ScoringError("the LightGBM model splits on a feature that it does not have")
         self._schedule = schedule(forest)
         self._columns = forest.columns.copy()
         self._columns["feature"] = order[split_features]

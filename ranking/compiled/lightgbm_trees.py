@@ -112,11 +112,7 @@ class _Tree:
         self.sets = [words[start:end] for start, end in pairwise(bounds)]
 
     def walk(self) -> Iterator[tuple[int, int, int]]:
-        """Yield each node's number, place and level from 0, breadth first; siblings stand side by side.
-
-        Raises:
-            ScoringError: if the tree leads back into itself.
-        """
+        """Yield each node's number, place and level from 0, breadth first; siblings stand side by side."""
         waiting, places = deque([(0 if self.size else -1, 0, 0)]), 1
         while waiting:
             node, place, level = waiting.popleft()
@@ -124,8 +120,6 @@ class _Tree:
             if node >= 0:
                 waiting += [(child, places + side, level + 1) for side, child in enumerate(self.children[node])]
                 places += 2
-                if places > 2 * self.size + 1:
-                    raise ScoringError("a tree of the LightGBM model leads back into itself")
 
 
 def _numbers(text: str) -> list[float]:

@@ -18,6 +18,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explanation import FeatureContribution, StageContributions, value_of
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.first_stage import model_columns, read_booster
+from listwright.ranking.plain_file import to_text
 from listwright.ranking.reranker import Reranker
 
 SAME_SUM = 1e-6
@@ -367,7 +368,7 @@ def tree_contributions(reranker: Reranker) -> TreeContributions | None:
             return None
         relative = reranker.relative
         schema = relative.schema if relative is not None and entry.relative else reranker.manifest.feature_schema
-        _contributions_cache[reranker] = TreeContributions(model.decode(), schema)
+        _contributions_cache[reranker] = TreeContributions(to_text(model), schema)
     return _contributions_cache[reranker]
 
 

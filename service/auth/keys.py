@@ -86,11 +86,14 @@ def read(settings: Settings) -> tuple[Key, ...]:
     if settings.keys_file is not None:
         try:
             content = plain_file.read(settings.keys_file, MAX_FILE_BYTES)
+            text = plain_file.to_text(content)
         except NotPlainError as error:
             raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} {error}") from error
+        except ValueError as error:
+            raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file}: {error}") from error
         except OSError as error:
             raise KeysError(f"{PREFIX}KEYS_FILE: {settings.keys_file} cannot be read: {error.strerror}") from error
-        keys += parse(content.decode("utf-8-sig", "replace"), str(settings.keys_file), settings)
+        keys += parse(text, str(settings.keys_file), settings)
     _check_together(keys, settings)
     return tuple(keys)
 

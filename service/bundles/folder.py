@@ -144,7 +144,10 @@ def _pointer(folder: Path, name: str, kind: str) -> str | None:
 
 
 def _parse(content: bytes, kind: str) -> str:
-    text = content.decode("utf-8-sig", "replace").strip()
+    try:
+        text = plain_file.to_text(content).strip()
+    except ValueError as error:
+        raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: {error}") from error
     if not _NAME.fullmatch(text):
         raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: write one, in one step")
     return text

@@ -13,10 +13,11 @@ from pathlib import Path
 from listwright.ranking import bundle
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.errors import BundleError, ListwrightError, plain_text
-from listwright.ranking.manifest import FORMAT_VERSION, Manifest
+from listwright.ranking.manifest import FORMAT_VERSION, MAX_MANIFEST_BYTES, Manifest, parse
 from listwright.ranking.remote import OBJECT_STORES, Store, Url, local_copy, location_argument
 from listwright.ranking.stages import MANIFEST
-from listwright.service.bundles.folder import CURRENT, point
+from listwright.service.bundles import folder
+from listwright.service.bundles.folder import CURRENT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -65,25 +66,23 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
 _EXISTS = "exists already: a published version never changes; choose another version"
 
 
-def _seal_copy(loaded: Bundle, source: Path, folder: Path, name: str) -> Manifest:
+def _seal_copy(loaded: Bundle, source: Path, copy: Path, name: str) -> Manifest:
     """Copy a bundle into a new folder, under another name and the folder's version."""
-    folder.mkdir()
+    copy.mkdir()
     files = [entry.name for entry in loaded.manifest.files]
     for file in files:
-        shutil.copyfile(source / file, folder / file)
-    renamed = loaded.manifest.model_copy(
-        update={"name": name, "version": folder.name, "format_version": FORMAT_VERSION}
-    )
-    sealed = bundle.seal(folder, renamed, files)
+        shutil.copyfile(source / file, copy / file)
+    renamed = loaded.manifest.model_copy(update={"name": name, "version": copy.name, "format_version": FORMAT_VERSION})
+    sealed = bundle.seal(copy, renamed, files)
     _check_same(loaded.manifest, sealed, source)
     return sealed
 
 
-def _upload(folder: Path, manifest: Manifest, store: Store) -> None:
+def _upload(copy: Path, manifest: Manifest, store: Store) -> None:
     """Upload a bundle, its manifest last: no reader takes a folder without one for a bundle."""
     for entry in manifest.files:
         try:
-            store.write(entry.name, folder / entry.name, new=True)
+            store.write(entry.name, copy / entry.name, new=True)
         except FileExistsError:  # of an upload that was interrupted, or of another publisher
             digest = hashlib.sha256()
             for piece in store.stream(entry.name):
@@ -92,9 +91,27 @@ def _upload(folder: Path, manifest: Manifest, store: Store) -> None:
                 fault = "exists with another content: remove it, if no other publish is under way, or choose a version"
                 raise BundleError(store.url / entry.name, fault) from None
     try:
-        store.write(MANIFEST, (folder / MANIFEST).read_bytes(), new=True)
+        store.write(MANIFEST, (copy / MANIFEST).read_bytes(), new=True)
     except FileExistsError:  # another process was faster
         raise BundleError(store.url, _EXISTS) from None
+
+
+def _changes(models: Path | Url, sealed: Manifest) -> str:
+    """Return how the features differ from those of the version that is served now; empty if they do not."""
+    try:
+        place = models / sealed.name / folder.read(models).versions[sealed.name]
+        if isinstance(place, Path):
+            served = bundle.read_manifest(place)
+        else:
+            found = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
+            served = parse((found and found.content) or b"", place)
+    except (KeyError, ListwrightError, OSError):  # nothing is served, or nothing that can be compared
+        return ""
+    if served.fingerprint == sealed.fingerprint:
+        return ""
+    before, after = set(served.feature_schema.names), set(sealed.feature_schema.names)
+    names = ", ".join([f"+{name}" for name in sorted(after - before)] + [f"-{name}" for name in sorted(before - after)])
+    return f"{names[:300] or 'kinds, order, categories or missing values'} against {sealed.name}/{served.version}"
 
 
 def _check_same(before: Manifest, after: Manifest, source: Path) -> None:
@@ -121,8 +138,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         manifest = publish_as(local_copy(options.bundle), options.out)
         if options.current:
-            models = options.out if isinstance(options.out, Url) else options.out.absolute()
-            point(models.parent.parent, manifest.name, manifest.version)
+            out = options.out if isinstance(options.out, Url) else options.out.absolute()
+            models = out.parent.parent
+            if changes := _changes(models, manifest):
+                print(
+                    f"warning: other features than are served now: {changes}: callers must send these", file=sys.stderr
+                )
+            folder.point(models, manifest.name, manifest.version)
     except ListwrightError as error:
         print(f"error: {plain_text(str(error))}", file=sys.stderr)
         return 1

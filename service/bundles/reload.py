@@ -293,9 +293,12 @@ class Reloader:
 
     def _refuse(self, before: Models, name: str, version: str, reason: str) -> Refusal:
         self._telemetry.reloads.labels(name, "refused").inc()
-        serves = before.current.get(name)
+        serves = before.current.get(before.name_of(name))
         goes_on = "nothing is served under that name" if serves is None else f"{serves.manifest.version} serves on"
-        _log.error("refused %s/%s: %s; %s", name, version, reason, goes_on)
+        if name == EVERYTHING:
+            _log.error("%s; what is served stays", reason)
+        else:
+            _log.error("refused %s/%s: %s; %s", name, version, reason, goes_on)
         return refusal(name, version, reason)
 
     def _note_outage(self, before: Models, root: Path | Url, reason: str) -> Refusal:

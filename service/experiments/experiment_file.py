@@ -128,9 +128,7 @@ def parse(content: bytes) -> ExperimentFile:
         ExperimentFileError: with the place and the remedy.
     """
     try:
-        return ExperimentFile.model_validate(from_toml(content.decode()))
-    except UnicodeDecodeError as error:
-        raise ExperimentFileError(f"is no UTF-8 (byte {error.start}): write TOML") from error
+        return ExperimentFile.model_validate(from_toml(content))
     except ValidationError as error:
         raise ExperimentFileError("; ".join(_describe(fault, content) for fault in error.errors()[:3])) from error
     except ValueError as error:
@@ -142,7 +140,7 @@ def _describe(fault: object, content: bytes) -> str:
     assert isinstance(fault, dict)
     place, message = list(fault["loc"]), fault["msg"].removeprefix("Value error, ")
     if place[:1] == ["experiment"] and len(place) > 1:
-        named = from_toml(content.decode())["experiment"][place[1]]
+        named = from_toml(content)["experiment"][place[1]]
         name = named.get("name") if isinstance(named, dict) else None
         place[:2] = [f"experiment {place[1] + 1}" if not isinstance(name, str) else f"experiment {name[:100]!r}"]
     return ": ".join([*map(str, place), message])

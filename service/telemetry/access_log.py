@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from listwright.service.telemetry.otel import OtelTracer
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
-_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(
+    r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,100})?"
+)
 _TRACE_HEADERS = {"traceparent": b"traceparent", "tracestate": b"tracestate"}
 
 _log = logging.getLogger("listwright.requests")

@@ -11,8 +11,8 @@ import signal
 import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from socket import (
     AF_INET6,
@@ -192,6 +192,15 @@ def check_tls(settings: Settings) -> str | None:
     return None
 
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def ignore_signals() -> None:
+    """Ignore signals from now on: a process that has ended its work keeps its exit code."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class DrainingServer(uvicorn.Server):
     """uvicorn that, on SIGTERM, answers 503 at ``/readyz``, keeps serving for a while, and exits with 0.
 
@@ -232,6 +241,16 @@ class DrainingServer(uvicorn.Server):
         self._settings, self._draining, self._reload, self._on_start = settings, draining, reload, started
         self._fair_accepts: list[FairAccept] = []
         self.grpc = grpc
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle signals of the process, and ignore them after the end (uvicorn's hook)."""
+        if own := threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                signal.signal(number, self.handle_exit)
+        yield
+        if own:
+            ignore_signals()
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         """Start to answer requests (uvicorn's hook)."""

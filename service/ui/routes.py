@@ -16,7 +16,7 @@ import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from listwright.ranking import bundle, golden
 from listwright.ranking.bundle import Bundle
@@ -24,6 +24,7 @@ from listwright.ranking.errors import BundleError
 from listwright.ranking.features import QUANTILE_LEVELS, Feature
 from listwright.ranking.golden import GoldenList
 from listwright.ranking.manifest import Comparison, Manifest, Metric
+from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.stages import GOLDEN
 from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
@@ -41,6 +42,7 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
     router = APIRouter(include_in_schema=False, route_class=CheckedRoute)
     static, about = read_files(), About()
 
+    @router.get("/")
     @router.get(paths.UI)
     async def page() -> Response:
         """Redirect to the path with a slash, which the page's relative links need."""
@@ -66,7 +68,7 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         """Answer a file of the page."""
         return answer_file(static, name, request)
 
-    return router, frozenset((paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
+    return router, frozenset(("/", paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
 def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
@@ -141,7 +143,7 @@ class _Report(BaseModel):
     """The parts of ``report.json`` that the page shows."""
 
     rankers: dict[str, str] = {}
-    metrics: list[Metric] = []
+    metrics: Annotated[list[Metric], Field(fail_fast=True)] = []
 
 
 class About:
@@ -253,10 +255,12 @@ def _report(served: Bundle) -> _Report | None:
     if not lists_file(served.manifest, REPORT):
         return None
     try:
-        return _Report.model_validate_json(bundle.read_listed(served.path, served.manifest, REPORT))
+        return _Report.model_validate(
+            from_json(bundle.read_listed(served.path, served.manifest, REPORT), MOST_JSON_VALUES)
+        )
     except BundleError as error:
         _log.warning("the page shows the manifest's metrics of %s: %s", served.manifest.name, error.reason)
-    except ValidationError:
+    except ValueError:
         _log.warning("the page shows the manifest's metrics of %s: %s is no report", served.manifest.name, REPORT)
     return None
 

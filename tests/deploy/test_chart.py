@@ -398,7 +398,8 @@ def test_autoscaling_decides_about_the_number_of_pods():
     assert "replicas" not in of_kind("Deployment", {"autoscaling": {"enabled": True}})["spec"]
     assert of_kind("Deployment", {"replicaCount": 10})["spec"]["replicas"] == 10
     metrics = of_kind("HorizontalPodAutoscaler", VALUE_SETS["production"])["spec"]["metrics"]
-    assert [metric["type"] for metric in metrics] == ["Resource", "Pods"]
+    assert [metric["type"] for metric in metrics] == ["ContainerResource", "Pods"]
+    assert metrics[0]["containerResource"]["container"] == container({})["name"]  # a sidecar may have no requests
     assert metrics[1]["pods"]["target"] == {"type": "AverageValue", "averageValue": "4"}
 
 

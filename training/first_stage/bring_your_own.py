@@ -6,6 +6,7 @@ Exporters of ONNX differ in names, in the shape of the scores and in what else t
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchErro
 from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.ranking.first_stage import OnnxFirstStage, model_columns, read_booster
 from listwright.ranking.onnx_graph import checked
+from listwright.ranking.plain_file import to_text
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import silence_lightgbm
 from listwright.training.first_stage.foreign_models import COLUMN, HEAD_BYTES, is_onnx, recognised
@@ -84,16 +86,18 @@ def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
     silence_lightgbm()
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(HEAD_BYTES).removeprefix(BOM_UTF8)
         if is_onnx(head):
             return canonical(path.read_bytes(), schema)
         foreign = recognised(head)
         if foreign is not None:
             raise RecipeError(f"--first-stage {path}: {foreign}")
-        text = path.read_text(encoding="utf-8")
+        text = to_text(path.read_bytes()).replace("\r\n", "\n")
         read_booster(text)
-    except (OSError, UnicodeDecodeError, ScoringError) as error:
+    except (OSError, ScoringError) as error:
         raise RecipeError(f"--first-stage {path}: {error}") from error
+    except ValueError as error:
+        raise RecipeError(f"--first-stage {path}: not a LightGBM text model: {error}") from error
     return text
 
 

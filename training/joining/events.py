@@ -344,7 +344,7 @@ def read_labels(path: Path) -> Labels:
     """
     example = "write [labels] and below it lines such as click = 1"
     try:
-        values = from_toml(path.read_text(encoding="utf-8"))
+        values = from_toml(path.read_bytes())
     except OSError as error:
         raise RecipeError(f"--labels {path}: cannot be read ({error.strerror or error}); {example}") from error
     except ValueError as error:

@@ -281,7 +281,7 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
         known = ", ".join(recipe_names())
         raise RecipeError(f"no recipe {name_or_path!r}: use one of {known}, or the path of a .toml file")
     try:
-        values = from_toml(path.read_text(encoding="utf-8"))
+        values = from_toml(path.read_bytes())
     except ValueError as error:
         raise RecipeError(f"{path}: not TOML: {error}") from error
     values.update({key: value for key, value in changes.items() if value is not None})

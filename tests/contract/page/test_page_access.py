@@ -76,6 +76,14 @@ def test_where_keys_are_set_the_code_is_open_and_the_data_are_not(bundle_folder)
         assert client.get("/ui/bundle", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
 
 
+def test_the_root_leads_to_the_page_where_it_is_on(bundle_folder):
+    with serving(bundle_folder, ui=True, keys=f"web:{KEY}") as client:
+        led = client.get("/", follow_redirects=False)
+        assert (led.status_code, str(led.next_request.url.path)) == (307, "/ui/")
+    with serving(bundle_folder) as client:
+        assert client.get("/").status_code == 404
+
+
 @pytest.mark.nightly
 def test_over_a_port_a_file_may_be_kept_and_nothing_else(serve, bundle_folder):
     service = serve(bundle=bundle_folder, ui="true", keys=f"web:{KEY}")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import signal
+import time
 
 import pytest
 
@@ -15,10 +16,13 @@ from support.waiting import PATIENCE_S, until_async
 
 @pytest.fixture
 def root_logger():
-    """The server makes the root logger its own."""
+    """The server makes the root logger and the signals its own."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield root
+    for number, handler in signals.items():
+        signal.signal(number, handler)
     root.level, root.handlers = level, handlers
 
 
@@ -84,3 +88,14 @@ def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, mes
     heads = asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))
     assert all(head.startswith("HTTP/1.1 200 ") for head in heads)
     assert len(heads) == count
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_after_the_first_do_not_change_how_it_ends(serve, bundle_folder, workers, number):
+    process = serve(bundle=bundle_folder, workers=workers).process
+    while process.poll() is None:
+        process.send_signal(number)
+        time.sleep(0.005)
+    assert process.returncode == 0

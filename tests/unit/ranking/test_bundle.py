@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle, manifest, verify
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.manifest import FORMAT_VERSION
 from listwright.ranking.stages import MANIFEST
@@ -160,7 +161,7 @@ def test_model_that_gives_nan_is_refused(tmp_path, spoiled):
     [
         ("qilcm.onnx", b"not a graph", "not an ONNX graph"),
         ("first_stage.txt", b"not a model", "not a LightGBM text model"),
-        ("first_stage.txt", b"\xff\xfe", "codec"),
+        ("first_stage.txt", b"\xff\xfe", "UTF-16"),
         ("golden.jsonl", b"{}\n", "line 1"),
         ("golden.jsonl", b"", "no golden lists"),
     ],
@@ -254,3 +255,60 @@ METRIC = {"ranker": "qilcm", "name": "mrr", "mean": float("nan"), "low": 0.0, "h
 def test_a_manifest_that_contradicts_itself_or_its_golden_lists_is_refused(spoiled_router, edit, says):
     edit_manifest(spoiled_router, edit)
     assert says in refusal(spoiled_router).reason
+
+
+def sized(values, size):
+    """The text of a manifest, its blanks filled up."""
+    text = json.dumps(values).encode()
+    return text + b" " * (size - len(text))
+
+
+def test_a_manifest_may_have_as_many_bytes_as_the_limit(spoiled):
+    values = json.loads((spoiled / "manifest.json").read_text())
+    assert bundle.parse(sized(values, manifest.MAX_MANIFEST_BYTES), "x").name == values["name"]
+    with pytest.raises(BundleError, match=f"has {2**20 + 1} bytes; the limit is {2**20}"):
+        bundle.parse(sized(values, manifest.MAX_MANIFEST_BYTES + 1), "x")
+
+
+def test_a_manifest_may_have_as_many_values_as_the_limit(spoiled, monkeypatch):
+    text = (spoiled / "manifest.json").read_bytes()
+    marks = sum(map(text.count, b",[{"))
+    monkeypatch.setattr(manifest, "MOST_VALUES", marks)
+    assert bundle.parse(text, "x")
+    monkeypatch.setattr(manifest, "MOST_VALUES", marks - 1)
+    with pytest.raises(BundleError, match="more than"):
+        bundle.parse(text, "x")
+
+
+@pytest.mark.parametrize("field", ["files", "metrics", "choice", "relative", "second_stages", "validated_lengths"])
+def test_of_many_faults_the_first_is_made_and_no_other(spoiled, field):
+    values = json.loads((spoiled / "manifest.json").read_text()) | {field: ["x"] * 10_000}
+    with pytest.raises(ValidationError) as raised:
+        manifest.Manifest.model_validate(values)
+    assert raised.value.error_count() == 1
+
+
+def test_files_may_have_as_many_bytes_together_as_the_limit(spoiled, monkeypatch):
+    text = (spoiled / "manifest.json").read_bytes()
+    total = sum(file.size for file in bundle.parse(text, "x").files)
+    monkeypatch.setattr(manifest, "_MOST_FILES_BYTES", total)
+    assert bundle.parse(text, "x")
+    monkeypatch.setattr(manifest, "_MOST_FILES_BYTES", total - 1)
+    with pytest.raises(BundleError, match=f"files have {total} bytes together; the limit is {total - 1}"):
+        bundle.parse(text, "x")
+
+
+def test_a_manifest_that_readers_would_refuse_is_not_written(spoiled, monkeypatch):
+    before = (spoiled / "manifest.json").read_bytes()
+    read = bundle.parse(before, "x")
+    monkeypatch.setattr(manifest, "MAX_MANIFEST_BYTES", len(before) - 1)
+    with pytest.raises(BundleError, match="use fewer features or categories"):
+        bundle.seal(spoiled, read, [file.name for file in read.files])
+    assert (spoiled / "manifest.json").read_bytes() == before
+
+
+def test_a_byte_order_mark_before_the_lightgbm_text_says_nothing(spoiled):
+    text = (spoiled / "first_stage.txt").read_bytes()
+    (spoiled / "first_stage.txt").write_bytes(b"\xef\xbb\xbf" + text)
+    rehash(spoiled, "first_stage.txt")
+    assert bundle.load(spoiled).reranker.first_stage.engine in ("compiled", "lightgbm")

@@ -1,10 +1,13 @@
 """When two answers to a golden list are the same computation."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from listwright.ranking import golden
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import BundleError
 from listwright.ranking.golden import TIE_TOLERANCE, GoldenList, replay, same_order, same_scores
@@ -90,3 +93,27 @@ def test_a_record_may_hold_another_candidate_of_a_tie_at_the_cutoff(kept, scores
         return
     with pytest.raises(BundleError, match="does not compute what the trainer computed"):
         replay(TwoKept(), [golden], Path("golden.jsonl"))
+
+
+LINE = b'{"features":[[1,null]],"first_stage_scores":[1],"scores":[null],"order":[0]}\n'
+
+
+def test_a_golden_file_may_be_as_large_as_the_limits(monkeypatch, tmp_path):
+    monkeypatch.setattr(golden, "MAX_FILE_BYTES", 3 * len(LINE))
+    monkeypatch.setattr(golden, "MAX_LINES", 3)
+    monkeypatch.setattr(golden, "MOST_VALUES", sum(map(LINE.count, b",[{")))
+    assert len(golden.read(3 * LINE, tmp_path)) == 3
+    with pytest.raises(BundleError, match=rf"more than {3 * len(LINE)} bytes or 3 lines"):
+        golden.read(3 * LINE + b" ", tmp_path)
+    with pytest.raises(BundleError, match="or 3 lines"):
+        golden.read(b"{}\n" * 4, tmp_path)
+    with pytest.raises(BundleError, match=r"line 2: .*more than"):
+        golden.read(LINE + LINE.replace(b"[0]", b"[0,1]"), tmp_path)
+
+
+@pytest.mark.parametrize("field", ["features", "scores", "first_stage_scores", "order", "probabilities"])
+def test_of_many_faults_in_a_list_the_first_is_made_and_no_other(field):
+    values = json.loads(LINE) | {field: ["x"] * 10_000}
+    with pytest.raises(ValidationError) as raised:
+        golden.GoldenList.model_validate(values)
+    assert raised.value.error_count() == 1

@@ -1,8 +1,7 @@
 """Whatever stands in a bundle's folder, loading it gives a bundle or a BundleError, and nothing else.
 
 Manifests, golden lists and graphs are altered with hashes made to agree, as who made the bundle could. The text of the
-LightGBM model is altered in a process of its own: LightGBM trusts it, and a wrong number in it can end the process.
-That is why bundles are only loaded from who may run code here; see ``docs/security.md``.
+LightGBM model is altered in a process of its own: LightGBM trusts it, and a wrong number in it would end the process.
 """
 
 import hashlib
@@ -265,7 +264,7 @@ TEXTS = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", TEXTS)
 def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, how):
-    """It may end the process that loads it, and so it does here; it never becomes a bundle."""
+    """It would end the process that loads it, and never becomes a bundle."""
     folder = tmp_path / "shop" / "1"
     shutil.copytree(good, folder)
     text = (folder / "first_stage.txt").read_text()
@@ -273,5 +272,4 @@ def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, how):
     (folder / "first_stage.txt").write_text(TEXTS[how](text))
     make_hashes_agree(folder)
     ended = subprocess.run([sys.executable, "-c", CHILD, str(folder)], capture_output=True, text=True, check=False)
-    assert ended.returncode != 0
-    assert ended.returncode == 7 or ended.returncode < 0, ended.stderr
+    assert ended.returncode == 7, ended.stderr

@@ -233,10 +233,21 @@ def test_names_that_are_no_text_are_shown_and_cut():
 
 def test_masses_of_parts_are_refused():
     content = model().SerializeToString() + field(GRAPH, field(NODE, b"") * 8000) * 50
-    with pytest.raises(ScoringError, match="operator ''"):
+    with pytest.raises(ScoringError, match="more than 100,000 parts"):
         checked(content)
     with pytest.raises(ScoringError, match="more than 100,000 parts"):
         checked(model().SerializeToString() + field(GRAPH, field(13, b"") * 8000) * 50)
+
+
+def test_as_many_parts_as_the_limit_are_parsed(monkeypatch):
+    content = model().SerializeToString()
+    count = sum(1 for _ in onnx_graph._fields(content, "Model", 0, len(content)))
+    monkeypatch.setattr(onnx_graph, "MOST_PARTS", count)
+    assert checked(content)
+    monkeypatch.setattr(onnx_graph, "_model_class", lambda: pytest.fail("parsed"))
+    for many in (content + field(8, b""), content + b"\x28\x00"):
+        with pytest.raises(ScoringError, match=f"more than {count} parts"):
+            checked(many)
 
 
 @pytest.mark.parametrize("depth", [50, 100_000])

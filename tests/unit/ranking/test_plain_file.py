@@ -92,17 +92,75 @@ def test_json_that_python_gives_up_on_is_an_error_like_any_other(tmp_path, text)
 @pytest.mark.parametrize("text", HOSTILE_TOML.values(), ids=HOSTILE_TOML)
 def test_toml_that_python_gives_up_on_is_an_error_like_any_other(text):
     with pytest.raises(ValueError, match=r"."):
-        plain_file.from_toml(text)
+        plain_file.from_toml(text.encode())
+
+
+def key(parts, part="a"):
+    return ".".join([part] * parts)
+
+
+@pytest.mark.parametrize("part", ["a", "'a = b'", r'"a\" . \""', "1-_"])
+@pytest.mark.parametrize("line", ["{} = 1", "[{}]", "[[{}]]", "b = {{ {} = 1 }}", "[t]\n  {} = 1"])
+def test_dotted_keys_have_as_many_parts_as_the_limit_and_no_more(line, part):
+    most = plain_file.MOST_KEY_PARTS
+    assert plain_file.from_toml(line.format(key(most, part)).encode())
+    for dots in (key(most + 1, part), key(most + 1, part).replace(".", " . "), key(20_000, part)):
+        with pytest.raises(ValueError, match=rf"line \d has a dotted key of more than {most} parts"):
+            plain_file.from_toml(line.format(dots).encode())
+
+
+def test_dots_that_are_no_key_are_not_counted():
+    assert (
+        plain_file.from_toml(b"a = [" + b"0.5, " * 100 + b"]\nb = '1. 2. 3'\n# see a, b. " + b"... " * 50)["a"]
+        == [0.5] * 100
+    )
+
+
+@pytest.mark.parametrize("text", ["a" * 2**20, '"' + '\\"' * 2**19, "'" * 2**20, "a " * 2**19, '" ' * 2**19])
+def test_long_lines_without_a_long_key_are_toml_or_not_as_before(text):
+    with pytest.raises(ValueError, match=r"Expected|Unterminated"):
+        plain_file.from_toml(text.encode())
+
+
+@pytest.mark.parametrize("text", [b"[1, [2], {}]", "[1, [2], {}]", '["", [[], ""]]'])
+def test_values_are_counted_before_json_is_parsed(text, monkeypatch):
+    assert plain_file.from_json(text, 5)
+    monkeypatch.setattr(plain_file.json, "loads", lambda _: pytest.fail("parsed"))
+    with pytest.raises(ValueError, match="more than 4 values"):
+        plain_file.from_json(text, 4)
+
+
+def test_the_state_of_a_run_is_bounded_in_bytes_and_values(tmp_path, monkeypatch):
+    file = tmp_path / "state.json"
+    file.write_text('{"a": [1, 2, 3]}')
+    monkeypatch.setattr(plain_file, "MOST_JSON_BYTES", file.stat().st_size)
+    monkeypatch.setattr(plain_file, "MOST_JSON_VALUES", 4)
+    assert plain_file.read_object(file) == {"a": [1, 2, 3]}
+    file.write_text('{"a": [1, 2,[]]}')
+    with pytest.raises(DataError, match="more than 4 values"):
+        plain_file.read_object(file)
+    file.write_text('{"a":  [1, 2, 3]}')
+    with pytest.raises(DataError, match="the limit is 16"):
+        plain_file.read_object(file)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_text_in_another_encoding_is_called_so(encoding):
+    with pytest.raises(ValueError, match="UTF-16"):
+        plain_file.to_text("a = 1".encode(encoding))
+    with pytest.raises(ValueError, match="UTF-16"):
+        plain_file.from_toml("a = 1".encode(encoding))
 
 
 def test_a_byte_order_mark_says_nothing():
-    assert plain_file.from_toml("\ufeffa = 1") == {"a": 1}
+    assert plain_file.to_text(b"\xef\xbb\xbftree\r\n") == "tree\r\n"
+    assert plain_file.from_toml(b"\xef\xbb\xbfa = 1") == {"a": 1}
     assert plain_file.from_json(b"\xef\xbb\xbf[1]") == [1]
 
 
 def test_numbers_that_python_reads_are_read():
     assert plain_file.from_json("9" * 4000) == int("9" * 4000)
-    assert plain_file.from_toml("a = 0x" + "f" * 5000)["a"] == 16**5000 - 1
+    assert plain_file.from_toml(b"a = 0x" + b"f" * 5000)["a"] == 16**5000 - 1
 
 
 def test_one_that_is_replaced_meanwhile_is_not_waited_for(tmp_path, monkeypatch):

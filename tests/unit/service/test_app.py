@@ -140,7 +140,15 @@ def test_trace_context_comes_back_and_is_logged(client, caplog):
     caplog.set_level(logging.INFO, "listwright")
     assert client.post("/rerank", json=BODY, headers={"traceparent": trace}).headers["traceparent"] == trace
     assert caplog.records[-1].facts["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
-    for bad in ("", "00-xyz", trace.upper(), trace + "-x"):
+    for later in (
+        trace.replace("00-", "01-", 1),
+        trace.replace("00-", "cc-", 1) + "-what.comes",
+        trace.replace("00-", "fe-", 1) + "-",
+    ):
+        assert client.post("/rerank", json=BODY, headers={"traceparent": later}).headers["traceparent"] == later
+        assert caplog.records[-1].facts["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    nobody = ("00-" + "0" * 32 + trace[35:], trace[:36] + "0" * 16 + trace[52:])
+    for bad in ("", "00-xyz", trace.upper(), trace + "-x", "ff" + trace[2:], "01" + trace[2:] + "x", *nobody):
         answer = client.post("/rerank", json=BODY, headers={"traceparent": bad})
         assert answer.status_code == 200
         assert "traceparent" not in answer.headers

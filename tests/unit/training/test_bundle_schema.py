@@ -8,6 +8,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.training import steps
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import doubtful
 from listwright.training.recipe import config
@@ -45,6 +46,19 @@ def test_a_query_that_lightgbm_does_not_take_is_named(train, valid, says):
 def test_as_many_rows_as_lightgbm_takes_and_more_where_it_fits_nothing(train, test, first_stage):
     splits = Splits(part(*train), part(4, 5), part(test), "by hand")
     assert with_bundle_schema(config.changed(config.load("letor"), first_stage), splits).train.rows == sum(train)
+
+
+def test_features_that_no_manifest_holds_are_named_before_anything_is_fitted(monkeypatch):
+    splits = Splits(part(10), part(4), part(3), "by hand")
+    schema = with_bundle_schema(config.load("letor"), splits).train.schema
+    size = len(schema.model_dump_json(indent=1))
+    monkeypatch.setattr(steps, "MAX_MANIFEST_BYTES", -(-size * 4 // 3))
+    with_bundle_schema(config.load("letor"), splits)
+    monkeypatch.setattr(steps, "MAX_MANIFEST_BYTES", size * 4 // 3 - 1)
+    with pytest.raises(
+        DataError, match=r"too many for a bundle's manifest of \d+ bytes: "
+    ):
+        with_bundle_schema(config.load("letor"), splits)
 
 
 @pytest.mark.parametrize(("spelling", "notes"), [(str, 0), (str.upper, 3)])

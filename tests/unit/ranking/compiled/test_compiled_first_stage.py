@@ -1,6 +1,8 @@
 """The compiled traversal against LightGBM: every bit of every score, or LightGBM itself."""
 
 import logging
+import re
+from contextlib import suppress
 
 import lightgbm
 import numpy as np
@@ -8,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from listwright.ranking import first_stage
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.compiled import first_stage as compiled_first_stage
 from listwright.ranking.compiled import lightgbm_trees as forest
-from listwright.ranking.compiled.first_stage import CompiledFirstStage, open_first_stage, probes
+from listwright.ranking.compiled.first_stage import open_first_stage, probes
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage
@@ -191,15 +194,79 @@ def test_a_float32_is_above_the_rounded_threshold_exactly_if_above_the_threshold
             assert (float(value) > threshold) == (value > np.float32(below))
 
 
-def test_a_tree_that_leads_back_into_itself_is_refused():
-    model = fitted(trees=1)
-    start = model.index("left_child=") + len("left_child=")
-    looped = model[:start] + "0" + model[model.index(" ", start) :]
-    with pytest.raises(ScoringError, match="back into itself"):
-        forest.read_forest(looped)
-
-
 MODELS = [fitted(schema, trees=2, num_leaves=6) for schema in (NUMBERS, MIXED)]
+
+
+def with_sizes(model):
+    """A text whose trees have the sizes that it states."""
+    trees = model[model.index("\nTree=0\n") + 1 : model.index("\nend of trees\n") + 1]
+    sizes = " ".join(str(len(tree)) for tree in re.split(r"^(?=Tree=)", trees, flags=re.MULTILINE)[1:])
+    return re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", model, flags=re.MULTILINE)
+
+
+ALTERED = {
+    "leads back into itself": (r"^left_child=\S+", "left_child=0"),
+    "leads nowhere": (r"^right_child=\S+", "right_child=1000"),
+    "a leaf twice": (r"^(right_child=.*)-\d+$", r"\1-1"),
+    "no leaf": (r"^num_leaves=\d+", "num_leaves=0"),
+    "a leaf more": (r"^num_leaves=6", "num_leaves=7"),
+    "leaves without end": (r"^num_leaves=\d+", "num_leaves=2000000000"),
+    "a feature more": (r"^split_feature=\S+", "split_feature={width}"),
+    "a feature less": (r"^split_feature=\S+", "split_feature=-1"),
+    "a number more": (r"^split_gain=", "split_gain=1 "),
+    "words for numbers": (r"^threshold=", "threshold=x "),
+    "numbers that only Python reads": (r"^leaf_value=\S+", "leaf_value=1_0"),
+    "categories without end": (r"^num_cat=\d+", "num_cat=500000000"),
+    "categories that nobody gives": (r"^cat_boundaries=0 \d+", "cat_boundaries=0 99999"),
+    "no tree in turn": (r"^num_tree_per_iteration=1", "num_tree_per_iteration=0"),
+    "more trees in turn than there are": (r"^num_tree_per_iteration=1", "num_tree_per_iteration=3"),
+    "outputs without end": (r"^num_class=1", "num_class=100000000"),
+    "outputs behind a sign": (r"^num_class=1", "num_class=1\n=num_class=100000000"),
+    "no features": (r"^max_feature_idx=\d+", "max_feature_idx=-2"),
+}
+
+
+@pytest.mark.parametrize("engine", ["compiled", "lightgbm"])
+@pytest.mark.parametrize("how", ALTERED)
+def test_numbers_that_do_not_fit_together_never_reach_lightgbm(how, engine, monkeypatch):
+    """Many of them would end the process."""
+    old, new = ALTERED[how]
+    model = re.sub(old, new.replace("{width}", str(len(MIXED))), MODELS[1], count=1, flags=re.MULTILINE)
+    assert model != MODELS[1]
+    assert open_first_stage(with_sizes(MODELS[1]), MIXED, engine).engine == engine
+    monkeypatch.setattr(lightgbm, "Booster", lambda **_: pytest.fail("reached"))
+    with pytest.raises(ScoringError, match="not a LightGBM text model"):
+        open_first_stage(with_sizes(model), MIXED, engine)
+
+
+@pytest.mark.parametrize(
+    "params", [{"linear_tree": True}, {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}]
+)
+def test_models_that_only_lightgbm_scores_are_checked_and_read(params):
+    model = fitted(trees=2, **params)
+    assert open_first_stage(model, NUMBERS, "compiled").engine == "lightgbm"
+    with pytest.raises(ScoringError, match="tree 0 is damaged"):
+        open_first_stage(with_sizes(re.sub("num_leaves=", "num_leaves=1", model, count=1)), NUMBERS, "compiled")
+
+
+def test_a_tree_may_be_as_large_as_the_limit(monkeypatch):
+    sizes = list(map(int, re.search(r"^tree_sizes=(.*)$", MODELS[0], re.MULTILINE)[1].split()))
+    monkeypatch.setattr(first_stage, "_MOST_TREE_BYTES", max(sizes))
+    first_stage.read_booster(MODELS[0])
+    monkeypatch.setattr(first_stage, "_MOST_TREE_BYTES", max(sizes) - 1)
+    with pytest.raises(ScoringError, match=f"more than {max(sizes) - 1} bytes"):
+        first_stage.read_booster(MODELS[0])
+
+
+def test_the_categories_of_pandas_are_counted_before_they_are_parsed(monkeypatch):
+    model = MODELS[0][: MODELS[0].rindex("pandas_categorical:")] + "pandas_categorical:" + "[[1],[2]]\n"
+    marks = sum(map(model[model.index("\nend of trees\n") :].count, ",[{"))
+    monkeypatch.setattr(first_stage, "MOST_JSON_VALUES", marks)
+    assert first_stage.read_booster(model).pandas_categorical == [[1], [2]]
+    with pytest.raises(ScoringError, match=f"more than {marks} values"):
+        first_stage.read_booster(model.replace("[[1],[2]]", "[[1],[2,3]]"))
+
+
 SECTIONS = ("split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value", "cat_boundaries")
 
 
@@ -217,8 +284,5 @@ def test_altered_trees_are_refused_or_walked_through_without_harm(which, section
             values = line.split("=")[1].split(" ")
             values[place % len(values)] = value
             lines[number] = section + "=" + " ".join(values)
-    try:
-        stage = CompiledFirstStage(forest.read_forest("\n".join(lines)), None, schema)
-        stage.score(rows(20, schema))
-    except ScoringError:
-        pass
+    with suppress(ScoringError):
+        open_first_stage(with_sizes("\n".join(lines) + "\n"), schema, "compiled").score(rows(20, schema))

@@ -99,8 +99,15 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(KeysError, match="is not a plain file"):
         keys.read(settings(keys_file=tmp_path / "fifo"))
     (tmp_path / "binary").write_bytes(b"web:\xff\xfe" + WEB.encode())
-    with pytest.raises(KeysError, match="line 1 is not NAME:KEY"):
+    with pytest.raises(KeysError, match=r"binary: it is no UTF-8 \(byte 4\)"):
         keys.read(settings(keys_file=tmp_path / "binary"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_refused_by_that_name(tmp_path, encoding):
+    (tmp_path / "keys").write_bytes(f"web:{WEB}\n".encode(encoding))
+    with pytest.raises(KeysError, match="keys: it is UTF-16, or no text: save it as UTF-8"):
+        keys.read(settings(keys_file=tmp_path / "keys"))
 
 
 @pytest.mark.parametrize("sent", [WEB, BATCH, THIRD, "nobody's key"])

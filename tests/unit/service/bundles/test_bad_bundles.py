@@ -77,6 +77,17 @@ def nan_weights(bad):
     onnx.save(model, bad / "qilcm.onnx")
 
 
+def masses_of_values(bad, _):
+    """Where each would be a fault of its own."""
+    values = json.loads((bad / "manifest.json").read_text())
+    (bad / "manifest.json").write_text(json.dumps(values | {"metrics": [{}] * 200_000}))
+
+
+def a_leaf_too_many(bad):
+    text = (bad / "first_stage.txt").read_text()
+    (bad / "first_stage.txt").write_text(text.replace("num_leaves=8", "num_leaves=9"))
+
+
 def of_another_model(bad):
     (bad / "first_stage.txt").write_text("tree\n")
 
@@ -84,6 +95,8 @@ def of_another_model(bad):
 BAD = {
     **{f"{spoil.__name__} {name}": (spoil, name) for spoil in (truncated, emptied, altered, missing) for name in FILES},
     "newer format": (lambda bad, _: newer(bad), None),
+    "masses of values": (masses_of_values, None),
+    "a leaf too many": (resealed, a_leaf_too_many),
     "golden mismatch": (resealed, golden_mismatch),
     "NaN weights": (resealed, nan_weights),
     "weights elsewhere": (resealed, external_weights),
@@ -91,6 +104,8 @@ BAD = {
 }
 SAYS = {
     "newer format": "manifest.json: bundle format 99 is newer",
+    "masses of values": "manifest.json: not JSON (it has more than 100,000 values)",
+    "a leaf too many": "first_stage.txt: not a LightGBM text model: tree 0 is damaged",
     "golden mismatch": "golden.jsonl: line 6: scores are",
     "NaN weights": "golden.jsonl: line 1: the second stage gave nan",
     "weights elsewhere": "qilcm.onnx: tensor 'w' has weights in another file: listwright writes no such graph",
@@ -365,3 +380,35 @@ def test_a_folder_that_is_gone_changes_nothing(models, tmp_path_factory):
             assert (await tell(client)).json()["refused"] == []
 
     run(scenario)
+
+
+def unreadable(*_, **__):
+    raise OSError(5, "gone")
+
+
+def test_while_the_folder_cannot_be_read_the_log_says_that_all_stays(models, monkeypatch, caplog):
+    async def scenario():
+        async with serving(models) as (_, client):
+            monkeypatch.setattr(folder, "read", unreadable)
+            assert (await tell(client)).status_code == 409
+            assert await version(client) == "1"
+
+    run(scenario)
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said == "the models folder cannot be read: gone; what is served stays"
+
+
+def test_of_a_bad_alias_the_log_says_what_serves_on(models, caplog):
+    (models / "other").mkdir()
+    (models / "other" / "ALIAS").write_text("shop")
+
+    async def scenario():
+        async with serving(models) as (_, client):
+            (models / "other" / "ALIAS").write_text("/")
+            await tell(client)
+            assert (await client.get("/info", params={"model": "other"})).status_code == 200
+
+    run(scenario)
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said.startswith("refused other/: ALIAS holds no name")
+    assert said.endswith("; 1 serves on")

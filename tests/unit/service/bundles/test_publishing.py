@@ -91,3 +91,22 @@ def test_a_version_that_appears_at_the_last_moment_stays(challenger, monkeypatch
     with pytest.raises(BundleError, match="shop/2: exists already"):
         bundle.publish(challenger, out)
     assert (out / "manifest.json").read_bytes() == before
+
+
+def test_other_features_than_are_served_now_are_pointed_out(challenger, capsys):
+    models = challenger.parents[1]
+    make_bundle(models / "shop" / "1", categorical=False)
+    assert publishing.main([str(challenger), str(models / "shop" / "2"), "--current"]) == 0
+    assert capsys.readouterr().err == ""  # nothing was served before
+    folder.point(models, "shop", "1")
+    assert publishing.main([str(challenger), str(models / "shop" / "3"), "--current"]) == 0
+    assert "+carrier against shop/1" in capsys.readouterr().err
+    assert publishing.main([str(challenger), str(models / "shop" / "4"), "--current"]) == 0
+    assert capsys.readouterr().err == ""
+    assert publishing.main([str(models / "shop" / "1"), str(models / "shop" / "5")]) == 0
+    assert capsys.readouterr().err == ""  # it is not served
+    assert publishing.main([str(models / "shop" / "1"), str(models / "shop" / "6"), "--current"]) == 0
+    assert "-carrier against shop/4" in capsys.readouterr().err
+    (models / "shop" / "6" / "manifest.json").write_text("{}")
+    assert publishing.main([str(challenger), str(models / "shop" / "7"), "--current"]) == 0
+    assert folder.read(models).versions["shop"] == "7"

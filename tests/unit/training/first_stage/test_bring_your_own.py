@@ -235,6 +235,19 @@ def test_a_truncated_model_is_refused(frame, tmp_path, share):
         bring_your_own.read_model(path, letor_schema(3))
 
 
+def test_a_byte_order_mark_before_a_model_says_nothing(frame, tmp_path):
+    whole = fit(frame).model_to_string()
+    path = tmp_path / "model.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + whole.replace("\n", "\r\n").encode())
+    assert bring_your_own.read_model(path, letor_schema(3)) == whole
+    path.write_bytes(b'\xef\xbb\xbf{"learner": {"gradient_booster": {}}, "version": [3, 0, 0]}')
+    with pytest.raises(RecipeError, match="looks like"):
+        bring_your_own.read_model(path, letor_schema(3))
+    path.write_bytes(whole.encode("utf-16"))
+    with pytest.raises(RecipeError, match=r"model\.txt: not a LightGBM text model: it is UTF-16"):
+        bring_your_own.read_model(path, letor_schema(3))
+
+
 @pytest.mark.parametrize(
     ("was", "becomes", "says"),
     [

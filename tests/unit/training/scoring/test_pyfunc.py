@@ -79,7 +79,7 @@ def test_numbers_of_any_type_count_the_same(model):
 
 
 def test_bytes_in_utf8_are_text(model):
-    frame = pandas_of(lists((9,)))
+    frame = pandas_of(lists((9,))).rename(columns={"query": "qid"})
     encoded = [None if name is None else name.encode() for name in frame[CATEGORY.name]]
     other = frame.assign(**{CATEGORY.name: encoded})
     pd.testing.assert_frame_equal(model.predict(other), model.predict(frame))

@@ -55,9 +55,7 @@ def test_features_that_no_manifest_holds_are_named_before_anything_is_fitted(mon
     monkeypatch.setattr(steps, "MAX_MANIFEST_BYTES", -(-size * 4 // 3))
     with_bundle_schema(config.load("letor"), splits)
     monkeypatch.setattr(steps, "MAX_MANIFEST_BYTES", size * 4 // 3 - 1)
-    with pytest.raises(
-        DataError, match=r"too many for a bundle's manifest of \d+ bytes: "
-    ):
+    with pytest.raises(DataError, match=r"too many for a bundle's manifest of \d+ bytes: "):
         with_bundle_schema(config.load("letor"), splits)
 
 

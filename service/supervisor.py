@@ -376,10 +376,6 @@ class Samples:
     packed: tuple[bytes, ...]
 
 
-Keeper = Callable[[Paths], Coroutine[Any, Any, None]]
-"""Handles :class:`Keep`."""
-
-
 class MetricsRelay:
     """Metrics of all workers, on the worker's side. For its event loop.
 

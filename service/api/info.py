@@ -35,8 +35,7 @@ class FeatureInfo(BaseModel):
     required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
     categories: Annotated[int, Field(description="number of known values; others count as unknown")]
     default: Annotated[
-        float | str | None,
-        Field(description="its value where a request by name leaves it out; null: missing"),
+        float | str | None, Field(description="its value where a request by name leaves it out; null: missing")
     ]
 
 

@@ -172,7 +172,7 @@ class ExplanationService:
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
         future = loop.run_in_executor(self._pool, work)
         future.add_done_callback(lambda _: timer.cancel())
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs a late error
         try:
             async with asyncio.timeout(left_s + ANSWERED_S):
                 return await asyncio.shield(future)
@@ -225,12 +225,6 @@ class ExplanationService:
             "total": (ended - arrived) * 1000.0,
         }
         return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
-
-
-def _retrieve(done: asyncio.Future[_Result]) -> None:
-    """Ask for an error: asyncio logs one that comes after the answer, when nobody else asks."""
-    if not done.cancelled():
-        done.exception()
 
 
 def index_of(named: int | str, candidates: CandidateList, field: str) -> int:

@@ -180,9 +180,7 @@ class InferCodec:
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """Encode the requested outputs: as raw bytes where the inputs were, or one is asked for so."""
         answer = MESSAGES["ModelInferResponse"](
-            id=request.id or "",
-            model_name=request.bundle.manifest.name,
-            model_version=request.bundle.manifest.version,
+            id=request.id or "", model_name=request.bundle.manifest.name, model_version=request.bundle.manifest.version
         )
         for key, value in tensors.response_parameters(ranking, request.part).items():
             kind = {str: "string_param", int: "int64_param", float: "double_param"}[type(value)]

@@ -38,7 +38,6 @@ from listwright.service.wire.matrix_codecs import NpyCodec
 from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_words
 
 if TYPE_CHECKING:
-    from listwright.service.experiments.live import LiveExperiments
     from listwright.service.served_log.writer import LogWriter
 
 
@@ -135,15 +134,10 @@ _VALUE = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 
 class _Preference(NamedTuple):
-    """A caller's preference for a media type; the larger wins.
+    """A caller's preference for a media type; the larger wins."""
 
-    Args:
-        quality: q, from 0 (never) to 1.
-        specific: 2 if it is named, 1 for ``type/*``, 0 for ``*/*`` or no ``Accept`` at all.
-    """
-
-    quality: float
-    specific: int
+    quality: float  # q, from 0 (never) to 1
+    specific: int  # 2 if it is named, 1 for ``type/*``, 0 for ``*/*`` or no ``Accept`` at all
 
 
 def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
@@ -336,10 +330,12 @@ def _work(
     comparisons = length * sum(one.comparisons for one in sets)
     if sets:
         by -= pace.expected("rules", comparisons)
-    query_id = query_id_of(request, request_id)
-    request, ranking = choose_ranking(
-        request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
-    )
+    policy, experiments, until = service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
+    if experiments is None:
+        ranking = rank(request, policy, until)
+    else:  # an experiment may choose another ranking than that of the request's bundle
+        query_id = query_id_of(request, request_id)
+        request, ranking = experiments.show(request, query_id, lambda trial, by: rank(trial, policy, by), until)
     unruled = ranking
     if sets:
         unruled_at = time.perf_counter()
@@ -358,19 +354,6 @@ def _work(
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
     return _Done(written, ranking, unruled, request, milliseconds, began, hurried=hurried, late=late)
-
-
-def choose_ranking(
-    request: RankingRequest,
-    query_id: str,
-    routing_policy: RoutingPolicy,
-    experiments: LiveExperiments | None,
-    deadline: Deadline,
-) -> tuple[RankingRequest, Ranking]:
-    """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
-    if experiments is None:
-        return request, rank(request, routing_policy, deadline)
-    return experiments.show(request, query_id, lambda trial, until: rank(trial, routing_policy, until), deadline)
 
 
 def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadline) -> Ranking:

@@ -101,8 +101,8 @@ def _changes(models: Path | Url, sealed: Manifest) -> str:
         if isinstance(place, Path):
             served = bundle.read_manifest(place)
         else:
-            found = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
-            served = parse((found and found.content) or b"", place)
+            answer = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
+            served = parse((answer and answer.content) or b"", place)
     except (KeyError, ListwrightError, OSError):  # nothing is served, or nothing that can be compared
         return ""
     if served.fingerprint == sealed.fingerprint:

@@ -28,7 +28,7 @@ from listwright.service.wire.schemas import ExperimentInfo, ExperimentsInfo
 RankBy = Callable[[RankingRequest, Deadline], Ranking]
 """Ranks a request's list by its bundle."""
 
-Shown = tuple[RankingRequest, Ranking]
+ShownRanking = tuple[RankingRequest, Ranking]
 """A request, with the bundle that answers and its part in an experiment; the ranking whose order is shown."""
 
 SHOWS_ORDER = frozenset(("interleave", "explore"))
@@ -77,7 +77,7 @@ class LiveExperiments:
         self._watch.stop()
         self._shadow.close()
 
-    def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> Shown:
+    def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank a request, by the experiment that it takes part in, if any. In the thread that ranks.
 
         Args:
@@ -200,7 +200,7 @@ class RequestTrial(NamedTuple):
     failures: Failures
     metrics: ExperimentMetrics
 
-    def show(self, rank: RankBy, deadline: Deadline) -> Shown:
+    def show(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank by the kind of the experiment.
 
         Args:
@@ -217,7 +217,7 @@ class RequestTrial(NamedTuple):
             return self._interleave(rank, deadline)
         return self._explore(rank, deadline)
 
-    def _split(self, rank: RankBy, deadline: Deadline) -> Shown:
+    def _split(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         one = self.entry.definition
         arm = arm_of(self.request.options.unit or self.query_id, one.drawn_with, one.challenger_share)
         if arm == "control":
@@ -230,7 +230,7 @@ class RequestTrial(NamedTuple):
         instead = self._take_part(arm=arm, reason=f"control answered: {rival}")
         return self._count("control_instead", (instead, rank(self.request, deadline)))
 
-    def _interleave(self, rank: RankBy, deadline: Deadline) -> Shown:
+    def _interleave(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         control = rank(self.request, deadline)
         if control.degraded:
             alone = self._take_part(reason="control answered alone: it was degraded")
@@ -252,7 +252,7 @@ class RequestTrial(NamedTuple):
         request = self._take_part(teams=draft.teams, reason=INTERLEAVED)
         return self._count("interleaved", (request, interleaved))
 
-    def _explore(self, rank: RankBy, deadline: Deadline) -> Shown:
+    def _explore(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank, with a random swap of neighbours; a degraded list takes no part, which would bias the comparison."""
         control, one = rank(self.request, deadline), self.entry.definition
         if control.degraded:
@@ -287,7 +287,7 @@ class RequestTrial(NamedTuple):
     def _take_part(self, **facts: Any) -> RankingRequest:
         return self.request.join_experiment(replace(self.entry.part, **facts))
 
-    def _count(self, name: str, outcome: Shown) -> Shown:
+    def _count(self, name: str, outcome: ShownRanking) -> ShownRanking:
         self.metrics.requests.count(self.entry.definition.name, name)
         return outcome
 

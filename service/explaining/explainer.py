@@ -68,19 +68,12 @@ _log = logging.getLogger("listwright.explanations")
 
 
 class _Question(NamedTuple):
-    """A decoded body, checked against its list.
-
-    Args:
-        request: the list and its options.
-        explained: index of the candidate to explain; empty: the first places.
-        against: index of the candidate to compare with, or None.
-        seconds: that decoding took.
-    """
+    """A decoded body, checked against its list."""
 
     request: RankingRequest
-    explained: tuple[int, ...]
-    against: int | None
-    seconds: float
+    explained: tuple[int, ...]  # index of the candidate to explain; empty: the first places
+    against: int | None  # index of the candidate to compare with
+    seconds: float  # that decoding took
 
     @property
     def options(self) -> ExplainRequest:
@@ -354,12 +347,7 @@ class ProcessLink:
         return pipe
 
     def _await(self, pipe: Connection, deadline: Deadline) -> None:
-        """Wait for a message of the process.
-
-        Raises:
-            AbandonedError: if the caller goes.
-            UnexplainedError: if the deadline passes.
-        """
+        """Wait for a message of the process; raise if the caller goes, or the deadline passes."""
         until = deadline.at + GRACE_S
         while not pipe.poll(LOOK_S):
             deadline.check_awaited()

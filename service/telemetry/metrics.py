@@ -285,9 +285,7 @@ class _Tally:
             self.strange += bool(self.anomaly.quantiles) and score > self.anomaly.quantiles[STRANGE]
 
     def mostly_unknown(self) -> list[str]:
-        """Return sentences about mostly unknown columns, each column once; see
-        :func:`listwright.ranking.features.mostly_unknown`.
-        """
+        """Return sentences about mostly unknown columns, each column once."""
         values = self.values[:, list(self.schema.categorical)]
         counts = np.stack([self.candidates - values[0], values[3]])
         counts[:, counts[0] < ENOUGH] = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive
@@ -105,7 +105,11 @@ async def rerank(request: Request, service: Serving) -> Response:
     media_type = media_type_of(request)
     words = read_outer_words(request, Envelope)
     if media_type == npy.MEDIA_TYPE:
-        return await answer(request, service, _npy_codec(request, service, words))
+        options = Envelope(**words)  # all of them stand in the query string and headers
+        bundle = service.find_bundle(request, options.model, options.version)
+        wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
+        matrix_codec = NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
+        return await answer(request, service, matrix_codec)
     models = service.serving()
     if not JSON.fullmatch(media_type):
         raise UnsupportedMediaTypeError(
@@ -113,14 +117,6 @@ async def rerank(request: Request, service: Serving) -> Response:
         )
     codec = JsonCodec(service.json_bounds, models, service.settings, request.state, words)
     return await answer(request, service, codec)
-
-
-def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
-    """Return the codec of a matrix, whose options all stand in the query string and headers."""
-    options = Envelope(**words)
-    bundle = service.find_bundle(request, options.model, options.version)
-    wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
-    return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
 
 
 def media_type_of(request: Request) -> str:
@@ -269,7 +265,8 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         service.telemetry.late.labels(ranking.stage_reached).inc()
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
-        service.degraded.note(degraded=ranking.degraded, is_own_fault=partial(_is_own_fault, done))
+        late, route = ranking.late, ranking.route  # late with time enough, or failing on any list
+        service.degraded.note(degraded=ranking.degraded, is_own_fault=lambda: late or fails_on_zeros(reranker, route))
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
@@ -308,11 +305,6 @@ def _log_entry(request: Request, done: _Done) -> LogEntry:
         time.time(),
         done.ranking_request.part,
     )
-
-
-def _is_own_fault(done: _Done) -> bool:
-    """Return whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
-    return done.ranking.late or fails_on_zeros(done.ranking_request.bundle.reranker, done.ranking.route)
 
 
 def _work(

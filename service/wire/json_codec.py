@@ -139,7 +139,7 @@ def to_answer(
         order = ranking.results
         for index in ranking.exclusions.tolist():
             ranks[index] = None
-    answer = {
+    answer: dict[str, Any] = {
         "id": request.id,
         "model": manifest.name,
         "version": manifest.version,
@@ -169,9 +169,11 @@ def to_answer(
             "reason": ranking.reason,
             "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
-            **_experiment(part),
         },
     }
+    if part is not None and part.is_visible:
+        effect = {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}
+        answer["meta"]["experiment"] = effect
     if ranking.rules:
         _add_rules(answer, ranking)
     return answer
@@ -219,13 +221,6 @@ def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
             result["rules"] = named[result["index"]]
 
 
-def _experiment(part: Participation | None) -> dict[str, Any]:
-    """Return the field of ``meta`` for an experiment; empty where there is none."""
-    if part is None or not part.is_visible:
-        return {}
-    return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
-
-
 def shorten(name: str) -> str:
     """Shorten a name for logs and answers: callers may send names of any length."""
     return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
@@ -262,6 +257,7 @@ def nullable(values: Real[np.ndarray, " L"]) -> list[float | None]:
 
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
+"""Plans for scanning the rows of a bundle."""
 
 _recent_rules: dict[bytes, RuleSet] = {}
 """Rules of recent requests, by their JSON: most requests send the rules of another one."""
@@ -337,7 +333,9 @@ class JsonCodec(JsonAnswer):
             return None
         schema = default_bundle.reranker.schema
         try:
-            plan = self._plan(default_bundle.reranker)
+            plan = _plans.get(default_bundle.reranker)
+            if plan is None:
+                plan = _plans[default_bundle.reranker] = plan_of(schema, ignores=self._ignores)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
             request = self._validate(rest)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
@@ -379,13 +377,6 @@ class JsonCodec(JsonAnswer):
                 _recent_rules[text] = rules
         pinned = request.version is not None
         return RankingRequest(candidates, request, bundle, ignored, request.id, pinned=pinned, rules=rules)
-
-    def _plan(self, reranker: Reranker) -> Any:
-        """Return the plan for scanning the rows of a bundle, made once for each."""
-        plan = _plans.get(reranker)
-        if plan is None:
-            plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
-        return plan
 
     def _choose(self, request: RerankRequest) -> Bundle:
         bundle = self._models.choose(request.model, request.version)

@@ -33,7 +33,7 @@ from listwright.service.app import create_app, server_of
 from listwright.service.bundles import loading
 from listwright.service.bundles.loading import Paths, Served
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import adopt_orphans, reap_orphans
+from listwright.service.child_process import adopt_orphans, reap_orphans, spawn
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.merge import (
@@ -63,7 +63,6 @@ MOST_KILLED = 8
 KILL_AFTER_S = FINISH_WITHIN_S + 3.0
 """Seconds after draining at which a worker that has not ended is killed."""
 
-_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.workers")
 
 
@@ -155,9 +154,9 @@ class Workers:
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
-            ours, theirs = _spawn.Pipe()
-            beats_in, beats_out = _spawn.Pipe(duplex=False)
-            process = _spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
+            ours, theirs = spawn.Pipe()
+            beats_in, beats_out = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 from fastapi import Request, Response
@@ -27,7 +25,7 @@ from listwright.service.admission.body import BodyBudget, hold_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import end
+from listwright.service.child_process import ChildLink
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
 from listwright.service.explaining.explain_process import WHY_LATE, Crashed, ExplainedList, ExplainTask, Reply, run
 from listwright.service.rules import LiveRules, rule_sets
@@ -63,7 +61,6 @@ TOO_LATE = f"the deadline passed before any part of the explanation was there: {
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 """Buckets of the histogram."""
 
-_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.explanations")
 
 
@@ -258,7 +255,7 @@ def _encode(
     return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
 
 
-class ProcessLink:
+class ProcessLink(ChildLink):
     """Connection to the process, which is started for the first task, and again once it has ended.
 
     One thread calls :meth:`ask`; any other may call :meth:`kill` and :meth:`close`.
@@ -269,8 +266,6 @@ class ProcessLink:
 
     def __init__(self, hook: str | None) -> None:
         self._hook = hook
-        self._process: SpawnProcess | None = None
-        self._pipe: Connection | None = None
         self._ready, self._ends_start_at = False, 0.0
         self._end = threading.Event()
 
@@ -310,11 +305,6 @@ class ProcessLink:
             raise reply
         return reply
 
-    def kill(self) -> None:
-        """End the process at once; a waiting caller gets an error, and the next task another process."""
-        with suppress(AttributeError, ValueError):  # there is none, or it has just been closed
-            self._process.kill()  # type: ignore[union-attr]
-
     def close(self) -> None:
         """End the process for good. Not while :meth:`ask` is expected to succeed."""
         self._end.set()
@@ -336,14 +326,10 @@ class ProcessLink:
         return reply
 
     def _start(self) -> Connection:
-        pipe, theirs = _spawn.Pipe()
-        process = _spawn.Process(target=run, args=(theirs, self._hook), name="explain", daemon=True)
-        process.start()
-        theirs.close()
-        self._process, self._pipe, self._ready = process, pipe, False
-        self._ends_start_at = time.perf_counter() + START_S
+        pipe = self._start_process("explain", run, self._hook)
+        self._ready, self._ends_start_at = False, time.perf_counter() + START_S
         if self._end.is_set():
-            process.kill()
+            self.kill()
         return pipe
 
     def _await(self, pipe: Connection, deadline: Deadline) -> None:
@@ -366,14 +352,6 @@ class ProcessLink:
         else:
             self.kill()
             self._forget_process()
-
-    def _forget_process(self) -> int | None:
-        """End the process, if there is one; return its exit code."""
-        process, pipe = self._process, self._pipe
-        self._process = self._pipe = None
-        if pipe is not None:
-            pipe.close()
-        return None if process is None else end(process)
 
 
 _OUTCOMES: dict[type[Exception], str] = {

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
@@ -105,7 +106,7 @@ class Shadow(ChildLink):
     def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
         """Have the first waiting lists ranked; if the process ends, its current list counts as failed."""
         try:
-            pipe = self._pipe or self._start_process("shadow", run)
+            pipe = self._connect()
             pipe.send([task.question for task in tasks])
             for task in tasks:
                 self._finish_first(self._account(task.entry, pipe.recv()))
@@ -148,3 +149,7 @@ class Shadow(ChildLink):
     def _count_drop(self, entry: Entry, why: str) -> ShadowRanking:
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")
         return ShadowRanking(entry.challenger_name, (), f"dropped: {why}")
+
+    def _connect(self) -> Connection:
+        """Return the pipe to the process, which is started if there is none."""
+        return self._pipe or self._start_process("shadow", run)

@@ -632,9 +632,9 @@ def _place_of_fault(body: bytes) -> Path:
 def _is_foreign(part: Any) -> bool:
     """Return whether a part is not finite, or holds half of a surrogate pair."""
     if type(part) is str:
-        return _SURROGATE.search(part) is not None
+        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is known at once
     if type(part) is dict:
-        return any(map(_SURROGATE.search, part))
+        return any(map(_is_foreign, part))
     return type(part) is float and not math.isfinite(part)
 
 

@@ -47,10 +47,6 @@ from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.schemas import check_query
 
 if TYPE_CHECKING:
-    from listwright.service.events import EventWriter
-    from listwright.service.experiments.live import LiveExperiments
-    from listwright.service.explaining.explainer import ExplanationService
-    from listwright.service.served_log.writer import LogWriter
     from listwright.service.telemetry.otel import OtelTracer
 
 HOOK_THREADS = 2
@@ -117,7 +113,10 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         if first.models is None:
             first.models = await to_thread.run_sync(loading.start, settings)
-        operator_hook = _open_hook(settings)
+        operator_hook = None
+        if settings.hook is not None:
+            called, threads = hook.load(settings.hook), HOOK_THREADS * max(1, settings.threads)
+            operator_hook = hook.IsolatedHook(called, budget_s=settings.hook_budget_ms / 1000.0, threads=threads)
         service.routing_policy.hook = operator_hook
         switch.start()
         models, first.models = first.models, None
@@ -126,10 +125,9 @@ def create_app(
         hold_served(models, settings)
         gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
         _log_served(models, settings)
-        if service.experiments is not None:
-            service.experiments.start()
-        if service.rules is not None:
-            service.rules.start()
+        for watching in (service.experiments, service.rules):
+            if watching is not None:
+                watching.start()
         del models  # or this frame would keep it when it is served no more
         watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
         watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
@@ -142,16 +140,10 @@ def create_app(
             service.rules.stop()
         if operator_hook is not None:
             operator_hook.close()
-        if service.explainer is not None:
-            await to_thread.run_sync(service.explainer.close)
-        if service.events is not None:
-            await to_thread.run_sync(service.events.close)
-        if service.experiments is not None:
-            await to_thread.run_sync(service.experiments.close)  # before the log, which it still writes to
-        if service.served_log is not None:
-            await to_thread.run_sync(service.served_log.close)
-        if tracer is not None:
-            await to_thread.run_sync(tracer.close)
+        # experiments before the log, which they still write to
+        for part in (service.explainer, service.events, service.experiments, service.served_log, tracer):
+            if part is not None:
+                await to_thread.run_sync(part.close)
 
     app = Contract(
         title="Listwright",
@@ -168,16 +160,6 @@ def create_app(
     telemetry.watch(_gauges(service))
     _route(app, keyring, tracer)
     return app
-
-
-def _open_hook(settings: Settings) -> hook.IsolatedHook | None:
-    if settings.hook is None:
-        return None
-    return hook.IsolatedHook(
-        hook.load(settings.hook),
-        budget_s=settings.hook_budget_ms / 1000.0,
-        threads=HOOK_THREADS * max(1, settings.threads),
-    )
 
 
 def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
@@ -228,6 +210,23 @@ def _compose(
     gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
     admin_key = settings.admin_key
     rules = None if settings.rules is None else LiveRules(settings.rules, telemetry, current)
+    events_log = served_log = experiments = explainer = None
+    if settings.events_log is not None:
+        from listwright.service.events import EventWriter  # noqa: PLC0415 - not loaded where it is not wanted
+
+        events_log = EventWriter.open(settings, telemetry)
+    if settings.logs_served:
+        from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
+
+        served_log = LogWriter(settings, telemetry)
+    if settings.experiments is not None:
+        from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
+
+        experiments = LiveExperiments(settings, telemetry, current)
+    if settings.explain:
+        from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
+
+        explainer = ExplanationService(settings, telemetry, routing_policy, json_bounds, rules)
     return Service(
         settings=settings,
         telemetry=telemetry,
@@ -246,50 +245,12 @@ def _compose(
         degraded=DegradedRun(),
         ignored=IgnoredFeatures(telemetry),
         json_bounds=json_bounds,
-        events=_open_events(settings, telemetry),
-        served_log=_open_log(settings, telemetry),
-        experiments=_open_experiments(settings, telemetry, current),
+        events=events_log,
+        served_log=served_log,
+        experiments=experiments,
         rules=rules,
-        explainer=_open_explainer(settings, telemetry, routing_policy, json_bounds, rules),
+        explainer=explainer,
     )
-
-
-def _open_events(settings: Settings, telemetry: Telemetry) -> EventWriter | None:
-    if settings.events_log is None:
-        return None
-    from listwright.service.events import EventWriter  # noqa: PLC0415 - nothing of it is loaded where it is not wanted
-
-    return EventWriter.open(settings, telemetry)
-
-
-def _open_log(settings: Settings, telemetry: Telemetry) -> LogWriter | None:
-    if not settings.logs_served:
-        return None
-    from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
-
-    return LogWriter(settings, telemetry)
-
-
-def _open_experiments(settings: Settings, telemetry: Telemetry, current: Current) -> LiveExperiments | None:
-    if settings.experiments is None:
-        return None
-    from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
-
-    return LiveExperiments(settings, telemetry, current)
-
-
-def _open_explainer(
-    settings: Settings,
-    telemetry: Telemetry,
-    routing_policy: RoutingPolicy,
-    json_bounds: JsonBounds,
-    rules: LiveRules | None,
-) -> ExplanationService | None:
-    if not settings.explain:
-        return None
-    from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
-
-    return ExplanationService(settings, telemetry, routing_policy, json_bounds, rules)
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
@@ -321,15 +282,15 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
     )
 
 
-def _gauges(service: Service) -> dict[str, Callable[[], float]]:
-    """Return functions that read the state of this process, by gauge."""
+def _gauges(service: Service) -> dict[str, tuple[str, Callable[[], float]]]:
+    bodies, connections = service.bodies, service.connection_limit
     return {
-        "listwright_waiting_requests": lambda: service.gate.waiting,
-        "listwright_working_requests": lambda: service.gate.working,
-        "listwright_buffered_bytes": lambda: service.bodies.held,
-        "listwright_open_connections": lambda: service.connection_limit.present,
-        "listwright_ready_workers": lambda: service.reason_unready() is None,
-        "listwright_workers": lambda: service.settings.workers,
+        "listwright_waiting_requests": ("Requests that wait for their turn", lambda: service.gate.waiting),
+        "listwright_working_requests": ("Requests in work", lambda: service.gate.working),
+        "listwright_buffered_bytes": ("Bytes of bodies held, arriving, waiting or in work", lambda: bodies.held),
+        "listwright_open_connections": ("Connections that are open", lambda: connections.present),
+        "listwright_ready_workers": ("Workers to which traffic may come", lambda: service.reason_unready() is None),
+        "listwright_workers": ("Workers that should be ready", lambda: service.settings.workers),
     }
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
 JOIN_S = 2.0
+
+spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 """Of ``prctl(2)``: the signal that a process gets when the thread that started it ends; and that a process gets the
@@ -46,13 +50,39 @@ def reap_orphans(own: Collection[int]) -> None:
             os.waitpid(child.si_pid, os.WNOHANG)
 
 
-def end(process: SpawnProcess) -> int | None:
-    """Wait for a process whose pipe is closed, and kill it if it does not end; return its exit code, if it has one."""
-    process.join(JOIN_S)
-    if process.is_alive():
-        process.kill()
+class ChildLink:
+    """A child process and the pipe to it, where there is one."""
+
+    _process: SpawnProcess | None = None
+    _pipe: Connection | None = None
+
+    def kill(self) -> None:
+        """End the process at once; a thread that waits for it goes on."""
+        with suppress(AttributeError, ValueError):  # there is none, or another thread has just closed it
+            self._process.kill()  # type: ignore[union-attr]
+
+    def _start_process(self, name: str, run: Callable[..., None], *arguments: object) -> Connection:
+        """Start a process that gets its end of a pipe; return the other end."""
+        pipe, theirs = spawn.Pipe()
+        process = spawn.Process(target=run, args=(theirs, *arguments), name=name, daemon=True)
+        process.start()
+        theirs.close()
+        self._process, self._pipe = process, pipe
+        return pipe
+
+    def _forget_process(self) -> int | None:
+        """Wait for the end of the process, if there is one, or kill it; return its exit code, if it has one."""
+        process, pipe = self._process, self._pipe
+        self._process = self._pipe = None
+        if pipe is not None:
+            pipe.close()
+        if process is None:
+            return None
         process.join(JOIN_S)
-    code = process.exitcode
-    if code is not None:
-        process.close()
-    return code
+        if process.is_alive():
+            process.kill()
+            process.join(JOIN_S)
+        code = process.exitcode
+        if code is not None:
+            process.close()
+        return code

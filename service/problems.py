@@ -270,14 +270,12 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
         model: of what was validated.
         place: of what was validated; by default the body.
     """
-    return [
-        {
-            **fault,
-            "loc": (*(place or ("body",)), *_path(fault["loc"])),
-            "fields": partial(_fields, model, fault["loc"][:-1]),
-        }
-        for fault in error.errors(include_url=False)
-    ]
+    faults = []
+    for fault in error.errors(include_url=False):
+        path = fault["loc"]
+        parts = (*path[:2], *path[3:]) if path[:1] == ("rules",) else path  # without the action behind a rule's number
+        faults.append({**fault, "loc": (*(place or ("body",)), *parts), "fields": partial(_fields, model, path[:-1])})
+    return faults
 
 
 def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
@@ -298,11 +296,6 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)
-
-
-def _path(parts: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return a fault's path without the action that pydantic adds behind a rule's number."""
-    return (*parts[:2], *parts[3:]) if parts[:1] == ("rules",) else parts
 
 
 def _fault(path: str, message: str) -> dict[str, str]:

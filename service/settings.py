@@ -88,8 +88,7 @@ class LoopSettings(BaseSettings):
         float, Field(gt=0, description="age in days at which files of the served log are removed")
     ] = 30.0
     served_group_reads: Annotated[
-        bool,
-        Field(description="true: the group may read the served log and the events (mode 0640); false: 0600"),
+        bool, Field(description="true: the group may read the served log and the events (mode 0640); false: 0600")
     ] = False
     served_buffer_bytes: Annotated[
         int, Field(ge=2**16, description="memory of one worker for records that wait to be logged; more are dropped")
@@ -104,12 +103,10 @@ class LoopSettings(BaseSettings):
     ] = 10_000
 
     experiments: Annotated[
-        Path | None,
-        Field(description="TOML file of experiments on traffic; read again when it changes"),
+        Path | None, Field(description="TOML file of experiments on traffic; read again when it changes")
     ] = None
     rules: Annotated[
-        Path | None,
-        Field(description="TOML file of merchandising rules, by model; read again when it changes"),
+        Path | None, Field(description="TOML file of merchandising rules, by model; read again when it changes")
     ] = None
     experiments_off_file: Annotated[Path | None, Field(description="while this file exists, no experiment runs")] = None
 
@@ -131,8 +128,7 @@ class EventSettings(BaseSettings):
     """Settings of the log of events; part of :class:`Settings`."""
 
     events_log: Annotated[
-        Path | None,
-        Field(description="folder for what POST /ubi/events takes; without it that path is not there"),
+        Path | None, Field(description="folder for what POST /ubi/events takes; without it that path is not there")
     ] = None
     events_max_bytes: Annotated[
         int, Field(ge=2**20, description="size of that folder; beyond it the oldest finished files are removed")
@@ -244,18 +240,14 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     ] = None
     keys: Annotated[
         SecretStr | None,
-        Field(
-            min_length=1,
-            description="callers' keys, NAME:KEY,NAME:KEY; without any, everyone may ask",
-        ),
+        Field(min_length=1, description="callers' keys, NAME:KEY,NAME:KEY; without any, everyone may ask"),
     ] = None
     keys_file: Annotated[
         Path | None,
         Field(description="file of the keys, in lines NAME:KEY [rate=N] [burst=N]; read again when it changes"),
     ] = None
     key_rate: Annotated[
-        float | None,
-        Field(gt=0, le=1e6, description="requests per second and key that one worker takes; more get 429"),
+        float | None, Field(gt=0, le=1e6, description="requests per second and key that one worker takes; more get 429")
     ] = None
     key_burst: Annotated[
         int, Field(ge=1, le=1_000_000, description="requests of one key that may come at once, where there is a rate")
@@ -301,12 +293,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         ),
     ] = 100.0
     timeout_ms: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=600_000,
-            description="milliseconds from first byte to answer; a request may ask for less",
-        ),
+        float, Field(gt=0, le=600_000, description="milliseconds from first byte to answer; a request may ask for less")
     ] = 10_000.0
     on_failure: Annotated[
         Literal["degrade", "error"],
@@ -351,8 +338,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     ] = 2.0
     routing: Annotated[bool, Field(description="false: ask neither hook nor router")] = True
     routing_off_file: Annotated[
-        Path | None,
-        Field(description="while this file exists, neither hook nor router is asked"),
+        Path | None, Field(description="while this file exists, neither hook nor router is asked")
     ] = None
     drain_s: Annotated[
         float,
@@ -360,8 +346,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     ] = 0.0
     ui: Annotated[bool, Field(description="true: serve the page at /ui/")] = False
     log_level: Annotated[
-        Literal["critical", "error", "warning", "info", "debug"],
-        Field(description="least severe message logged"),
+        Literal["critical", "error", "warning", "info", "debug"], Field(description="least severe message logged")
     ] = "info"
 
     @field_validator("*", mode="before")

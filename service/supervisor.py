@@ -33,7 +33,7 @@ from listwright.service.app import create_app, server_of
 from listwright.service.bundles import loading
 from listwright.service.bundles.loading import Paths, Served
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import adopt_orphans, reap_orphans
+from listwright.service.child_process import adopt_orphans, reap_orphans, spawn
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs
 from listwright.service.telemetry.merge import (
@@ -63,7 +63,6 @@ MOST_KILLED = 8
 KILL_AFTER_S = FINISH_WITHIN_S + 3.0
 """Seconds after draining at which a worker that has not ended is killed."""
 
-_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.workers")
 
 
@@ -155,9 +154,9 @@ class Workers:
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
         while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
-            ours, theirs = _spawn.Pipe()
-            beats_in, beats_out = _spawn.Pipe(duplex=False)
-            process = _spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
+            ours, theirs = spawn.Pipe()
+            beats_in, beats_out = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -212,18 +211,18 @@ class Workers:
     def _receive(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                served: Served | str | ScrapeRequest | Samples = worker.pipe.recv()
-                if isinstance(served, str):
-                    self._log_once(served)
-                    continue
-                if isinstance(served, ScrapeRequest):
+                message: Served | str | ScrapeRequest | Samples = worker.pipe.recv()
+                if isinstance(message, str):
+                    if message != self._last_error:  # all workers report it
+                        logs.say(f"error: {message}")
+                    self._last_error = message
+                elif isinstance(message, ScrapeRequest):
                     self._rounds.begin(worker.outbox, self._serving())
-                    continue
-                if isinstance(served, Samples):
-                    self._rounds.add(worker.process.pid, served.packed[0])
-                    continue
-                worker.ready, self._killed = True, 0
-                self._sync_versions(worker, served)
+                elif isinstance(message, Samples):
+                    self._rounds.add(worker.process.pid, message.packed[0])
+                else:
+                    worker.ready, self._killed = True, 0
+                    self._sync_versions(worker, message)
         except (EOFError, ConnectionResetError):  # it is about to end
             worker.pipe.close()
 
@@ -241,12 +240,6 @@ class Workers:
         for other in self._workers:
             if other is not worker and not first:
                 self._signal(other, signal.SIGHUP)
-
-    def _log_once(self, error: str) -> None:
-        """Log an error once, though all workers report it."""
-        if error != self._last_error:
-            logs.say(f"error: {error}")
-        self._last_error = error
 
     def _record_end(self, worker: Worker) -> None:
         worker.process.join()
@@ -376,10 +369,6 @@ class Samples:
     packed: tuple[bytes, ...]
 
 
-Keeper = Callable[[Paths], Coroutine[Any, Any, None]]
-"""Handles :class:`Keep`."""
-
-
 class MetricsRelay:
     """Metrics of all workers, on the worker's side. For its event loop.
 
@@ -406,7 +395,9 @@ class MetricsRelay:
         answer: asyncio.Future[tuple[bytes, ...]] = asyncio.get_running_loop().create_future()
         self._answers.append(answer)
         try:
-            self._ask()
+            if self._unread < MOST_UNREAD:  # else the supervisor has not read the last ones: a full pipe would block
+                self._unread += 1
+                self._pipe.send(ScrapeRequest())
             parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
         except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
             parts = (await asyncio.to_thread(self._own_samples),)
@@ -414,12 +405,6 @@ class MetricsRelay:
             if answer in self._answers:
                 self._answers.remove(answer)
         return await asyncio.to_thread(lambda: text(merge(map(unpack, parts))))
-
-    def _ask(self) -> None:
-        """Send a request to the supervisor, unless it has not read the last ones: a full pipe would block."""
-        if self._unread < MOST_UNREAD:
-            self._unread += 1
-            self._pipe.send(ScrapeRequest())
 
     def _own_samples(self) -> bytes:
         samples = snapshot(self._telemetry.registry)

@@ -65,12 +65,7 @@ class Gate:
     """
 
     def __init__(
-        self,
-        slots: int,
-        places: int,
-        *,
-        patience_s: float = math.inf,
-        clock: Callable[[], float] = time.perf_counter,
+        self, slots: int, places: int, *, patience_s: float = math.inf, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._slots, self._places, self._clock = slots, places, clock
         self._patience_s = patience_s

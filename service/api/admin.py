@@ -56,12 +56,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 admin = APIRouter(route_class=CheckedRoute, tags=["admin"])
 
 
-@admin.post(
-    RELOAD,
-    operation_id="reload",
-    summary="Reload the models folder",
-    responses=_ANSWERS,
-)
+@admin.post(RELOAD, operation_id="reload", summary="Reload the models folder", responses=_ANSWERS)
 async def reload(allowed: Allowed) -> Serving:
     """Read the models folder now. Refused bundles are tried again; 409 gives the reasons if any is refused."""
     models = await allowed.reload(again=True)

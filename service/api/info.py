@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -16,13 +16,9 @@ from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
-from listwright.service.participation import Kind
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
-from listwright.service.wire.schemas import Name
-
-if TYPE_CHECKING:
-    from listwright.service.experiments.live import LiveExperiments
+from listwright.service.wire.schemas import ExperimentsInfo, Name
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -39,8 +35,7 @@ class FeatureInfo(BaseModel):
     required: Annotated[bool, Field(description="a request by name must send it; null is allowed")]
     categories: Annotated[int, Field(description="number of known values; others count as unknown")]
     default: Annotated[
-        float | str | None,
-        Field(description="its value where a request by name leaves it out; null: missing"),
+        float | str | None, Field(description="its value where a request by name leaves it out; null: missing")
     ]
 
 
@@ -261,7 +256,8 @@ async def info(
     service = service_of(request)
     named = model if model is not None or served.default else next(iter(served.current))
     description = describe(served.choose(named, version), served, service.settings, service.routing_policy)
-    return description.model_copy(update={"experiments": experiments_info(service.experiments)})
+    experiments = None if service.experiments is None else service.experiments.report()
+    return description.model_copy(update={"experiments": experiments})
 
 
 @routes.get(
@@ -276,35 +272,3 @@ async def info(
 async def metrics(request: Request) -> Response:
     """Counters and histograms of the service, the sum over its worker processes, in Prometheus' text format."""
     return Response(await service_of(request).scraped.text(), media_type=PROMETHEUS)
-
-
-class ExperimentInfo(BaseModel):
-    """One experiment of the file."""
-
-    name: str
-    kind: Kind
-    control: str
-    challenger: str | None
-    share: Annotated[float, Field(description="of control's traffic that takes part")]
-    running: bool
-    reason: Annotated[str | None, Field(description="why it does not run; null if it does")]
-
-
-class ExperimentsInfo(BaseModel):
-    """The experiments of this worker process."""
-
-    experiments: list[ExperimentInfo]
-    refused: Annotated[str | None, Field(description="why the file, as it is now, is not used; null if it is")]
-    killed: Annotated[str | None, Field(description="why no experiment may run; null if they may")]
-
-
-def experiments_info(experiments: LiveExperiments | None) -> ExperimentsInfo | None:
-    """Describe the experiments at this moment; None where the settings name no file."""
-    if experiments is None:
-        return None
-    report = experiments.report()
-    return ExperimentsInfo(
-        experiments=[ExperimentInfo(running=one.reason is None, **one._asdict()) for one in report.experiments],
-        refused=report.refused,
-        killed=report.killed,
-    )

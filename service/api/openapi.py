@@ -12,14 +12,7 @@ from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
 from listwright.service.wire.open_inference import InferRequest, InferWords
-from listwright.service.wire.schemas import (
-    BODY_ONLY,
-    FORMS,
-    UNIT,
-    VALUE,
-    Envelope,
-    RerankRequest,
-)
+from listwright.service.wire.schemas import BODY_ONLY, FORMS, UNIT, VALUE, Envelope, RerankRequest
 
 _EXAMPLES = {
     paths.RERANK: examples.REQUESTS,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive
@@ -38,7 +38,6 @@ from listwright.service.wire.matrix_codecs import NpyCodec
 from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_words
 
 if TYPE_CHECKING:
-    from listwright.service.experiments.live import LiveExperiments
     from listwright.service.served_log.writer import LogWriter
 
 
@@ -106,7 +105,11 @@ async def rerank(request: Request, service: Serving) -> Response:
     media_type = media_type_of(request)
     words = read_outer_words(request, Envelope)
     if media_type == npy.MEDIA_TYPE:
-        return await answer(request, service, _npy_codec(request, service, words))
+        options = Envelope(**words)  # all of them stand in the query string and headers
+        bundle = service.find_bundle(request, options.model, options.version)
+        wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
+        matrix_codec = NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
+        return await answer(request, service, matrix_codec)
     models = service.serving()
     if not JSON.fullmatch(media_type):
         raise UnsupportedMediaTypeError(
@@ -114,14 +117,6 @@ async def rerank(request: Request, service: Serving) -> Response:
         )
     codec = JsonCodec(service.json_bounds, models, service.settings, request.state, words)
     return await answer(request, service, codec)
-
-
-def _npy_codec(request: Request, service: Service, words: Mapping[str, Any]) -> NpyCodec:
-    """Return the codec of a matrix, whose options all stand in the query string and headers."""
-    options = Envelope(**words)
-    bundle = service.find_bundle(request, options.model, options.version)
-    wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
-    return NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)
 
 
 def media_type_of(request: Request) -> str:
@@ -135,15 +130,10 @@ _VALUE = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 
 class _Preference(NamedTuple):
-    """A caller's preference for a media type; the larger wins.
+    """A caller's preference for a media type; the larger wins."""
 
-    Args:
-        quality: q, from 0 (never) to 1.
-        specific: 2 if it is named, 1 for ``type/*``, 0 for ``*/*`` or no ``Accept`` at all.
-    """
-
-    quality: float
-    specific: int
+    quality: float  # q, from 0 (never) to 1
+    specific: int  # 2 if it is named, 1 for ``type/*``, 0 for ``*/*`` or no ``Accept`` at all
 
 
 def prefers(accept: Iterable[str], media_type: str, default: str) -> bool:
@@ -275,7 +265,8 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         service.telemetry.late.labels(ranking.stage_reached).inc()
     hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
     if (ranking.degraded or service.degraded.length) and not hurried:
-        service.degraded.note(degraded=ranking.degraded, is_own_fault=partial(_is_own_fault, done))
+        late, route = ranking.late, ranking.route  # late with time enough, or failing on any list
+        service.degraded.note(degraded=ranking.degraded, is_own_fault=lambda: late or fails_on_zeros(reranker, route))
 
 
 def _log_served(request: Request, service: Service, done: _Done) -> None:
@@ -316,11 +307,6 @@ def _log_entry(request: Request, done: _Done) -> LogEntry:
     )
 
 
-def _is_own_fault(done: _Done) -> bool:
-    """Return whether a degraded answer is the service's fault: late with time enough, or failing on any list."""
-    return done.ranking.late or fails_on_zeros(done.ranking_request.bundle.reranker, done.ranking.route)
-
-
 def _work(
     body: bytes, codec: Codec, service: Service, request_id: str, arrived: float, queued: float, deadline: Deadline
 ) -> _Done:
@@ -336,10 +322,12 @@ def _work(
     comparisons = length * sum(one.comparisons for one in sets)
     if sets:
         by -= pace.expected("rules", comparisons)
-    query_id = query_id_of(request, request_id)
-    request, ranking = choose_ranking(
-        request, query_id, service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
-    )
+    policy, experiments, until = service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
+    if experiments is None:
+        ranking = rank(request, policy, until)
+    else:  # an experiment may choose another ranking than that of the request's bundle
+        query_id = query_id_of(request, request_id)
+        request, ranking = experiments.show(request, query_id, lambda trial, by: rank(trial, policy, by), until)
     unruled = ranking
     if sets:
         unruled_at = time.perf_counter()
@@ -358,19 +346,6 @@ def _work(
     hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
     late = ended > min(wanted, deadline.at)
     return _Done(written, ranking, unruled, request, milliseconds, began, hurried=hurried, late=late)
-
-
-def choose_ranking(
-    request: RankingRequest,
-    query_id: str,
-    routing_policy: RoutingPolicy,
-    experiments: LiveExperiments | None,
-    deadline: Deadline,
-) -> tuple[RankingRequest, Ranking]:
-    """Return the ranking to answer with: that of the request's bundle, unless an experiment chooses another."""
-    if experiments is None:
-        return request, rank(request, routing_policy, deadline)
-    return experiments.show(request, query_id, lambda trial, until: rank(trial, routing_policy, until), deadline)
 
 
 def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadline) -> Ranking:

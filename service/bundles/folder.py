@@ -41,7 +41,7 @@ LIST_EVERY_S = 60.0
 _AT_A_TIME = 16
 """Pointers that are polled at a time."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_BYTES = 1024
 
 
@@ -85,7 +85,7 @@ def read(folder: Path | Url, *, afresh: bool = False) -> Pointers:
 
 def _follow(names: Iterable[str], pointer_of: Callable[[str, str], str | None]) -> Pointers:
     versions, aliases, faults = {}, {}, {}
-    for name in sorted(name for name in names if _NAME.fullmatch(name)):
+    for name in sorted(name for name in names if NAME.fullmatch(name)):
         try:
             version, alias = pointer_of(name, CURRENT), pointer_of(name, ALIAS)
             if version is not None and alias is not None:
@@ -148,7 +148,7 @@ def _parse(content: bytes, kind: str) -> str:
         text = plain_file.to_text(content).strip()
     except ValueError as error:
         raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: {error}") from error
-    if not _NAME.fullmatch(text):
+    if not NAME.fullmatch(text):
         raise PointerError(f"{kind} holds no name of a folder, but {len(content)} bytes: write one, in one step")
     return text
 
@@ -235,7 +235,7 @@ class RemoteModels:
 
     def _list(self) -> None:
         listed = [self._only] if self._only else self._store.list_names()
-        self._names = [name for name in listed if _NAME.fullmatch(name)]
+        self._names = [name for name in listed if NAME.fullmatch(name)]
         paths = [self._path(name, kind) for name in self._names for kind in (CURRENT, ALIAS)]
         self._files = {path: self._files.get(path, _UNREAD) for path in paths}
         self._listed = self._clock()

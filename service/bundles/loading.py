@@ -82,7 +82,9 @@ def start(
 
     Args:
         settings: name one bundle, or a folder of them.
-        others: what the other workers serve; see :func:`_first`.
+        others: what the other workers serve: that of a name whose current version is refused, for a worker that is
+            started again must not fail over what the others have refused and serve on without; and what they keep, so
+            that a rollback and a request for a version are answered alike by all. None: a refusal is an error.
         clock: seconds.
         sleep: waits so many seconds.
 
@@ -105,17 +107,7 @@ def start(
 
 
 def _first(settings: Settings, others: Served | None) -> Models:
-    """Load the initial models, in one attempt.
-
-    Args:
-        settings: name one bundle, or a folder of them.
-        others: what the other workers serve: that of a name whose current version is refused, for a worker that is
-            started again must not fail over what the others have refused and serve on without; and what they keep, so
-            that a rollback and a request for a version are answered alike by all. None: a refusal is an error.
-
-    Raises:
-        BundleError: if there is nothing to serve, or a bundle is refused.
-    """
+    """Load the initial models, in one attempt."""
     if settings.models is None:
         assert settings.bundle is not None
         return models_of(_load(local_copy(settings.bundle, or_last=True), settings), settings.model_name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import re
 import shutil
 import sys
 import tempfile
@@ -17,9 +16,7 @@ from listwright.ranking.manifest import FORMAT_VERSION, MAX_MANIFEST_BYTES, Mani
 from listwright.ranking.remote import OBJECT_STORES, Store, Url, local_copy, location_argument
 from listwright.ranking.stages import MANIFEST
 from listwright.service.bundles import folder
-from listwright.service.bundles.folder import CURRENT
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+from listwright.service.bundles.folder import CURRENT, NAME
 
 
 def publish_as(source: Path, out: Path | Url) -> Manifest:
@@ -47,7 +44,7 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
     name, version = (out if isinstance(out, Url) else out.absolute()).parent.name, out.name
     if out.exists() if isinstance(out, Path) else Store(out).read_small(MANIFEST, 2**20) is not None:
         raise BundleError(out, _EXISTS)
-    if not (_NAME.fullmatch(name) and _NAME.fullmatch(version)):
+    if not (NAME.fullmatch(name) and NAME.fullmatch(version)):
         raise BundleError(
             out, "expected NAME/VERSION, each of letters, digits, '.', '_' and '-', beginning with no sign"
         )
@@ -74,7 +71,8 @@ def _seal_copy(loaded: Bundle, source: Path, copy: Path, name: str) -> Manifest:
         shutil.copyfile(source / file, copy / file)
     renamed = loaded.manifest.model_copy(update={"name": name, "version": copy.name, "format_version": FORMAT_VERSION})
     sealed = bundle.seal(copy, renamed, files)
-    _check_same(loaded.manifest, sealed, source)
+    if sealed.files != loaded.manifest.files:
+        raise BundleError(source / MANIFEST, "does not fit its files any more: they changed while they were copied")
     return sealed
 
 
@@ -103,8 +101,8 @@ def _changes(models: Path | Url, sealed: Manifest) -> str:
         if isinstance(place, Path):
             served = bundle.read_manifest(place)
         else:
-            found = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
-            served = parse((found and found.content) or b"", place)
+            answer = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
+            served = parse((answer and answer.content) or b"", place)
     except (KeyError, ListwrightError, OSError):  # nothing is served, or nothing that can be compared
         return ""
     if served.fingerprint == sealed.fingerprint:
@@ -112,12 +110,6 @@ def _changes(models: Path | Url, sealed: Manifest) -> str:
     before, after = set(served.feature_schema.names), set(sealed.feature_schema.names)
     names = ", ".join([f"+{name}" for name in sorted(after - before)] + [f"-{name}" for name in sorted(before - after)])
     return f"{names[:300] or 'kinds, order, categories or missing values'} against {sealed.name}/{served.version}"
-
-
-def _check_same(before: Manifest, after: Manifest, source: Path) -> None:
-    """Raise BundleError if a file changed while it was copied."""
-    if before.files != after.files:
-        raise BundleError(source / MANIFEST, "does not fit its files any more: they changed while they were copied")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -57,17 +57,11 @@ _log = logging.getLogger("listwright.service")
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The last attempt to load the version of a pointer, which was refused.
+    """The last attempt to load the version of a pointer, which was refused."""
 
-    Args:
-        state: of the pointer and the manifest; a change leads to an attempt at once.
-        pause_s: seconds until the next attempt, where there is no change.
-        ended: when the pause began.
-    """
-
-    state: object
-    pause_s: float
-    ended: float
+    state: object  # of the pointer and the manifest; a change leads to an attempt at once
+    pause_s: float  # until the next attempt, where there is no change
+    ended: float  # when the pause began
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +150,11 @@ class Reloader:
                 return self._all_stays(before, f"the models folder cannot be read: {error.strerror}")
             if not pointers.versions and not pointers.faults:
                 return self._all_stays(before, f"the models folder holds no NAME/{folder.CURRENT}")
-            current: dict[str, Bundle] = {}
+            listed = pointers.versions.keys() | pointers.faults.keys()
+            current = {name: bundle for name, bundle in before.current.items() if name in listed}
             previous: dict[str, Bundle] = {}
             refused = {name: self._still_refused(before, name, reason) for name, reason in pointers.faults.items()}
             aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
-            for name in sorted(before.current.keys() & pointers.faults.keys()):
-                current[name] = before.current[name]
             if pointers.outage:
                 refused[EVERYTHING] = self._note_outage(before, root, pointers.outage)
             self._abandon(n for n, load in self._loads.items() if pointers.versions.get(n) != load.version)
@@ -169,11 +162,8 @@ class Reloader:
             for name, outcome in zip(pointers.versions, await asyncio.gather(*wanted), strict=True):
                 if isinstance(outcome, Bundle):
                     current[name] = outcome
-                    continue
-                if outcome is not None:
+                elif outcome is not None:
                     refused[name] = outcome
-                if name in before.current:
-                    current[name] = before.current[name]
             for name in current.keys() & before.current.keys():
                 last = before.previous.get(name) if current[name] is before.current[name] else before.current[name]
                 if last is not None:
@@ -208,7 +198,7 @@ class Reloader:
             before = self._now()
             previous = dict(before.previous)
             for name, path in paths.items():
-                if name not in before.current or path in (_path(before.current, name), _path(before.previous, name)):
+                if name not in before.current or path in [bundle.path for bundle in before.versions(name)]:
                     continue
                 with suppress(OSError):  # the next look at the folder says so
                     load = partial(load_previous, path, self._settings)
@@ -226,10 +216,7 @@ class Reloader:
         return self._settings.models
 
     async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal | None:
-        """Return the bundle to serve under a name: the served one, the previous one, or a new one; or its refusal.
-
-        None while it is being loaded.
-        """
+        """Return the bundle to serve under a name: a served or a new one; or its refusal; None while it is loaded."""
         for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
@@ -329,10 +316,6 @@ class Reloader:
             _log.info("the models folder is read again")
         if self._swapped is not None:
             self._swapped(after)
-
-
-def _path(bundles: Mapping[str, Bundle], name: str) -> Path | None:
-    return bundles[name].path if name in bundles else None
 
 
 def hold_served(models: Models, settings: Settings) -> None:

@@ -79,12 +79,12 @@ class RoutingPolicy:
     hook: Hook | None = None
 
 
-def look(file: Path) -> str | None:
-    """Return why the file, as it is now, turns routing off; None if it does not."""
+def look(file: Path, what: str = _FILE) -> str | None:
+    """Return why the file, as it is now, turns something off, by default routing; None if it does not."""
     try:
         file.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return f"{_FILE} cannot be looked for: {error.strerror}"
-    return f"{_FILE} exists"
+        return f"{what} cannot be looked for: {error.strerror}"
+    return f"{what} exists"

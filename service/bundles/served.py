@@ -89,7 +89,8 @@ class Models:
         """
         name = self.default if model is None else self.name_of(model)
         if name is None:
-            raise UnknownModelError(f"several models are served and none is the default: name {_either(self.current)}")
+            names = " or ".join(map(repr, self.current))
+            raise UnknownModelError(f"several models are served and none is the default: name {names}")
         if name not in self.current:
             raise UnknownModelError(f"model {model!r} is not served here, {_listed(self.current)}")
         offered = self.versions(name)
@@ -115,10 +116,6 @@ def models_of(bundle: Bundle, alias: str | None = None) -> Models:
     """Return models of one bundle, under its own name and perhaps another."""
     name = bundle.manifest.name
     return Models({name: bundle}, aliases={} if alias is None or alias == name else {alias: name})
-
-
-def _either(names: Mapping[str, Bundle]) -> str:
-    return " or ".join(map(repr, names))
 
 
 def _listed(names: Mapping[str, Bundle] | list[str]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from listwright.ranking.experiments import bounds
 from listwright.ranking.plain_file import from_toml
+from listwright.service.bundles.routing_switch import look
 from listwright.service.participation import Kind
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.watched_file import LookThread, WatchedFile, WatchedFileError
@@ -35,6 +36,7 @@ _RANKS = {"max_failures"}  # of those with a challenger
 BundleName = Annotated[str, Field(pattern=_BUNDLE, description="NAME, NAME/VERSION or an alias")]
 
 _OFF = f"the file of {PREFIX}EXPERIMENTS_OFF_FILE"
+_switch = partial(look, what=_OFF)
 
 _log = logging.getLogger("listwright.experiments")
 
@@ -111,14 +113,10 @@ class ExperimentFile(BaseModel):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two experiments are named {twice[0]!r}: give each a name of its own")
         for control in {one.control for one in self.experiment}:
-            total = _total(one.share for one in self.experiment if one.control == control)
+            total = bounds([one.share for one in self.experiment if one.control == control])[-1]
             if total > 1.0 + ROUNDING:
                 raise ValueError(f"shares of the traffic of {control} add up to {total:g}: lower them to 1 at most")
         return self
-
-
-def _total(shares: Iterable[float]) -> float:
-    return bounds(list(shares))[-1]
 
 
 def parse(content: bytes) -> ExperimentFile:
@@ -172,15 +170,8 @@ class Watch:
         )
         self._after_look = after_look
         self._thread = LookThread("experiments", self._look_on, _log)
+        self.start, self.stop = self._thread.start, self._thread.stop
         self._kill: tuple[float, str | None] = (-STALE_S, None)
-
-    def start(self) -> None:
-        """Begin to look, and wait for the first look, but not for long."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._thread.stop()
 
     def reason_killed(self) -> str | None:
         """Return why no experiment may run at this moment; None if they may.
@@ -207,14 +198,3 @@ class Watch:
 
 def _describe_file(file: ExperimentFile) -> str:
     return ", ".join(f"{one.name} ({one.kind})" for one in file.experiment) or "no experiment"
-
-
-def _switch(file: Path) -> str | None:
-    """Return why the kill switch, as it is now, forbids experiments; None if it does not."""
-    try:
-        file.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        return f"{_OFF} cannot be looked for: {error.strerror}"
-    return f"{_OFF} exists"

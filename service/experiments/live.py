@@ -16,17 +16,20 @@ from listwright.ranking.errors import AbandonedError
 from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.served.record import Intervention, ShadowRanking
 from listwright.service.bundles.served import Current, Models
-from listwright.service.experiments.experiment_file import Definition, ExperimentFile, Watch
+from listwright.service.experiments.experiment_file import ExperimentFile, Watch
 from listwright.service.experiments.roster import Entry, ExperimentMetrics, Failures, Roster, make_roster
 from listwright.service.experiments.shadow import Shadow, ShadowTask
 from listwright.service.experiments.shadow_process import Question
-from listwright.service.participation import Kind
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.json_codec import RankingRequest
+from listwright.service.wire.schemas import ExperimentInfo, ExperimentsInfo
 
 RankBy = Callable[[RankingRequest, Deadline], Ranking]
 """Ranks a request's list by its bundle."""
+
+ShownRanking = tuple[RankingRequest, Ranking]
+"""A request, with the bundle that answers and its part in an experiment; the ranking whose order is shown."""
 
 SHOWS_ORDER = frozenset(("interleave", "explore"))
 """Kinds that show another order than the scores say."""
@@ -36,48 +39,6 @@ NOT_YET = "no bundle is loaded yet"
 INTERLEAVED = "two bundles made this order: no single ranker scored it"
 
 _log = logging.getLogger("listwright.experiments")
-
-
-class ExperimentOutcome(NamedTuple):
-    """The answer to a request in an experiment.
-
-    Args:
-        request: with the bundle that answers and its part in an experiment.
-        ranking: whose order is shown.
-    """
-
-    request: RankingRequest
-    ranking: Ranking
-
-
-class Status(NamedTuple):
-    """One experiment of the file.
-
-    Args:
-        name, kind, control, challenger, share: of the file.
-        reason: why it does not run; None if it does.
-    """
-
-    name: str
-    kind: Kind
-    control: str
-    challenger: str | None
-    share: float
-    reason: str | None
-
-
-class Report(NamedTuple):
-    """All experiments of a worker.
-
-    Args:
-        experiments: of the last file that was right.
-        refused: why the file as it is now is not used; None if it is.
-        killed: why none runs; None if they may.
-    """
-
-    experiments: tuple[Status, ...]
-    refused: str | None
-    killed: str | None
 
 
 class _State(NamedTuple):
@@ -116,7 +77,7 @@ class LiveExperiments:
         self._watch.stop()
         self._shadow.close()
 
-    def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+    def show(self, request: RankingRequest, query_id: str, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank a request, by the experiment that it takes part in, if any. In the thread that ranks.
 
         Args:
@@ -130,10 +91,10 @@ class LiveExperiments:
         """
         entry = self._entry(request, query_id)
         if entry is None:
-            return ExperimentOutcome(request, rank(request, deadline))
+            return (request, rank(request, deadline))
         if entry.definition.kind == "shadow":
             part = entry.part if self._shadow.has_room() else self._shadow.drop(entry)
-            return ExperimentOutcome(request.join_experiment(part), rank(request, deadline))
+            return (request.join_experiment(part), rank(request, deadline))
         return RequestTrial(entry, request, query_id, self._failures, self._metrics).show(rank, deadline)
 
     def _entry(self, request: RankingRequest, query_id: str) -> Entry | None:
@@ -175,18 +136,15 @@ class LiveExperiments:
         )
         self._shadow.put(ShadowTask(entry, question, then))
 
-    def report(self) -> Report:
-        """Report which experiments run at this moment, and why the others do not."""
-        roster, file = self._roster(), self._state.content
-        statuses = tuple(
-            Status(one.name, one.kind, one.control, one.challenger, one.share, self._why_not(one, roster))
-            for one in file.experiment
-        )
-        return Report(statuses, self._watch.file.refused, self._watch.reason_killed())
-
-    def _why_not(self, one: Definition, roster: Roster) -> str | None:
-        """Return why an experiment does not run; None if it does."""
-        return self._watch.reason_killed() or roster.faults.get(one.name) or self._failures.reason_off(one.name)
+    def report(self) -> ExperimentsInfo:
+        """Report which experiments of the last valid file run at this moment, and why the others do not."""
+        roster, killed = self._roster(), self._watch.reason_killed()
+        experiments = []
+        for one in self._state.content.experiment:
+            reason = killed or roster.faults.get(one.name) or self._failures.reason_off(one.name)
+            facts = one.model_dump(include={"name", "kind", "control", "challenger", "share"})
+            experiments.append(ExperimentInfo(**facts, running=reason is None, reason=reason))
+        return ExperimentsInfo(experiments=experiments, refused=self._watch.file.refused, killed=killed)
 
     def _roster(self) -> Roster:
         """Return the roster for the file and the bundles of this moment; renewed when either changes."""
@@ -214,11 +172,11 @@ class LiveExperiments:
         for name in self._reasons.keys() - reasons.keys():
             _log.info("experiment %s has ended", name)
         for one in report.experiments:
-            self._metrics.running.labels(one.name, one.kind).set(one.reason is None)
-            self._metrics.off.labels(one.name, one.kind).set(one.reason is not None)
+            self._metrics.running.labels(one.name, one.kind).set(one.running)
+            self._metrics.off.labels(one.name, one.kind).set(not one.running)
             if one.name in self._reasons and self._reasons[one.name] == one.reason:
                 continue
-            if one.reason is None:
+            if one.running:
                 _log.info("experiment %s runs: %s of %s", one.name, one.kind, one.control)
             else:
                 _log.warning("experiment %s does not run: %s", one.name, one.reason)
@@ -242,7 +200,7 @@ class RequestTrial(NamedTuple):
     failures: Failures
     metrics: ExperimentMetrics
 
-    def show(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+    def show(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank by the kind of the experiment.
 
         Args:
@@ -259,30 +217,30 @@ class RequestTrial(NamedTuple):
             return self._interleave(rank, deadline)
         return self._explore(rank, deadline)
 
-    def _split(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+    def _split(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         one = self.entry.definition
         arm = arm_of(self.request.options.unit or self.query_id, one.drawn_with, one.challenger_share)
         if arm == "control":
-            return self._count("control", ExperimentOutcome(self._take_part(arm=arm), rank(self.request, deadline)))
+            return self._count("control", (self._take_part(arm=arm), rank(self.request, deadline)))
         rival = self._ask_challenger(rank, deadline)
         if isinstance(rival, Ranking):
             assert self.entry.challenger is not None
             request = self._take_part(arm=arm)._replace(bundle=self.entry.challenger)
-            return self._count("challenger", ExperimentOutcome(request, rival))
+            return self._count("challenger", (request, rival))
         instead = self._take_part(arm=arm, reason=f"control answered: {rival}")
-        return self._count("control_instead", ExperimentOutcome(instead, rank(self.request, deadline)))
+        return self._count("control_instead", (instead, rank(self.request, deadline)))
 
-    def _interleave(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+    def _interleave(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         control = rank(self.request, deadline)
         if control.degraded:
             alone = self._take_part(reason="control answered alone: it was degraded")
-            return self._count("control_alone", ExperimentOutcome(alone, control))
+            return self._count("control_alone", (alone, control))
         began = perf_counter()
         rival = self._ask_challenger(rank, deadline)
         milliseconds = {**control.timings_ms, "challenger": (perf_counter() - began) * 1000.0}
         if not isinstance(rival, Ranking):
             alone = self._take_part(reason=f"control answered alone: {rival}")
-            return self._count("control_alone", ExperimentOutcome(alone, replace(control, timings_ms=milliseconds)))
+            return self._count("control_alone", (alone, replace(control, timings_ms=milliseconds)))
         draft = team_draft(
             control.order.tolist(),
             rival.order.tolist(),
@@ -292,21 +250,19 @@ class RequestTrial(NamedTuple):
         )
         interleaved = replace(control, order=_move_to_front(draft.order, control.order), timings_ms=milliseconds)
         request = self._take_part(teams=draft.teams, reason=INTERLEAVED)
-        return self._count("interleaved", ExperimentOutcome(request, interleaved))
+        return self._count("interleaved", (request, interleaved))
 
-    def _explore(self, rank: RankBy, deadline: Deadline) -> ExperimentOutcome:
+    def _explore(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank, with a random swap of neighbours; a degraded list takes no part, which would bias the comparison."""
         control, one = rank(self.request, deadline), self.entry.definition
         if control.degraded:
-            return self._count("degraded", ExperimentOutcome(self.request, control))
+            return self._count("degraded", (self.request, control))
         places = control.order[: self.request.options.top_n].tolist()
         swap = adjacent_swap(places, k=one.k, share=one.swap_share, query_id=self.query_id, salt=one.drawn_with)
         if swap is None:
-            return self._count("unswapped", ExperimentOutcome(self._take_part(), control))
+            return self._count("unswapped", (self._take_part(), control))
         request = self._take_part(intervention=Intervention("swap", swap.places, swap.propensity))
-        return self._count(
-            "swapped", ExperimentOutcome(request, replace(control, order=_move_to_front(swap.order, control.order)))
-        )
+        return self._count("swapped", (request, replace(control, order=_move_to_front(swap.order, control.order))))
 
     def _ask_challenger(self, rank: RankBy, deadline: Deadline) -> Ranking | str:
         """Return the challenger's ranking, or why there is none."""
@@ -331,7 +287,7 @@ class RequestTrial(NamedTuple):
     def _take_part(self, **facts: Any) -> RankingRequest:
         return self.request.join_experiment(replace(self.entry.part, **facts))
 
-    def _count(self, name: str, outcome: ExperimentOutcome) -> ExperimentOutcome:
+    def _count(self, name: str, outcome: ShownRanking) -> ShownRanking:
         self.metrics.requests.count(self.entry.definition.name, name)
         return outcome
 

@@ -84,10 +84,7 @@ class Roster:
 
     def find(self, name: str) -> Entry | None:
         """Return the experiment of a name; None if it does not run."""
-        for entry in self.entries:
-            if entry.definition.name == name:
-                return entry
-        return None
+        return next((entry for entry in self.entries if entry.definition.name == name), None)
 
     def choose(self, control: Bundle, key: str) -> Entry | None:
         """Return the experiment that a key of control's traffic belongs to; None for none."""
@@ -125,10 +122,8 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
 
 def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
     """Return an earlier experiment that shares traffic with this one, as a bundle may have several names; or None."""
-    for other in entries:
-        if other.control is entry.control and entry.low < other.high and other.low < entry.high:
-            return other.definition.name
-    return None
+    others = (other for other in entries if other.control is entry.control)
+    return next((one.definition.name for one in others if entry.low < one.high and one.low < entry.high), None)
 
 
 def _entry(one: Definition, models: Models, low: float, high: float) -> Entry | str:

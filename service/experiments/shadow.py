@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from listwright.ranking.served.record import ShadowRanking
-from listwright.service.child_process import JOIN_S, end
+from listwright.service.child_process import JOIN_S, ChildLink
 from listwright.service.experiments.roster import NO_TIME, Entry, ExperimentMetrics, Failures
 from listwright.service.experiments.shadow_process import ChallengerRanking, Question, run
 from listwright.service.participation import Participation
@@ -24,8 +22,6 @@ MOST_WAITING = 8
 
 REST_S = 1.0
 """Seconds before a process that ended is started again."""
-
-_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 
 
 class ShadowTask(NamedTuple):
@@ -42,7 +38,7 @@ class ShadowTask(NamedTuple):
     then: Callable[[ShadowRanking], None]
 
 
-class Shadow:
+class Shadow(ChildLink):
     """Has lists ranked by a challenger. :meth:`put` never waits.
 
     All lists that wait are ranked in one go, then the challenger pauses: so few requests compete with it.
@@ -58,8 +54,6 @@ class Shadow:
         self._changed, self._end = threading.Condition(), threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process: SpawnProcess | None = None
-        self._pipe: Connection | None = None
         self._rest_until = 0.0
 
     def put(self, task: ShadowTask) -> None:
@@ -89,8 +83,7 @@ class Shadow:
         with self._changed:
             self._end.set()
             self._changed.notify()
-        with suppress(AttributeError, ValueError):  # there is none, or the thread has just closed it
-            self._process.kill()  # type: ignore[union-attr]  # the thread that waits for it goes on at once
+        self.kill()
         if self._thread is not None:
             self._thread.join(JOIN_S)
 
@@ -159,18 +152,4 @@ class Shadow:
 
     def _connect(self) -> Connection:
         """Return the pipe to the process, which is started if there is none."""
-        if self._pipe is None:
-            self._pipe, theirs = _spawn.Pipe()
-            process = _spawn.Process(target=run, args=(theirs,), name="shadow", daemon=True)
-            process.start()
-            theirs.close()
-            self._process = process
-        return self._pipe
-
-    def _forget_process(self) -> int | None:
-        """End the process, if there is one; return its exit code."""
-        process, pipe = self._process, self._pipe
-        self._process = self._pipe = None
-        if pipe is not None:
-            pipe.close()
-        return None if process is None else end(process)
+        return self._pipe or self._start_process("shadow", run)

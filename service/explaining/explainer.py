@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 from fastapi import Request, Response
@@ -27,7 +25,7 @@ from listwright.service.admission.body import BodyBudget, hold_body
 from listwright.service.admission.gate import Gate
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.bundles.served import Models
-from listwright.service.child_process import end
+from listwright.service.child_process import ChildLink
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
 from listwright.service.explaining.explain_process import WHY_LATE, Crashed, ExplainedList, ExplainTask, Reply, run
 from listwright.service.rules import LiveRules, rule_sets
@@ -63,24 +61,16 @@ TOO_LATE = f"the deadline passed before any part of the explanation was there: {
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0)
 """Buckets of the histogram."""
 
-_spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 _log = logging.getLogger("listwright.explanations")
 
 
 class _Question(NamedTuple):
-    """A decoded body, checked against its list.
-
-    Args:
-        request: the list and its options.
-        explained: index of the candidate to explain; empty: the first places.
-        against: index of the candidate to compare with, or None.
-        seconds: that decoding took.
-    """
+    """A decoded body, checked against its list."""
 
     request: RankingRequest
-    explained: tuple[int, ...]
-    against: int | None
-    seconds: float
+    explained: tuple[int, ...]  # index of the candidate to explain; empty: the first places
+    against: int | None  # index of the candidate to compare with
+    seconds: float  # that decoding took
 
     @property
     def options(self) -> ExplainRequest:
@@ -172,7 +162,7 @@ class ExplanationService:
         timer = loop.call_later(left_s + LAST_RESORT_S, self._link.kill)
         future = loop.run_in_executor(self._pool, work)
         future.add_done_callback(lambda _: timer.cancel())
-        future.add_done_callback(_retrieve)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs a late error
         try:
             async with asyncio.timeout(left_s + ANSWERED_S):
                 return await asyncio.shield(future)
@@ -227,12 +217,6 @@ class ExplanationService:
         return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
 
 
-def _retrieve(done: asyncio.Future[_Result]) -> None:
-    """Ask for an error: asyncio logs one that comes after the answer, when nobody else asks."""
-    if not done.cancelled():
-        done.exception()
-
-
 def index_of(named: int | str, candidates: CandidateList, field: str) -> int:
     """Return the index of a candidate that a request names by index or id.
 
@@ -271,7 +255,7 @@ def _encode(
     return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
 
 
-class ProcessLink:
+class ProcessLink(ChildLink):
     """Connection to the process, which is started for the first task, and again once it has ended.
 
     One thread calls :meth:`ask`; any other may call :meth:`kill` and :meth:`close`.
@@ -282,8 +266,6 @@ class ProcessLink:
 
     def __init__(self, hook: str | None) -> None:
         self._hook = hook
-        self._process: SpawnProcess | None = None
-        self._pipe: Connection | None = None
         self._ready, self._ends_start_at = False, 0.0
         self._end = threading.Event()
 
@@ -323,11 +305,6 @@ class ProcessLink:
             raise reply
         return reply
 
-    def kill(self) -> None:
-        """End the process at once; a waiting caller gets an error, and the next task another process."""
-        with suppress(AttributeError, ValueError):  # there is none, or it has just been closed
-            self._process.kill()  # type: ignore[union-attr]
-
     def close(self) -> None:
         """End the process for good. Not while :meth:`ask` is expected to succeed."""
         self._end.set()
@@ -349,23 +326,14 @@ class ProcessLink:
         return reply
 
     def _start(self) -> Connection:
-        pipe, theirs = _spawn.Pipe()
-        process = _spawn.Process(target=run, args=(theirs, self._hook), name="explain", daemon=True)
-        process.start()
-        theirs.close()
-        self._process, self._pipe, self._ready = process, pipe, False
-        self._ends_start_at = time.perf_counter() + START_S
+        pipe = self._start_process("explain", run, self._hook)
+        self._ready, self._ends_start_at = False, time.perf_counter() + START_S
         if self._end.is_set():
-            process.kill()
+            self.kill()
         return pipe
 
     def _await(self, pipe: Connection, deadline: Deadline) -> None:
-        """Wait for a message of the process.
-
-        Raises:
-            AbandonedError: if the caller goes.
-            UnexplainedError: if the deadline passes.
-        """
+        """Wait for a message of the process; raise if the caller goes, or the deadline passes."""
         until = deadline.at + GRACE_S
         while not pipe.poll(LOOK_S):
             deadline.check_awaited()
@@ -384,14 +352,6 @@ class ProcessLink:
         else:
             self.kill()
             self._forget_process()
-
-    def _forget_process(self) -> int | None:
-        """End the process, if there is one; return its exit code."""
-        process, pipe = self._process, self._pipe
-        self._process = self._pipe = None
-        if pipe is not None:
-            pipe.close()
-        return None if process is None else end(process)
 
 
 _OUTCOMES: dict[type[Exception], str] = {

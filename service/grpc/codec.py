@@ -139,7 +139,11 @@ class InferCodec:
         """Return the request as the JSON object of the protocol, without raw data."""
         parameters = _parameters(message.parameters)
         if isinstance(context := parameters.get("context"), str):
-            parameters["context"] = self._parsed(context)
+            try:
+                parameters["context"] = decode_json(context.encode(), self._bounds)
+            except UndecodableBodyError as error:
+                fault = f"expected a JSON object as text: {error.message}"
+                raise CandidateError(fault, ("parameters", "context")) from None
         most_inputs, most_outputs = 2, len(tensors.OUTPUTS)
         content = {
             "id": message.id or None,
@@ -169,20 +173,10 @@ class InferCodec:
                 raise CandidateError("the BYTES are not UTF-8", ("inputs", position, "contents")) from None
         return {**tensor, "data": data}
 
-    def _parsed(self, context: str) -> Any:
-        try:
-            return decode_json(context.encode(), self._bounds)
-        except UndecodableBodyError as error:
-            raise CandidateError(
-                f"expected a JSON object as text: {error.message}", ("parameters", "context")
-            ) from None
-
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:  # noqa: ARG002
         """Encode the requested outputs: as raw bytes where the inputs were, or one is asked for so."""
         answer = MESSAGES["ModelInferResponse"](
-            id=request.id or "",
-            model_name=request.bundle.manifest.name,
-            model_version=request.bundle.manifest.version,
+            id=request.id or "", model_name=request.bundle.manifest.name, model_version=request.bundle.manifest.version
         )
         for key, value in tensors.response_parameters(ranking, request.part).items():
             kind = {str: "string_param", int: "int64_param", float: "double_param"}[type(value)]

@@ -224,11 +224,7 @@ class LogWriter:
             self._finish(key)
 
     def _make_room(self, folder: LogFolder, size: int) -> None:
-        """Make room before a write: the folder never exceeds its limit, however many workers write at a time.
-
-        Raises:
-            OSError: ENOSPC, if there is no finished file that could go.
-        """
+        """Make room before a write: the folder never exceeds its limit, however many workers write at a time."""
         if size <= self._room:
             return
         settings, room = self._settings, max(size, self._grant)

@@ -46,16 +46,6 @@ FAULT_LOG_S = 10.0
 
 _routing_log = logging.getLogger("listwright.routing")
 
-WATCHED = {
-    "listwright_waiting_requests": "Requests that wait for their turn",
-    "listwright_working_requests": "Requests in work",
-    "listwright_buffered_bytes": "Bytes of bodies held, arriving, waiting or in work",
-    "listwright_open_connections": "Connections that are open",
-    "listwright_ready_workers": "Workers to which traffic may come",
-    "listwright_workers": "Workers that should be ready",
-}
-"""Gauges of the state of a process, and their help texts."""
-
 
 class Telemetry:
     """The metrics of one process, in a registry of their own."""
@@ -177,14 +167,10 @@ class Telemetry:
         for name, version, reason in refused:
             self._refused.labels(name, version, reason).set(1)
 
-    def watch(self, values: Mapping[str, Callable[[], float]]) -> None:
-        """Add gauges of the state of this process, read at each scrape.
-
-        Args:
-            values: of the gauges of :data:`WATCHED`, by name.
-        """
-        for name, value in values.items():
-            Gauge(name, WATCHED[name], registry=self.registry).set_function(value)
+    def watch(self, gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
+        """Add gauges of the state of this process, by name: the help text, and what is called at each scrape."""
+        for name, (text, value) in gauges.items():
+            Gauge(name, text, registry=self.registry).set_function(value)
 
     def observe(self, ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float]) -> None:
         """Count one ranking by a bundle and its time by step."""
@@ -299,9 +285,7 @@ class _Tally:
             self.strange += bool(self.anomaly.quantiles) and score > self.anomaly.quantiles[STRANGE]
 
     def mostly_unknown(self) -> list[str]:
-        """Return sentences about mostly unknown columns, each column once; see
-        :func:`listwright.ranking.features.mostly_unknown`.
-        """
+        """Return sentences about mostly unknown columns, each column once."""
         values = self.values[:, list(self.schema.categorical)]
         counts = np.stack([self.candidates - values[0], values[3]])
         counts[:, counts[0] < ENOUGH] = 0

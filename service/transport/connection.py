@@ -365,11 +365,7 @@ class Connection(asyncio.Protocol):
     # The parser
 
     def _parse(self, data: bytes) -> None:
-        """Parse what has arrived.
-
-        Raises:
-            RefusedRequestError: if it is no request that can be served; nothing after it can be read.
-        """
+        """Parse what has arrived; raise RefusedRequestError if it cannot be served: nothing after it can be read."""
         begun, in_head, in_body = self._begun, self._in_head, self._in_body
         if not in_head and not in_body:
             self._count_blank(data)

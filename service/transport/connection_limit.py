@@ -75,11 +75,7 @@ class ConnectionLimit:
     """
 
     def __init__(
-        self,
-        most: int,
-        telemetry: Telemetry,
-        clock: Callable[[], float] = time.monotonic,
-        outside: int = OUTSIDE,
+        self, most: int, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic, outside: int = OUTSIDE
     ) -> None:
         self._most, self._telemetry, self._clock, self._most_outside = most, telemetry, clock, outside
         self._inside: set[Connection] = set()

@@ -159,7 +159,8 @@ class About:
         if answer is None:
             content = describe_bundle(served)
             answer = content.model_dump_json().encode()
-            if not _whole(content, served.manifest):
+            lacks_report = content.held_out_from != REPORT and lists_file(served.manifest, REPORT)
+            if content.golden_fault is not None or lacks_report:
                 return answer
         self._answers[key] = answer
         for oldest in list(self._answers)[:-MOST_ANSWERS]:
@@ -190,11 +191,6 @@ def describe_bundle(served: Bundle) -> ShownBundle:
         anomaly_quantiles=[] if manifest.anomaly is None else list(manifest.anomaly.quantiles),
         report=lists_file(manifest, REPORT_PAGE),
     )
-
-
-def _whole(content: ShownBundle, manifest: Manifest) -> bool:
-    """Return whether every file behind the content was there and unaltered."""
-    return content.golden_fault is None and (content.held_out_from == REPORT or not lists_file(manifest, REPORT))
 
 
 def lists_file(manifest: Manifest, name: str) -> bool:

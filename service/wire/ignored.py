@@ -29,9 +29,7 @@ class IgnoredFeatures:
         self._named: dict[tuple[str, str], set[str]] = {}
 
     def note(self, manifest: Manifest, names: Sequence[str]) -> None:
-        """Count and log unknown features of a request."""
-        if not names:
-            return
+        """Count and log unknown features of a request, at least one."""
         self._telemetry.ignored.labels(manifest.name, manifest.version).inc(len(names))
         key = (manifest.name, manifest.version)
         if key not in self._named and len(self._named) == MOST_VERSIONS:

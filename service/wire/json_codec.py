@@ -139,7 +139,7 @@ def to_answer(
         order = ranking.results
         for index in ranking.exclusions.tolist():
             ranks[index] = None
-    answer = {
+    answer: dict[str, Any] = {
         "id": request.id,
         "model": manifest.name,
         "version": manifest.version,
@@ -169,9 +169,11 @@ def to_answer(
             "reason": ranking.reason,
             "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
-            **_experiment(part),
         },
     }
+    if part is not None and part.is_visible:
+        effect = {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}
+        answer["meta"]["experiment"] = effect
     if ranking.rules:
         _add_rules(answer, ranking)
     return answer
@@ -219,13 +221,6 @@ def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
             result["rules"] = named[result["index"]]
 
 
-def _experiment(part: Participation | None) -> dict[str, Any]:
-    """Return the field of ``meta`` for an experiment; empty where there is none."""
-    if part is None or not part.is_visible:
-        return {}
-    return {"experiment": {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}}
-
-
 def shorten(name: str) -> str:
     """Shorten a name for logs and answers: callers may send names of any length."""
     return name if len(name) <= MAX_CONTEXT_KEY else name[:MAX_CONTEXT_KEY] + "…"
@@ -262,6 +257,7 @@ def nullable(values: Real[np.ndarray, " L"]) -> list[float | None]:
 
 
 _plans: WeakKeyDictionary[Reranker, Any] = WeakKeyDictionary()
+"""Plans for scanning the rows of a bundle."""
 
 _recent_rules: dict[bytes, RuleSet] = {}
 """Rules of recent requests, by their JSON: most requests send the rules of another one."""
@@ -324,11 +320,11 @@ class JsonCodec(JsonAnswer):
         scanned = self._scan(body)
         if scanned is not None:
             return scanned
-        request, text, recent = self._validate(body)
+        request = self._validate(body)
         bundle = self._choose(request)
         ignored: dict[str, None] = {}
         candidates = to_candidates(request, bundle.reranker.schema, ignored if self._ignores else None)
-        return _ranking_request(request, candidates, bundle, tuple(ignored), text, recent)
+        return self._ranking_request(request, candidates, bundle, tuple(ignored))
 
     def _scan(self, body: bytes) -> RankingRequest | None:
         """Scan an ordinary body; return None for any other, which is parsed in full."""
@@ -337,9 +333,11 @@ class JsonCodec(JsonAnswer):
             return None
         schema = default_bundle.reranker.schema
         try:
-            plan = self._plan(default_bundle.reranker)
+            plan = _plans.get(default_bundle.reranker)
+            if plan is None:
+                plan = _plans[default_bundle.reranker] = plan_of(schema, ignores=self._ignores)
             rest, matrix, ids, lacking, ignored = json_fast.scan(body, plan, self._settings.max_candidates)
-            request, text, recent = self._validate(rest)
+            request = self._validate(rest)
         except (json_fast.GivenUp, ListwrightError, RequestValidationError):
             return None
         bundle = self._choose(request)
@@ -351,52 +349,39 @@ class JsonCodec(JsonAnswer):
             ids = request.ids
         context = MappingProxyType(check_context(request.context, schema) if request.context else {})
         candidates = CandidateList(matrix, None if ids is None else tuple(ids), context)
-        return _ranking_request(request, candidates, bundle, ignored, text, recent)
+        return self._ranking_request(request, candidates, bundle, ignored)
 
-    def _validate(self, body: bytes) -> tuple[RerankRequest, bytes, RuleSet | None]:
-        """Validate a body; return also the JSON of its rules, and those of a recent request, which it then lacks."""
-        value, text, recent = decode(body, self._bounds), b"", None
+    def _validate(self, body: bytes) -> RerankRequest:
+        """Validate a body; it then lacks rules that a recent request had, too."""
+        value = decode(body, self._bounds)
+        self._rules_json, self._recent_rules = b"", None
         if isinstance(value, dict) and (rules := value.get("rules")):
             most = self._settings.max_rules
             if isinstance(rules, list) and most < len(rules) <= MOST_RULES:
                 raise CandidateError(f"{len(rules)} rules, the limit is {most} (LISTWRIGHT_MAX_RULES)", ("rules",))
-            text = to_json(rules)
-            recent = _recent_rules.get(text)
-            if recent is not None:
+            self._rules_json = to_json(rules)
+            self._recent_rules = _recent_rules.get(self._rules_json)
+            if self._recent_rules is not None:
                 del value["rules"]
-        return validate(self._words, value, self._outer_words), text, recent
+        return validate(self._words, value, self._outer_words)
 
-    def _plan(self, reranker: Reranker) -> Any:
-        """Return the plan for scanning the rows of a bundle, made once for each."""
-        plan = _plans.get(reranker)
-        if plan is None:
-            plan = _plans[reranker] = plan_of(reranker.schema, ignores=self._ignores)
-        return plan
+    def _ranking_request(
+        self, request: RerankRequest, candidates: CandidateList, bundle: Bundle, ignored: tuple[str, ...]
+    ) -> RankingRequest:
+        schema, rules, text = bundle.manifest.feature_schema, self._recent_rules, self._rules_json
+        if text and (rules is None or rules.schema is not schema):
+            rules = RuleSet((request.rules or ()) if rules is None else rules.rules, schema, of_request=True)
+            if len(text) <= RECENT_BYTES:
+                while len(_recent_rules) >= MOST_RECENT:
+                    _recent_rules.pop(next(iter(_recent_rules)), None)
+                _recent_rules[text] = rules
+        pinned = request.version is not None
+        return RankingRequest(candidates, request, bundle, ignored, request.id, pinned=pinned, rules=rules)
 
     def _choose(self, request: RerankRequest) -> Bundle:
         bundle = self._models.choose(request.model, request.version)
         self._state.fingerprint = bundle.manifest.fingerprint
         return bundle
-
-
-def _ranking_request(
-    request: RerankRequest,
-    candidates: CandidateList,
-    bundle: Bundle,
-    ignored: tuple[str, ...],
-    text: bytes,
-    rules: RuleSet | None,
-) -> RankingRequest:
-    schema = bundle.manifest.feature_schema
-    if text and (rules is None or rules.schema is not schema):
-        rules = RuleSet((request.rules or ()) if rules is None else rules.rules, schema, of_request=True)
-        if len(text) <= RECENT_BYTES:
-            while len(_recent_rules) >= MOST_RECENT:
-                _recent_rules.pop(next(iter(_recent_rules)), None)
-            _recent_rules[text] = rules
-    return RankingRequest(
-        candidates, request, bundle, ignored, request.id, pinned=request.version is not None, rules=rules
-    )
 
 
 def plan_of(schema: FeatureSchema, *, ignores: bool = False) -> Any:
@@ -437,8 +422,6 @@ BLOCK = 2**20
 _QUOTE, _COMMA, _COLON, _OPENING = b'"', b",", b":", b"[{"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""An escape that may be half of a surrogate pair."""
 
 Bytes = UInt8[np.ndarray, " bytes"]
 Path = tuple[str | int, ...]
@@ -640,24 +623,19 @@ def _check_repeated(body: bytes) -> None:
 
 def _place_of_fault(body: bytes) -> Path:
     """Return the path of the first number or string that JSON does not have; empty for any other fault."""
-    wanted = _is_half if _HALF.search(body) else _is_not_finite
     try:
-        return _place(json.loads(body.decode()), wanted) or ()
+        return _place(json.loads(body.decode()), _is_foreign) or ()
     except (ValueError, RecursionError):
         return ()
 
 
-def _is_not_finite(part: Any) -> bool:
-    return type(part) is float and not math.isfinite(part)
-
-
-def _is_half(part: Any) -> bool:
+def _is_foreign(part: Any) -> bool:
     """Return whether a part is not finite, or holds half of a surrogate pair."""
     if type(part) is str:
-        return _SURROGATE.search(part) is not None
+        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is known at once
     if type(part) is dict:
-        return any(map(_SURROGATE.search, part))
-    return _is_not_finite(part)
+        return any(map(_is_foreign, part))
+    return type(part) is float and not math.isfinite(part)
 
 
 def _place(value: Any, wanted: Callable[[Any], bool]) -> Path | None:

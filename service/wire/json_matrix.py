@@ -120,10 +120,7 @@ def _repeated(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _from_rows(
-    candidates: Sequence[Candidate],
-    schema: FeatureSchema,
-    supplied: Mapping[str, Any],
-    ignored: dict[str, None] | None,
+    candidates: Sequence[Candidate], schema: FeatureSchema, supplied: Mapping[str, Any], ignored: dict[str, None] | None
 ) -> Float[np.ndarray, "L D"]:
     """Convert rows by name or by position, each of either form; by name, gaps get ``supplied`` or default values."""
     names = schema.names
@@ -198,10 +195,7 @@ def _from_matrix(
 
 
 def _from_columns(
-    columns: Mapping[str, Any],
-    schema: FeatureSchema,
-    supplied: Mapping[str, Any],
-    ignored: dict[str, None] | None,
+    columns: Mapping[str, Any], schema: FeatureSchema, supplied: Mapping[str, Any], ignored: dict[str, None] | None
 ) -> Float[np.ndarray, "L D"]:
     """Convert columns of one length; features that are not among them come from ``supplied``, or have their default."""
     names = schema.names

@@ -256,7 +256,11 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
         UndecodableBodyError: if it begins with no JSON object of that length.
         RequestValidationError: if the object is not the protocol's.
     """
-    size = _head(body, head_length)
+    size = len(body)
+    if head_length is not None:
+        if not (head_length.isascii() and head_length.isdecimal() and len(head_length) <= len(str(size))):
+            raise UndecodableBodyError("Inference-Header-Content-Length is not a number of bytes within the body")
+        size = int(head_length)
     return Head(read_request(decode_json(body[:size], bounds), outer_words), size)
 
 
@@ -326,15 +330,6 @@ def read_tensors(
     ids = _ids(*named["ids"], len(matrix)) if "ids" in named else None
     _check_outputs(request, ids)
     return Inference(request, to_candidates(matrix, schema, ids, request.parameters.context))
-
-
-def _head(body: bytes, announced: str | None) -> int:
-    """Return how many bytes of the body are JSON."""
-    if announced is None:
-        return len(body)
-    if not (announced.isascii() and announced.isdecimal() and len(announced) <= len(str(len(body)))):
-        raise UndecodableBodyError("Inference-Header-Content-Length is not a number of bytes within the body")
-    return int(announced)
 
 
 def _check_outputs(request: InferRequest, ids: tuple[str, ...] | None) -> None:

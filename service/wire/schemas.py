@@ -28,6 +28,7 @@ from starlette.requests import Request
 from listwright.ranking.candidates import Action
 from listwright.ranking.rules import MOST_RULES, Rule, convert_whole
 from listwright.ranking.stages import NetworkKind
+from listwright.service.participation import Kind
 from listwright.service.problems import faults_of
 
 VALUE: JsonDict = {
@@ -275,6 +276,26 @@ class ExperimentPart(BaseModel):
         str | None,
         Field(description="why there are no scores, or why control answered alone or in place of the challenger"),
     ]
+
+
+class ExperimentInfo(BaseModel):
+    """One experiment of the file."""
+
+    name: str
+    kind: Kind
+    control: str
+    challenger: str | None
+    share: Annotated[float, Field(description="of control's traffic that takes part")]
+    running: bool
+    reason: Annotated[str | None, Field(description="why it does not run; null if it does")]
+
+
+class ExperimentsInfo(BaseModel):
+    """The experiments of this worker process."""
+
+    experiments: list[ExperimentInfo]
+    refused: Annotated[str | None, Field(description="why the file, as it is now, is not used; null if it is")]
+    killed: Annotated[str | None, Field(description="why no experiment may run; null if they may")]
 
 
 class RuleEffect(BaseModel):

@@ -142,13 +142,7 @@ def explain(
 
 
 def bind_rerank(
-    reranker: Reranker,
-    ranking: Ranking,
-    deadline: Deadline,
-    *,
-    strategy: str,
-    specialist: int | None,
-    routing: bool,
+    reranker: Reranker, ranking: Ranking, deadline: Deadline, *, strategy: str, specialist: int | None, routing: bool
 ) -> Rerank:
     """Return a function that ranks a changed list so that its places compare with those of the answer.
 

@@ -154,11 +154,7 @@ class RuleSet:
 
 
 def _column(schema: FeatureSchema, name: str) -> int:
-    """Return the column of a feature.
-
-    Raises:
-        ValueError: if the schema has none of this name.
-    """
+    """Return the column of a feature; ValueError if the schema has none of this name."""
     column = schema.index.get(name)
     if column is None:
         raise ValueError(f"the bundle has no feature {quote(name)}: GET /info lists them")
@@ -166,11 +162,7 @@ def _column(schema: FeatureSchema, name: str) -> int:
 
 
 def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> Intervals:
-    """Convert a condition to ranges of numbers in the feature matrix.
-
-    Raises:
-        ValueError: if the schema does not have the feature or a category, or the feature is of another kind.
-    """
+    """Convert a condition to ranges of numbers in the feature matrix; ValueError if it does not fit the schema."""
     column = _column(schema, name)
     feature, values = schema.features[column], condition.values
     if values is None:
@@ -219,15 +211,7 @@ def apply_rules(
 
 
 class _Arrangement:
-    """One list while rules act on it.
-
-    Args:
-        ranking: before rules.
-        features: of the candidates.
-        manifest: of the bundle.
-        matches: rules on this list.
-        applied: rules that are not applied; the others are added.
-    """
+    """One list while rules act on it; ``applied`` has those that are not applied, and gets the others."""
 
     def __init__(
         self,
@@ -275,11 +259,7 @@ class _Arrangement:
         return self._matches.get(kind, [])
 
     def _lose(self, loser: Match[Any], message: str, winner: Match[Any] | None = None) -> None:
-        """Record that a rule of the file is not applied.
-
-        Raises:
-            CandidateError: if it, or the one that it contradicts, is of the request.
-        """
+        """Record that a rule is not applied; CandidateError if it, or the one that it contradicts, is of a request."""
         if winner is not None:
             message = f"{winner.name!r} and {loser.name!r} contradict each other: {message}"
         for one in (loser, winner):
@@ -311,10 +291,7 @@ class _Arrangement:
                 self._applied.append(one.apply([index]))
 
     def _weigh(self, queue: Int[np.ndarray, " queue"]) -> tuple[Int[np.ndarray, " queue"], Float[np.ndarray, " queue"]]:
-        """Return the order by boosted odds, and their logarithms; of equal ones, the ranker's order.
-
-        Odds are equal to the next lower ones if their logarithms differ by rounding, see :data:`ROUNDING`.
-        """
+        """Return the order by boosted odds, and their logarithms; in the ranker's where these differ by rounding."""
         boosts = self._of(BoostRule)
         if len(queue) == 0 or not (boosts or DiversifyRule in self._matches):
             return queue, np.zeros(len(queue))

@@ -102,10 +102,7 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     """Open a forest's ONNX graph: compiled where that is built and equals ONNX Runtime on probes.
 
     Args:
-        model: the serialised graph.
-        width: E, columns of its input.
-        columns: of its output.
-        name: of the stage, for messages.
+        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such forest.

@@ -132,10 +132,7 @@ def open_specialists(model: bytes, width: int, columns: int, name: str) -> Score
     """Open the specialists' ONNX graph: compiled if they are linear, and equal to ONNX Runtime on probes.
 
     Args:
-        model: the serialised graph.
-        width: E, columns of its input.
-        columns: K, columns of its output.
-        name: of the stage, for messages.
+        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such rankers.

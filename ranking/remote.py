@@ -460,8 +460,8 @@ def _fault(error: BaseException, url: Url) -> StoreError:
     elif _SILENCE.search(text):
         reason = "the store does not answer"
     else:
-        named = ", ".join(("the URL, the endpoint, the region", *files))
-        reason = f"the store's answer is not understood: check {named}"
+        causes = ", ".join(("the URL, the endpoint, the region", *files))
+        reason = f"the store's answer is not understood: check {causes}"
     return StoreError(number, reason, url)
 
 

@@ -7,11 +7,13 @@ import binascii
 import io
 import zipfile
 from dataclasses import asdict, dataclass, fields
-from typing import Self
+from typing import TypeVar
 
 import numpy as np
 
 from listwright.ranking.errors import ScoringError
+
+P = TypeVar("P", bound="Packed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Packed:
         return base64.b64encode(buffer.getvalue()).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
+    def from_text(cls: type[P], text: str) -> P:
         """Read :meth:`to_text`.
 
         Raises:

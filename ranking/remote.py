@@ -441,12 +441,9 @@ def _fault(error: BaseException, url: Url) -> StoreError:
     text, number = str(error), errno.EIO
     own = (_VARIABLES.get(url.scheme, "SSL_"), "SSL_", *_AUTHORITIES)
     files = {n: file for n, file in os.environ.items() if n.startswith(own) and _FILES.fullmatch(n) and file}
-    absent = [
-        f"{n} names {file}, which is not there, or cannot be read"
-        for n, file in files.items()
-        if not os.access(file, os.R_OK)
-    ]
-    reasons = absent + [reason for pattern, reason in _REASONS.items() if re.search(pattern, text)]
+    absent = [n for n, file in files.items() if not os.access(file, os.R_OK)]
+    reasons = [f"{n} names {files[n]}, which is not there, or cannot be read" for n in absent]
+    reasons += [reason for pattern, reason in _REASONS.items() if re.search(pattern, text)]
     status = match[1] if (match := _STATUS.search(text)) else ""
     if reasons:
         reason = reasons[0]

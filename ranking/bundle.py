@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from listwright.ranking import golden, plain_file
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
@@ -30,6 +31,9 @@ from listwright.ranking.stages import GOLDEN, MANIFEST, ColumnStage, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,15 @@ def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
 
 def _checked_bundle(path: Path, read: Callable[[str], bytes], reread: Callable[[str], bytes]) -> Bundle:
     manifest = parse(read(MANIFEST), path / MANIFEST)
-    contents = {entry.name: _checked(path, entry, read(entry.name)) for entry in manifest.files}
-    reranker = build(path, manifest, lambda name: _listed(contents, path, name), _rereader(path, manifest, reread))
+    entries = {entry.name: entry for entry in manifest.files}
+    contents = {name: _checked(path, entry, read(name)) for name, entry in entries.items()}
+
+    def read_again(name: str) -> bytes:  # it keeps no contents
+        return _checked(path, entries[name], reread(name))
+
+    reranker = build(path, manifest, lambda name: _listed(contents, path, name), read_again)
     golden.replay(reranker, golden.read(_listed(contents, path, GOLDEN), path / GOLDEN), path / GOLDEN)
     return Bundle(path, manifest, reranker)
-
-
-def _rereader(path: Path, manifest: Manifest, read: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    """Return a function that reads a file again and refuses it if it has changed; it caches nothing."""
-    entries = {entry.name: entry for entry in manifest.files}
-    return lambda name: _checked(path, entries[name], read(name))
 
 
 def build(
@@ -125,63 +128,41 @@ def build(
     schema = manifest.feature_schema
     entry = manifest.first_stage
     relative = RelativeColumns(manifest.relative, schema) if manifest.relative else None
+    open_file = partial(_open, path, read)
     first_stage: FirstStage
     if entry.kind == "lightgbm":
-        try:
-            input_schema = relative.schema if relative is not None and entry.relative else schema
-            first_stage = open_first_stage(to_text(read(entry.file)), input_schema, entry.engine)
-        except (ScoringError, SchemaMismatchError, ValueError) as error:
-            raise BundleError(path / entry.file, str(error)) from error
+        input_schema, engine = relative.schema if relative is not None and entry.relative else schema, entry.engine
+        first_stage = open_file(entry.file, lambda model: open_first_stage(to_text(model), input_schema, engine))
     elif entry.kind == "onnx":
-        try:
-            first_stage = OnnxFirstStage(read(entry.file), schema)
-        except ScoringError as error:
-            raise BundleError(path / entry.file, str(error)) from error
+        first_stage = open_file(entry.file, partial(OnnxFirstStage, schema=schema))
     else:
         first_stage = ColumnFirstStage(entry.feature, schema)
     networks: dict[str, Scorer] = {
-        stage.kind: _open_graph(path, stage.file, read, width=input_width(stage, manifest))
+        stage.kind: open_file(stage.file, partial(OnnxScorer, width=input_width(stage, manifest)))
         for stage in manifest.second_stages
     }
     specialists, count = None, 0
     if manifest.srm is not None:
-        srm, count = manifest.srm, len(manifest.srm.specialists)
-        specialists = _open_twin(
-            open_specialists, path, srm.file, read, input_width(srm, manifest), count, "specialists' graph"
-        )
+        width, count = input_width(manifest.srm, manifest), len(manifest.srm.specialists)
+        open_srm = partial(open_specialists, width=width, columns=count, name="specialists' graph")
+        specialists = open_file(manifest.srm.file, open_srm)
     anomaly = router = None
     if manifest.anomaly is not None:
         aggregates = Aggregates(schema, count)
-        forest = _open_twin(open_forest, path, manifest.anomaly.file, read, aggregates.numeric, 1, "anomaly score")
+        open_anomaly = partial(open_forest, width=aggregates.numeric, columns=1, name="anomaly score")
+        forest = open_file(manifest.anomaly.file, open_anomaly)
         anomaly = AnomalyScore(aggregates, forest)
         if manifest.router is not None:
-            width = len(aggregates.names)
-            chooser = _open_twin(open_forest, path, manifest.router.file, read, width, 2 * count, "router")
-            router = BundleRouter(manifest.router, aggregates, chooser, forest)
+            open_router = partial(open_forest, width=len(aggregates.names), columns=2 * count, name="router")
+            router = BundleRouter(manifest.router, aggregates, open_file(manifest.router.file, open_router), forest)
     model = None if isinstance(entry, ColumnStage) else partial(reread or read, entry.file)
     return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
 
 
-def _open_graph(path: Path, file: str, read: Callable[[str], bytes], *, width: int) -> OnnxScorer:
+def _open(path: Path, read: Callable[[str], bytes], file: str, open_model: Callable[[bytes], T]) -> T:
     try:
-        return OnnxScorer(read(file), width)
-    except ScoringError as error:
-        raise BundleError(path / file, str(error)) from error
-
-
-def _open_twin(
-    open_scorer: Callable[[bytes, int, int, str], Scorer],
-    path: Path,
-    file: str,
-    read: Callable[[str], bytes],
-    width: int,
-    columns: int,
-    name: str,
-) -> Scorer:
-    """Open a graph that may have a compiled twin in its metadata."""
-    try:
-        return open_scorer(read(file), width, columns, name)
-    except ScoringError as error:
+        return open_model(read(file))
+    except (ScoringError, SchemaMismatchError, ValueError) as error:
         raise BundleError(path / file, str(error)) from error
 
 

@@ -19,10 +19,6 @@ Key = tuple[str, int]
 """A stage and a size class."""
 
 
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """The time by which an answer must be there, and whether the caller still waits for it.
@@ -33,7 +29,7 @@ class Deadline:
     """
 
     at: float = math.inf
-    abandoned: Callable[[], bool] = _never
+    abandoned: Callable[[], bool] = bool
 
     @property
     def left_s(self) -> float:

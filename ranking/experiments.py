@@ -118,9 +118,7 @@ def team_draft(
         raise ValueError(f"length {length}: expected 0 or more places")
     places = size if length is None else min(length, size)
     coins = _coins((places + 1) // 2, query_id, salt)
-    order: list[int] = []
-    teams: list[Team] = []
-    picks: set[int] = set()
+    order, teams, picks = list[int](), list[Team](), set[int]()
     rankings = {"control": iter(control), "challenger": iter(challenger)}
     for place in range(places):
         coin = coins[place // 2]

@@ -122,22 +122,17 @@ class Feature(BaseModel):
     default: FiniteFloat | str | None = None
 
     @model_validator(mode="after")
-    def _categories_fit_kind(self) -> Feature:
+    def _values_fit_kind(self) -> Feature:
+        name, default = self.name, self.default
         if self.kind == "numeric" and self.categories:
-            raise ValueError(f"feature {self.name!r} is numeric and cannot have categories")
+            raise ValueError(f"feature {name!r} is numeric and cannot have categories")
         if len(set(self.categories)) != len(self.categories):
-            raise ValueError(f"feature {self.name!r} lists a category twice")
-        return self
-
-    @model_validator(mode="after")
-    def _default_fits_kind(self) -> Feature:
-        default = self.default
-        if default is None:
-            return self
-        if self.kind == "categorical" and default not in self.categories:
-            raise ValueError(f"the default of feature {self.name!r} is {default!r}, which is none of its categories")
-        if self.kind == "numeric" and not (isinstance(default, float) and abs(default) <= FLOAT32_MAX):
-            raise ValueError(f"the default of feature {self.name!r} is {default!r}, which is no number of float32")
+            raise ValueError(f"feature {name!r} lists a category twice")
+        if default is not None and self.kind == "categorical" and default not in self.categories:
+            raise ValueError(f"the default of feature {name!r} is {default!r}, which is none of its categories")
+        is_float32 = default is None or (isinstance(default, float) and abs(default) <= FLOAT32_MAX)
+        if self.kind == "numeric" and not is_float32:
+            raise ValueError(f"the default of feature {name!r} is {default!r}, which is no number of float32")
         return self
 
     @property

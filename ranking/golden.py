@@ -148,16 +148,16 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _difference(expected, ranking) or (estimated and _estimate_difference(expected, estimated))
+        fault = _fault(ranking) or _difference(expected, ranking)
+        if fault is None and estimated is not None:
+            fault = _fault(estimated) or _estimate_difference(expected, estimated)
         if fault is not None:
             raise BundleError(path, f"line {number}: {fault}: this machine does not compute what the trainer computed")
 
 
 def _tied_candidates(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " C"] | None:
-    """Return the rescored candidates of the record, if others with the same first-stage score are now; else None.
-
-    Older bundles were recorded while input order chose among equal scores at the cutoff.
-    """
+    """Return the rescored candidates of the record, if others with the same first-stage score are now; else None."""
+    # older bundles were recorded while input order chose among equal scores at the cutoff
     then, now = np.isfinite(np.array(golden.scores, dtype=np.float64)), np.isfinite(ranking.scores)
     if then.shape != now.shape or then.sum() != now.sum() or (then == now).all():
         return None
@@ -174,11 +174,8 @@ def _restrict(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenLis
 
 
 def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
-    fault = _fault(ranking)
-    if fault is not None:
-        return fault
-    pairs = (("first_stage_scores", ranking.first_stage_scores), ("scores", ranking.scores))
-    for name, actual in pairs:
+    for name in ("first_stage_scores", "scores"):
+        actual: Float[np.ndarray, " L"] = getattr(ranking, name)
         expected = np.array(getattr(golden, name), dtype=np.float64)
         if not same_scores(expected, actual):
             return f"{name} are {_format_scores(actual)}, expected {_format_scores(expected)}"
@@ -189,9 +186,6 @@ def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
 
 
 def _estimate_difference(golden: GoldenList, ranking: Ranking) -> str | None:
-    fault = _fault(ranking)
-    if fault is not None:
-        return fault
     expected, actual, first = np.array(golden.probabilities), ranking.route.probabilities, ranking.first_stage_scores
     if (
         actual is None

@@ -154,11 +154,7 @@ class RuleSet:
 
 
 def _column(schema: FeatureSchema, name: str) -> int:
-    """Return the column of a feature.
-
-    Raises:
-        ValueError: if the schema has none of this name.
-    """
+    """Return the column of a feature; ValueError if the schema has none of this name."""
     column = schema.index.get(name)
     if column is None:
         raise ValueError(f"the bundle has no feature {quote(name)}: GET /info lists them")
@@ -166,11 +162,7 @@ def _column(schema: FeatureSchema, name: str) -> int:
 
 
 def _intervals(schema: FeatureSchema, name: str, condition: Condition) -> Intervals:
-    """Convert a condition to ranges of numbers in the feature matrix.
-
-    Raises:
-        ValueError: if the schema does not have the feature or a category, or the feature is of another kind.
-    """
+    """Convert a condition to ranges of numbers in the feature matrix; ValueError if it does not fit the schema."""
     column = _column(schema, name)
     feature, values = schema.features[column], condition.values
     if values is None:
@@ -219,15 +211,7 @@ def apply_rules(
 
 
 class _Arrangement:
-    """One list while rules act on it.
-
-    Args:
-        ranking: before rules.
-        features: of the candidates.
-        manifest: of the bundle.
-        matches: rules on this list.
-        applied: rules that are not applied; the others are added.
-    """
+    """One list while rules act on it; ``applied`` has those that are not applied, and gets the others."""
 
     def __init__(
         self,
@@ -249,13 +233,15 @@ class _Arrangement:
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
         order, left = self._ranking.order, self._left
-        self._exclude()
+        for one in self._of(ExcludeRule):
+            left[one.candidates] = False
+            self._applied.append(one.apply(one.candidates.tolist()))
         visible = left[order]
         queue, excluded = order[visible], order[~visible]
         self._reserve(len(queue))
         queue, odds = self._weigh(queue)
         if self._pins:
-            left[[one.candidates[0] for one in self._pins.values()]] = False
+            left[[pin.candidates[0] for pin in self._pins.values()]] = False
             beside = left[queue]
             queue, odds = queue[beside], odds[beside]
         queue = self._hold_back(self._diversify(queue, odds))
@@ -267,30 +253,21 @@ class _Arrangement:
             free[[*self._pins]] = False
             final, others = np.empty_like(order), final
             final[free] = others
-            for place, one in self._pins.items():
-                final[place] = one.candidates[0]
+            for place, pin in self._pins.items():
+                final[place] = pin.candidates[0]
         return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(excluded))
 
     def _of(self, kind: type[T]) -> list[Match[T]]:
         return self._matches.get(kind, [])
 
     def _lose(self, loser: Match[Any], message: str, winner: Match[Any] | None = None) -> None:
-        """Record that a rule of the file is not applied.
-
-        Raises:
-            CandidateError: if it, or the one that it contradicts, is of the request.
-        """
+        """Record that a rule is not applied; CandidateError if it, or the one that it contradicts, is of a request."""
         if winner is not None:
             message = f"{winner.name!r} and {loser.name!r} contradict each other: {message}"
         for one in (loser, winner):
             if one is not None and one.of_request:
                 raise CandidateError(message, ("rules", one.number))
         self._applied.append(AppliedRule(loser.name, loser.rule.action, (), message))
-
-    def _exclude(self) -> None:
-        for one in self._of(ExcludeRule):
-            self._left[one.candidates] = False
-            self._applied.append(one.apply(one.candidates.tolist()))
 
     def _reserve(self, length: int) -> None:
         """Reserve the places of pins, in a list of so many candidates."""
@@ -311,10 +288,7 @@ class _Arrangement:
                 self._applied.append(one.apply([index]))
 
     def _weigh(self, queue: Int[np.ndarray, " queue"]) -> tuple[Int[np.ndarray, " queue"], Float[np.ndarray, " queue"]]:
-        """Return the order by boosted odds, and their logarithms; of equal ones, the ranker's order.
-
-        Odds are equal to the next lower ones if their logarithms differ by rounding, see :data:`ROUNDING`.
-        """
+        """Return the order by boosted odds, and their logarithms; in the ranker's where these differ by rounding."""
         boosts = self._of(BoostRule)
         if len(queue) == 0 or not (boosts or DiversifyRule in self._matches):
             return queue, np.zeros(len(queue))
@@ -339,10 +313,10 @@ class _Arrangement:
         return queue[places], odds
 
     def _log_odds(self, queue: Int[np.ndarray, " queue"]) -> Float[np.ndarray, " queue"]:
-        """Return logarithms of the odds of each place to be chosen, as a share of the best one's, best first.
+        """Return logarithms of each place's odds to be chosen, as a share of the best one's, best first.
 
-        The odds are those of the ranker's softmax. Below the cutoff they go on by the first stage's. Where an
-        experiment made the order, the k-th place has the k-th highest odds; where nothing was scored, all are equal.
+        The odds are those of the ranker's softmax, and below the cutoff of the first stage's; the k-th place has the
+        k-th highest, also where an experiment made the order. Where nothing was scored, all are equal.
         """
         ranking, temperatures = self._ranking, self._manifest.temperatures
         strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
@@ -412,11 +386,8 @@ class _Arrangement:
         return points
 
     def _hold_back(self, queue: Int[np.ndarray, " queue"]) -> Int[np.ndarray, " queue"]:
-        """Return the candidates beside pins in an order that keeps to the caps.
-
-        At each place stands the first candidate that no cap keeps back; where all are kept back, the first of them.
-        Counts never fall while a cap's places last, so a candidate that is kept back is looked at again at such an end.
-        """
+        """Return the candidates beside pins: at each place the first that no cap keeps back, or else the first."""
+        # counts never fall while a cap's places last: a candidate that is kept back is looked at again at such an end
         every = [_CapCount(one, self._features, self._manifest.feature_schema) for one in self._of(CapRule)]
         every = caps = [cap for cap in every if self._fits_pins(cap)]
         if not caps:

@@ -288,18 +288,13 @@ def _rank_groups(
 def _survival(
     scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int
 ) -> Float[np.ndarray, " ranks"]:
-    """Return the probability that a user who stops at candidates by chance passes rank 0, 1, ... ``cutoff``.
-
-    ``stops`` has the probability to stop at each candidate.
-
-    The expectation over the orders of equal scores multiplies over groups of these: the mean of the products of p of a
-    group's m factors, over all choices of the p.
-    """
+    """Return the chance that a user who stops at candidates with chances ``stops`` passes ranks 0 to ``cutoff``."""
     _check(cutoff)
     order = rank_by_score(scores)
     passes = 1.0 - stops[order]
     _, sizes, starts = _rank_groups(scores, stops)
     passed = np.ones(min(cutoff, len(scores)) + 1)
+    # the expectation over orders of equal scores multiplies over their groups: means of products of a group's factors
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         if start >= cutoff:
             break

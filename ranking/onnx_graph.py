@@ -68,15 +68,11 @@ _SCHEMA = {
 _ONE_OF = {"Dimension": ("dim_value", "dim_param")}
 _PLAIN_ATTRIBUTES = (1, 2, 3, 6, 7, 8)  # float, int, string, and many of each
 
-_MESSAGES = {
-    message: {number: kind for number, kind, _, _ in fields_of(fields) if kind in _SCHEMA and kind != "Attribute"}
-    for message, fields in _SCHEMA.items()
-}
-
 _INSIDE = {
-    message: [(kind, many, name) for _, kind, many, name in fields_of(fields) if kind in _SCHEMA]
+    message: {number: (kind, many, name) for number, kind, many, name in fields_of(fields) if kind in _SCHEMA}
     for message, fields in _SCHEMA.items()
 }
+"""By message, the fields that hold messages."""
 
 # What fields are called that ONNX knows and that may not be there; other numbers are named as such.
 _REFUSED = {
@@ -128,7 +124,7 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
 
 
 def _fields(data: bytes, kind: str, at: int, end: int) -> Iterator[None]:
-    """Yield once for each field of a serialised message and of the messages in it, whose fields are one part each."""
+    """Yield once for each field of a serialised message and of the messages in it."""
     while at < end:
         yield
         tag, at = _varint(data, at)
@@ -139,8 +135,9 @@ def _fields(data: bytes, kind: str, at: int, end: int) -> Iterator[None]:
                 at += 8 if wire == 1 else 4
             case 2:
                 size, at = _varint(data, at)
-                if (inner := _MESSAGES[kind].get(tag >> 3)) is not None:
-                    yield from _fields(data, inner, at, at + size)
+                inner = _INSIDE[kind].get(tag >> 3)
+                if inner is not None and inner[0] != "Attribute":  # whose fields are one part
+                    yield from _fields(data, inner[0], at, at + size)
                 at += size
             case _:
                 raise DecodeError("a group, which ONNX does not know")
@@ -161,7 +158,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]]:
     """Yield a message and all that it holds, outermost first: as deep as :data:`_SCHEMA`, which has no cycle."""
     yield message, kind, place
-    for inner, many, name in _INSIDE[kind]:
+    for inner, many, name in _INSIDE[kind].values():
         if many or message.HasField(name):
             for part in getattr(message, name) if many else (getattr(message, name),):
                 yield from _parts(part, inner, _named(part, inner) or place)

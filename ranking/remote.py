@@ -114,20 +114,18 @@ _TOKEN_HOSTS = re.compile(
 )
 """Servers of credentials that need no variable."""
 
-_NO_BUCKET = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<")
+_NO_BUCKET = "<Code>(NoSuchBucket|ContainerNotFound)<"
 _SILENCE = re.compile(
     r"error sending request|timed out|Range request not supported|response body|connection", re.IGNORECASE
 )
 _REASONS = {
     _NO_BUCKET: "its bucket or container does not exist: make it first",
-    re.compile(
-        r"<Code>(ExpiredToken|TokenRefreshRequired)|\"invalid_grant\""
-    ): "the credentials have expired: renew them",
-    re.compile(
-        r"<Code>(Invalid(Token|AccessKeyId|ClientTokenId|IdentityToken)|SignatureDoesNotMatch|AuthenticationF)"
-    ): ("the store does not know the credentials in the environment, or they have expired: renew them"),
-    re.compile(r"<Code>RequestTimeTooSkewed<"): "the clock of this machine differs from the store's: set it",
-    re.compile(r"UnknownIssuer|invalid peer certificate|InvalidCertificate"): (
+    '<Code>(ExpiredToken|TokenRefreshRequired)|"invalid_grant"': "the credentials have expired: renew them",
+    "<Code>(Invalid(Token|AccessKeyId|ClientTokenId|IdentityToken)|SignatureDoesNotMatch|AuthenticationF)": (
+        "the store does not know the credentials in the environment, or they have expired: renew them"
+    ),
+    "<Code>RequestTimeTooSkewed<": "the clock of this machine differs from the store's: set it",
+    "UnknownIssuer|invalid peer certificate|InvalidCertificate": (
         "its certificate is not trusted: SSL_CERT_FILE names a file of the authorities that are; a certificate that "
         "has expired, or is of another host, stays refused"
     ),
@@ -295,7 +293,7 @@ class Store:
                     raise
                 return SmallFile(None, etag)
             except FileNotFoundError as error:
-                if _NO_BUCKET.search(str(error)):
+                if re.search(_NO_BUCKET, str(error)):
                     raise
                 return None
             size, new_etag = answer.meta["size"], answer.meta["e_tag"]
@@ -334,10 +332,7 @@ class Store:
 
         def write(store: ObjectStore) -> None:
             try:
-                if new:
-                    put(store, path, content, mode="create")
-                else:
-                    put(store, path, content)
+                put(store, path, content, mode="create" if new else None)
             except AlreadyExistsError:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.url / path) from None
             except FileNotFoundError:
@@ -347,10 +342,9 @@ class Store:
 
 
 class _Client:
-    """A client of the library of the stores, and what it may reach and receive.
+    """A client of the library of the stores, and what it may reach and receive, by a proxy on the loopback interface.
 
-    The library follows redirects with credentials, and reads answers of any length. So its requests go through a proxy
-    on the loopback interface, which looks at where they lead.
+    The library itself follows redirects with credentials, and reads answers of any length.
     """
 
     def __init__(self, url: Url, within_s: float, most: float, options: ClientConfig) -> None:
@@ -447,30 +441,24 @@ def _fault(error: BaseException, url: Url) -> StoreError:
     text, number = str(error), errno.EIO
     own = (_VARIABLES.get(url.scheme, "SSL_"), "SSL_", *_AUTHORITIES)
     files = {n: file for n, file in os.environ.items() if n.startswith(own) and _FILES.fullmatch(n) and file}
-    absent = [
-        f"{n} names {file}, which is not there, or cannot be read"
-        for n, file in files.items()
-        if not os.access(file, os.R_OK)
-    ]
-    reasons = absent + [reason for pattern, reason in _REASONS.items() if pattern.search(text)]
+    absent = [n for n, file in files.items() if not os.access(file, os.R_OK)]
+    reasons = [f"{n} names {files[n]}, which is not there, or cannot be read" for n in absent]
+    reasons += [reason for pattern, reason in _REASONS.items() if re.search(pattern, text)]
     status = match[1] if (match := _STATUS.search(text)) else ""
     if reasons:
         reason = reasons[0]
     elif isinstance(error, FileNotFoundError):
         number, reason = errno.ENOENT, "does not exist"
     elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in ("401", "403"):
-        number, reason = (
-            errno.EACCES,
-            "access is denied: check the credentials in the environment, and what they may read",
-        )
+        number = errno.EACCES
+        reason = "access is denied: check the credentials in the environment, and what they may read"
     elif status:
         reason = f"the store answers {status}"
     elif _SILENCE.search(text):
         reason = "the store does not answer"
     else:
-        reason = "the store's answer is not understood: check " + ", ".join(
-            ("the URL, the endpoint, the region", *files)
-        )
+        causes = ", ".join(("the URL, the endpoint, the region", *files))
+        reason = f"the store's answer is not understood: check {causes}"
     return StoreError(number, reason, url)
 
 
@@ -666,7 +654,7 @@ def _copy(store: Store, path: str, manifest: bytes, out: Path, abandoned: Callab
 
 
 def _copy_file(store: Store, path: str, entry: BundleFile, out: Path, check: Callable[[], None]) -> None:
-    hashed, size = hashlib.sha256(), 0
+    url, hashed, size = store.url / path, hashlib.sha256(), 0
     with out.open("xb") as file:
         for piece in store.stream(path):
             check()
@@ -677,11 +665,9 @@ def _copy_file(store: Store, path: str, entry: BundleFile, out: Path, check: Cal
             file.write(piece)
     if size != entry.size:
         more = "more than" if size > entry.size else f"{size} bytes instead of"
-        raise BundleError(store.url / path, f"has {more} {entry.size}: truncated or replaced; publish another version")
+        raise BundleError(url, f"has {more} {entry.size}: truncated or replaced; publish another version")
     if hashed.hexdigest() != entry.sha256:
-        raise BundleError(
-            store.url / path, "does not match its sha256 in the manifest: altered; publish another version"
-        )
+        raise BundleError(url, "does not match its sha256 in the manifest: altered; publish another version")
 
 
 def _whole_copy(copy: Path, manifest: bytes) -> Path | None:

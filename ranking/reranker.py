@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.aggregates import AnomalyScore
-from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route
+from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route, Stage
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import (
     RoutingError,
@@ -179,30 +179,25 @@ class Reranker:
                 except ScoringError as error:
                     timings["second_stage"] = _ms_since(started)
                     reason = str(error)
-        if rescored is None:
-            return Ranking(
-                order=first.order,
-                scores=first_scores,
-                relevance=relevance(first_scores, self.manifest.temperatures.get("first_stage", 1.0)),
-                first_stage_scores=first_scores,
-                stage_reached="first_stage",
-                route=route,
-                reason=reason,
-                timings_ms=timings,
-                late=too_late,
-            )
-        scores = np.full(length, np.nan)  # below the cutoff
-        scores[positions] = rescored
-        order = refined_order(rescored, positions, first.order)
-        timings["second_stage"] = self._record_ms(route.strategy if specialists is None else "mixing", length, started)
+        order, scores = first.order, first_scores
+        reached: Stage = "first_stage"
+        if rescored is not None:
+            scores = np.full(length, np.nan)  # below the cutoff
+            scores[positions] = rescored
+            order, reached = refined_order(rescored, positions, first.order), "second_stage"
+            step = route.strategy if specialists is None else "mixing"
+            timings["second_stage"] = self._record_ms(step, length, started)
+        scored_by = "first_stage" if rescored is None else route.strategy
         return Ranking(
             order=order,
             scores=scores,
-            relevance=relevance(scores, self.manifest.temperatures.get(route.strategy, 1.0)),
+            relevance=relevance(scores, self.manifest.temperatures.get(scored_by, 1.0)),
             first_stage_scores=first_scores,
-            stage_reached="second_stage",
+            stage_reached=reached,
             route=route,
+            reason=reason,
             timings_ms=timings,
+            late=too_late,
         )
 
     def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:

@@ -146,9 +146,7 @@ class DiversifyRule(_Rule):
         0.3
     )
     first: Annotated[
-        int,
-        Field(ge=1, le=MOST_DIVERSE, description="places, from the top"),
-        BeforeValidator(convert_whole),
+        int, Field(ge=1, le=MOST_DIVERSE, description="places, from the top"), BeforeValidator(convert_whole)
     ] = 10
 
 

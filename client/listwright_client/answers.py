@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,17 +230,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
 def read_info(reply: Reply) -> Info:
     """Read the answer of ``GET /info``."""
     body = json.loads(reply.content)
-    return Info(
-        model=read(str, body["model"]),
-        version=read(str, body["version"]),
-        fingerprint=read(str, body["fingerprint"]),
-        features=read(tuple[FeatureInfo, ...], body["features"]),
-        max_candidates=read(int, body["limits"]["max_candidates"]),
-        max_payload_bytes=read(int, body["limits"]["max_payload_bytes"]),
-        strategies=read(tuple[str, ...], body["strategies"]),
-        default_strategy=read(str, body["default_strategy"]),
-        document=body,
-    )
+    return cast(Info, read(Info, {**body, **body["limits"], "document": body}))
 
 
 _JSON_NAMES = {"value_from": "from", "value_to": "to"}

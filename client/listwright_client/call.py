@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import httpx
 
@@ -119,27 +119,25 @@ class Call(Generic[T]):
     """One question with its attempts and its deadline.
 
     Args:
-        question: to send.
-        started: when the call began, by the client's clock: before its body was written.
-        timeout_ms: milliseconds that the caller sets for the server.
+        ask: writes the question, which is part of the call's time.
     """
 
     def __init__(
         self,
         settings: Settings,
-        question: Question[T],
+        ask: Callable[[], Question[T]],
         options: CallOptions,
         *,
-        started: float,
-        timeout_ms: float | None = None,
         retries: int | None = None,
     ) -> None:
+        started, self._question = settings.clock(), ask()
         timeout, deadline = options.get("timeout"), options.get("deadline")
         if timeout is not None and deadline is not None:
             raise ValueError("give a timeout or a deadline: both say when the call ends")
         timeout = settings.timeout if timeout is None else timeout
+        timeout_ms = cast(float | None, options.get("timeout_ms"))
         self._deadline = Deadline.starting(started, timeout, deadline, timeout_ms)
-        self._settings, self._question = settings, question
+        self._settings = settings
         self._headers = settings.headers(options)
         self._retries = settings.retries if retries is None else retries
         self._attempts = 0

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, closing, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -34,15 +35,7 @@ NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 
 
 class _Connections(Generic[Http]):
-    """Connection pool of one process and event loop, replaced in another.
-
-    A connection dies with its loop, and processes that share one mix up their answers.
-
-    Args:
-        make: makes an empty pool.
-        given: the caller's own pool; None: one is made.
-        loop: returns the running event loop.
-    """
+    """Connection pool of one process and event loop, replaced in another: a connection dies with its loop."""
 
     def __init__(self, make: Callable[[], Http], given: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
         self._make, self._loop, self.owned, self.moved = make, loop, given is None, False
@@ -76,30 +69,7 @@ class _Connections(Generic[Http]):
             raise
 
 
-class _BaseClient:
-    """Settings and calls, shared by the sync and the async client."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def _to_rerank(self, features: Features, options: RerankOptions) -> Call[Ranking]:
-        started = self._settings.clock()
-        question = questions.rerank(features, options)
-        return Call(self._settings, question, options, started=started, timeout_ms=options.get("timeout_ms"))
-
-    def _to_explain(self, features: Features, options: ExplainOptions) -> Call[Explained]:
-        started = self._settings.clock()
-        question = questions.explain(features, options)
-        return Call(self._settings, question, options, started=started, timeout_ms=options.get("timeout_ms"))
-
-    def _to_info(self, options: CallOptions) -> Call[Info]:
-        return Call(self._settings, questions.info(), options, started=self._settings.clock())
-
-    def _to_ready(self, options: CallOptions) -> Call[bool]:
-        return Call(self._settings, questions.ready(), options, started=self._settings.clock(), retries=0)
-
-
-class Client(_BaseClient):
+class Client:
     """Client of one service. Threads may share it, and forked processes: each process has its own connections.
     Close it, or use it in a ``with``.
 
@@ -124,7 +94,7 @@ class Client(_BaseClient):
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
+        self._settings = Settings(base_url, api_key, timeout, retries, clock, jitter)
         self._connections, self._sleep = _Connections(httpx.Client, http), sleep
 
     def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
@@ -139,7 +109,7 @@ class Client(_BaseClient):
             ListwrightError: see :mod:`listwright_client.errors`.
             ValueError, TypeError: for what cannot be sent.
         """
-        return self._ask(self._to_rerank(features, options))
+        return self._ask(Call(self._settings, partial(questions.rerank, features, options), options))
 
     def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
         """Rank the candidates of one query, and explain the place of one of them, or of the first ones.
@@ -152,16 +122,16 @@ class Client(_BaseClient):
         Raises:
             ListwrightError, ValueError, TypeError: as :meth:`rerank`; a service that explains nothing answers 404.
         """
-        return self._ask(self._to_explain(features, options))
+        return self._ask(Call(self._settings, partial(questions.explain, features, options), options))
 
     def info(self, **options: Unpack[CallOptions]) -> Info:
         """Return what is served: the bundle, its features, the limits."""
-        return self._ask(self._to_info(options))
+        return self._ask(Call(self._settings, questions.info, options))
 
     def ready(self, **options: Unpack[CallOptions]) -> bool:
         """Return whether the service is ready for traffic; False if it cannot be reached. One attempt."""
         with suppress(*NOT_READY):
-            return self._ask(self._to_ready(options))
+            return self._ask(Call(self._settings, questions.ready, options, retries=0))
         return False
 
     def close(self) -> None:
@@ -198,7 +168,7 @@ class Client(_BaseClient):
             return Failure(error, answered)
 
 
-class AsyncClient(_BaseClient):
+class AsyncClient:
     """:class:`Client` for asyncio, with the same words; ``http`` is an ``httpx.AsyncClient``."""
 
     def __init__(
@@ -213,25 +183,25 @@ class AsyncClient(_BaseClient):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(Settings(base_url, api_key, timeout, retries, clock, jitter))
+        self._settings = Settings(base_url, api_key, timeout, retries, clock, jitter)
         self._connections, self._sleep = _Connections(httpx.AsyncClient, http, asyncio.get_running_loop), sleep
 
     async def rerank(self, features: Features, **options: Unpack[RerankOptions]) -> Ranking:
         """Rank the candidates of one query; see :meth:`Client.rerank`."""
-        return await self._ask(self._to_rerank(features, options))
+        return await self._ask(Call(self._settings, partial(questions.rerank, features, options), options))
 
     async def explain(self, features: Features, **options: Unpack[ExplainOptions]) -> Explained:
         """Explain the places of candidates; see :meth:`Client.explain`."""
-        return await self._ask(self._to_explain(features, options))
+        return await self._ask(Call(self._settings, partial(questions.explain, features, options), options))
 
     async def info(self, **options: Unpack[CallOptions]) -> Info:
         """Return what is served; see :meth:`Client.info`."""
-        return await self._ask(self._to_info(options))
+        return await self._ask(Call(self._settings, questions.info, options))
 
     async def ready(self, **options: Unpack[CallOptions]) -> bool:
         """Return whether the service is ready for traffic; see :meth:`Client.ready`."""
         with suppress(*NOT_READY):
-            return await self._ask(self._to_ready(options))
+            return await self._ask(Call(self._settings, questions.ready, options, retries=0))
         return False
 
     async def aclose(self) -> None:

@@ -36,15 +36,17 @@ class Problem:
     """Details of an error: an RFC 9457 body, or as much as there was."""
 
     detail: str
+    """Description of the error, for people."""
     status: int | None = None
-    """None if no answer came."""
+    """Of HTTP; None if no answer came."""
     kind: str | None = None
     """Stable name, e.g. ``schema-mismatch``; None if the answer was not the service's own."""
     errors: tuple[Fault, ...] = ()
+    """Every fault of the request with its JSON path."""
     request_id: str | None = None
     """Id of the request in the service's log; its own, or the one that was sent."""
     retry_after: float | None = None
-    """Seconds that the service asked to wait."""
+    """Seconds that the service asked to wait; None if it did not."""
     expected: tuple[str, ...] = ()
     """Feature names that the bundle was fitted on, of a ``schema-mismatch``."""
     sent: tuple[str, ...] = ()
@@ -55,49 +57,21 @@ class ListwrightError(Exception):
     """A question that got no good answer.
 
     Args:
-        problem: what is known.
+        problem: what is known; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and ``retry_after`` are
+            attributes of the error, too.
         attempts: how often it was sent; 0 if it never was.
     """
 
     def __init__(self, problem: Problem, attempts: int = 0) -> None:
         super().__init__(problem, attempts)
         self.problem, self.attempts = problem, attempts
+        self.status, self.kind, self.detail, self.errors = problem.status, problem.kind, problem.detail, problem.errors
+        self.request_id, self.retry_after = problem.request_id, problem.retry_after
 
     def __str__(self) -> str:
-        known = self.problem
-        head = " ".join(str(part) for part in (known.status, known.kind) if part is not None)
+        head = " ".join(str(part) for part in (self.status, self.kind) if part is not None)
         times = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return printable(f"{head}{': ' if head else ''}{known.detail} ({times}, request {known.request_id})")
-
-    @property
-    def status(self) -> int | None:
-        """HTTP status; None if no answer came."""
-        return self.problem.status
-
-    @property
-    def kind(self) -> str | None:
-        """Stable name of the problem, for programs."""
-        return self.problem.kind
-
-    @property
-    def detail(self) -> str:
-        """Description of the error, for people."""
-        return self.problem.detail
-
-    @property
-    def errors(self) -> tuple[Fault, ...]:
-        """Every fault of the request with its JSON path."""
-        return self.problem.errors
-
-    @property
-    def request_id(self) -> str | None:
-        """Id of the request in the service's log."""
-        return self.problem.request_id
-
-    @property
-    def retry_after(self) -> float | None:
-        """Seconds that the service asked to wait; None if it did not."""
-        return self.problem.retry_after
+        return printable(f"{head}{': ' if head else ''}{self.detail} ({times}, request {self.request_id})")
 
 
 class RequestError(ListwrightError):

@@ -95,12 +95,7 @@ def _column(name: str, series: Any) -> _Column:
 
 
 def _cell(value: Any, name: str, row: int) -> Cell:
-    """Convert a cell to a value of JSON.
-
-    Raises:
-        ValueError: if it is infinite.
-        TypeError: if it cannot be sent.
-    """
+    """Convert a cell to a value of JSON; ValueError if it is infinite, TypeError if it cannot be sent."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, bool | np.bool_):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import http
 import json
 import math
 import re
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+import httpx
 
 from listwright_client import errors
 from listwright_client.deadline import LONGEST_S
@@ -19,11 +20,7 @@ KINDS = "urn:listwright:"
 MAX_SHOWN = 200
 """Characters shown of an answer that is not the service's own."""
 
-_OWN_CLASS = {
-    429: errors.OverloadedError,
-    503: errors.UnavailableError,
-    504: errors.DeadlineExceededError,
-}
+_OWN_CLASS = {429: errors.OverloadedError, 503: errors.UnavailableError, 504: errors.DeadlineExceededError}
 _OF_ANY_REQUEST = (None, "overloaded", "rate-limited", "too-many-connections", "malformed-http")
 """Refusals that say nothing of the request itself: a proxy's own, and those that its id need not have reached."""
 
@@ -32,10 +29,8 @@ _SECONDS = re.compile(r"\d+(\.\d+)?")
 
 def reply_error(reply: Reply, request_id: str, attempts: int) -> ListwrightError:
     """Return the error for an answer that is not 200."""
-    kind = _OWN_CLASS.get(reply.status)
-    if kind is None:
-        families = {4: errors.RequestError, 5: errors.ServerError}
-        kind = families.get(reply.status // 100, errors.UnexpectedAnswerError)
+    families = {4: errors.RequestError, 5: errors.ServerError}
+    kind = _OWN_CLASS.get(reply.status) or families.get(reply.status // 100, errors.UnexpectedAnswerError)
     problem = _problem(reply, request_id)
     if problem.kind not in _OF_ANY_REQUEST and not reply.is_to(request_id):
         return misdirected(reply, request_id, attempts)
@@ -76,9 +71,10 @@ def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -
 def _problem(reply: Reply, request_id: str) -> Problem:
     body = _body(reply)
     given = body.get("type")
+    phrase = httpx.codes.get_reason_phrase(reply.status) or f"status {reply.status}"
     faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
     return Problem(
-        detail=printable(body.get("detail") or f"{_phrase(reply.status)}: {_tell_redirect(reply)}{_start(reply)}"),
+        detail=printable(body.get("detail") or f"{phrase}: {_tell_redirect(reply)}{_start(reply)}"),
         status=reply.status,
         kind=printable(given.removeprefix(KINDS)) if isinstance(given, str) and given.startswith(KINDS) else None,
         errors=tuple(Fault(printable(fault.get("path")), printable(fault.get("message"))) for fault in faults),
@@ -102,13 +98,6 @@ def _body(reply: Reply) -> dict[str, Any]:
 def _items(body: dict[str, Any], name: str) -> list[Any]:
     value = body.get(name)
     return value if isinstance(value, list) else []
-
-
-def _phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:
-        return f"status {status}"
 
 
 def _tell_redirect(reply: Reply) -> str:

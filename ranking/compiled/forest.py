@@ -6,15 +6,15 @@ anomaly score are read from there, where :mod:`listwright.ranking.compiled.tree_
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt
 
-from listwright.ranking.compiled import metadata as packed
 from listwright.ranking.compiled.first_stage import tree_traversal
 from listwright.ranking.compiled.lightgbm_trees import NODE
+from listwright.ranking.compiled.metadata import Packed
 from listwright.ranking.compiled.packed_graph import open_packed
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.scorers import Scorer
@@ -37,7 +37,7 @@ _KINDS: dict[str, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PackedForest:
+class PackedForest(Packed):
     """Trees over E columns, with one output or more; the result is their mean m, or ``2^(power m)``.
 
     Args:
@@ -82,19 +82,6 @@ class PackedForest:
         largest = np.abs(self.values).max(initial=0.0) * np.abs(self.power).max(initial=1.0)
         return bool(np.isfinite(self.fills).all() and largest < LARGEST and len(self.power) <= 1 and self.power.all())
 
-    def to_text(self) -> str:
-        """Return the arrays as text for the graph's metadata."""
-        return packed.to_text(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> PackedForest:
-        """Read :meth:`to_text`.
-
-        Raises:
-            ScoringError: if it is none.
-        """
-        return cls(**packed.from_text(text, [field.name for field in fields(cls)]))
-
 
 class ForestScorer:
     """Scores rows with a packed forest, on one thread."""
@@ -115,10 +102,7 @@ def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     """Open a forest's ONNX graph: compiled where that is built and equals ONNX Runtime on probes.
 
     Args:
-        model: the serialised graph.
-        width: E, columns of its input.
-        columns: of its output.
-        name: of the stage, for messages.
+        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such forest.

@@ -5,14 +5,14 @@ ONNX Runtime needs longer to start on a short list than to score it; see :mod:`l
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from listwright.ranking.compiled import metadata as packed
+from listwright.ranking.compiled.metadata import Packed
 from listwright.ranking.compiled.packed_graph import open_packed
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.scorers import Scorer
@@ -46,7 +46,7 @@ _KINDS: dict[str, tuple[np.dtype[Any], int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PackedLinear:
+class PackedLinear(Packed):
     """K linear rankers over M z-scores, their missing-value indicators and the 0/1 columns of categories.
 
     Args:
@@ -112,19 +112,6 @@ class PackedLinear:
         """Fewest columns that the input may have."""
         return int(max([-1, *self.columns, *self.category_columns])) + 1
 
-    def to_text(self) -> str:
-        """Return the arrays as text for the graph's metadata."""
-        return packed.to_text(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> PackedLinear:
-        """Read :meth:`to_text`.
-
-        Raises:
-            ScoringError: if it is none.
-        """
-        return cls(**packed.from_text(text, [field.name for field in fields(cls)]))
-
 
 class LinearScorer:
     """Scores rows with packed linear rankers, on one thread."""
@@ -145,10 +132,7 @@ def open_specialists(model: bytes, width: int, columns: int, name: str) -> Score
     """Open the specialists' ONNX graph: compiled if they are linear, and equal to ONNX Runtime on probes.
 
     Args:
-        model: the serialised graph.
-        width: E, columns of its input.
-        columns: K, columns of its output.
-        name: of the stage, for messages.
+        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such rankers.

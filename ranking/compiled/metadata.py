@@ -6,28 +6,36 @@ import base64
 import binascii
 import io
 import zipfile
-from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 
 from listwright.ranking.errors import ScoringError
 
-
-def to_text(arrays: Mapping[str, np.ndarray]) -> str:
-    """Encode arrays as one line of ASCII."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return base64.b64encode(buffer.getvalue()).decode()
+P = TypeVar("P", bound="Packed")
 
 
-def from_text(text: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Decode :func:`to_text`.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Base of dataclasses whose fields are arrays."""
 
-    Raises:
-        ScoringError: if it is no such text, or an array is missing.
-    """
-    try:
-        with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, binascii.Error) as error:
-        raise ScoringError(f"the packed arrays cannot be read: {error!r}") from error
+    def to_text(self) -> str:
+        """Return the arrays as text for the graph's metadata: one line of ASCII."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **asdict(self))
+        return base64.b64encode(buffer.getvalue()).decode()
+
+    @classmethod
+    def from_text(cls: type[P], text: str) -> P:
+        """Read :meth:`to_text`.
+
+        Raises:
+            ScoringError: if it is none, or an array is missing or of another kind.
+        """
+        try:
+            with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
+                values = {field.name: arrays[field.name] for field in fields(cls)}
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, binascii.Error) as error:
+            raise ScoringError(f"the packed arrays cannot be read: {error!r}") from error
+        return cls(**values)

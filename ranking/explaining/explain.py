@@ -31,7 +31,7 @@ from listwright.ranking.explaining.explanation import (
 from listwright.ranking.explaining.passing import Rerank, find_passing_changes
 from listwright.ranking.features import QUANTILE_LEVELS
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.router import Choice, Hook, Query
+from listwright.ranking.router import Choice, Hook
 
 DEFAULT_BUDGET = 4000
 """Changed candidates that a stage scores at most for each explained one; two pairs of permutations are always drawn."""
@@ -88,9 +88,13 @@ def explain(
     explained = _check_named(len(candidates), candidate, against)
     parts = _Parts(Clock.until(deadline))
     options: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
-    if ranking is None:
-        ranking = parts.timed("ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **options))
-    answer = _check_ranked(ranking, len(candidates))
+    answer = ranking or parts.timed(
+        "ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
+    )
+    if len(answer.order) != len(candidates):
+        raise CandidateError(f"the ranking is one of {len(answer.order)} candidates, the list has {len(candidates)}")
+    if answer.stage_reached == "input_order":
+        raise ExplanationError(f"no stage ranked the candidates: {answer.reason}")
     rerank = bind_rerank(reranker, answer, deadline, **options)
     one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answer}
     sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
@@ -142,13 +146,7 @@ def explain(
 
 
 def bind_rerank(
-    reranker: Reranker,
-    ranking: Ranking,
-    deadline: Deadline,
-    *,
-    strategy: str,
-    specialist: int | None,
-    routing: bool,
+    reranker: Reranker, ranking: Ranking, deadline: Deadline, *, strategy: str, specialist: int | None, routing: bool
 ) -> Rerank:
     """Return a function that ranks a changed list so that its places compare with those of the answer.
 
@@ -169,15 +167,11 @@ def bind_rerank(
         return partial(rerank, strategy="first_stage", routing=False)
     route = ranking.route
     chosen = Choice(route.specialist, route.confidence)
-
-    def repeat_choice(_query: Query) -> Choice:
-        return chosen
-
     return partial(
         rerank,
         strategy=strategy,
         specialist=specialist,
-        hook=repeat_choice if route.decided_by == "hook" else None,
+        hook=(lambda _query: chosen) if route.decided_by == "hook" else None,
         routing=routing and all(fault.kind != "routing_late" for fault in route.faults),
     )
 
@@ -292,15 +286,6 @@ def _check_named(length: int, candidate: int, against: int | None) -> list[int]:
     if against == candidate:
         raise CandidateError("against is the candidate itself: name another one", ("against",))
     return [candidate] if against is None else [candidate, against]
-
-
-def _check_ranked(ranking: Ranking, length: int) -> Ranking:
-    """Return a ranking that can be explained; raise for others."""
-    if len(ranking.order) != length:
-        raise CandidateError(f"the ranking is one of {len(ranking.order)} candidates, the list has {length}")
-    if ranking.stage_reached == "input_order":
-        raise ExplanationError(f"no stage ranked the candidates: {ranking.reason}")
-    return ranking
 
 
 def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:

@@ -99,8 +99,7 @@ class WhatItTakes:
     ]
     tried: Annotated[int, Field(description="changed lists that were ranked")]
     untried: Annotated[
-        int,
-        Field(description="changes of one feature that were left out, beyond the limits on their number"),
+        int, Field(description="changes of one feature that were left out, beyond the limits on their number")
     ]
 
 
@@ -148,12 +147,10 @@ class Comparison(CandidateName):
     """Differences of the candidate's contributions to another one's, the largest in size first."""
 
     first_stage: Annotated[
-        tuple[FeatureContribution, ...],
-        Field(description="empty where there was no time to sample the other's"),
+        tuple[FeatureContribution, ...], Field(description="empty where there was no time to sample the other's")
     ]
     second_stage: Annotated[
-        tuple[FeatureContribution, ...],
-        Field(description="empty where the second stage did not score both"),
+        tuple[FeatureContribution, ...], Field(description="empty where the second stage did not score both")
     ]
 
 

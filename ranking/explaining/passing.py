@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -103,11 +103,8 @@ def find_passing_changes(
     row = candidates.features[candidate]
     alone = None if one is None else (_change(one, row, schema),)
     together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
-    return Search(
-        WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried),
-        complete,
-        fault,
-    )
+    takes = WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried)
+    return Search(takes, complete, fault)
 
 
 def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> ValueChange:
@@ -119,13 +116,7 @@ class _Searcher:
     """Ranks and counts changed lists."""
 
     def __init__(
-        self,
-        rerank: Rerank,
-        candidates: CandidateList,
-        candidate: int,
-        above: int,
-        schema: FeatureSchema,
-        clock: Clock,
+        self, rerank: Rerank, candidates: CandidateList, candidate: int, above: int, schema: FeatureSchema, clock: Clock
     ) -> None:
         self._rerank, self._candidate, self._above, self._schema = rerank, candidate, above, schema
         self._features, self._clock = candidates.features.copy(), clock
@@ -308,31 +299,19 @@ def _list_numeric_steps(column: int, feature: Feature, own: float) -> Iterator[S
 def distance(feature: Feature, one: float, other: float) -> float:
     """Return the share of the training rows between two values of a numeric feature, by its quantiles."""
     low, high = min(one, other), max(one, other)
-    return max(0.0, _share_below(feature, high) - _share_up_to(feature, low))
+    return max(0.0, _level(feature, high, "left") - _level(feature, low, "right"))
 
 
-def _share_up_to(feature: Feature, value: float) -> float:
-    """Return the level of a value; the highest of several that quantiles give it."""
-    assert feature.quantiles is not None
-    below = np.searchsorted(feature.quantiles, value, side="right")
-    return _interpolate_level(feature, value, int(below))
-
-
-def _share_below(feature: Feature, value: float) -> float:
-    """Return the level of a value; the lowest of several that quantiles give it."""
-    assert feature.quantiles is not None
-    below = np.searchsorted(feature.quantiles, value, side="left")
-    return _interpolate_level(feature, value, int(below))
-
-
-def _interpolate_level(feature: Feature, value: float, place: int) -> float:
-    """Return the level of a value that has ``place`` quantiles before it."""
-    assert feature.quantiles is not None
+def _level(feature: Feature, value: float, side: Literal["left", "right"]) -> float:
+    """Return the level of a value; of several that quantiles give it, the lowest (left) or the highest (right)."""
+    quantiles = feature.quantiles
+    assert quantiles is not None
+    place = int(np.searchsorted(quantiles, value, side=side))
     if place == 0:
-        return 0.0 if value < feature.quantiles[0] else QUANTILE_LEVELS[0]
+        return 0.0 if value < quantiles[0] else QUANTILE_LEVELS[0]
     if place == len(QUANTILE_LEVELS):
-        return 1.0 if value > feature.quantiles[-1] else QUANTILE_LEVELS[-1]
-    low, high = feature.quantiles[place - 1], feature.quantiles[place]
+        return 1.0 if value > quantiles[-1] else QUANTILE_LEVELS[-1]
+    low, high = quantiles[place - 1], quantiles[place]
     part = (value - low) / (high - low) if high > low else 0.0
     return QUANTILE_LEVELS[place - 1] + part * (QUANTILE_LEVELS[place] - QUANTILE_LEVELS[place - 1])
 

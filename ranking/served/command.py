@@ -171,11 +171,7 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
 
 
 def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Path, list[T]]:
-    """Return the file's current name, and the judgement of each of its records.
-
-    Raises:
-        DataError: if it is damaged.
-    """
+    """Return the file's current name, and the judgement of each of its records."""
 
     def scan(path: Path) -> tuple[Path, list[T]]:
         return path, [judge(record) for record in files.read(path)]

@@ -36,35 +36,14 @@ def _optional(kind: Any) -> dict[str, Any]:
     return {"type": ["null", kind], "default": None}
 
 
-_INTERVENTION = {
-    "type": "record",
-    "name": "Intervention",
-    "fields": [
-        {"name": "kind", "type": "string"},
-        {"name": "places", "type": {"type": "array", "items": "int"}},
-        {"name": "propensity", "type": "double"},
-    ],
-}
+def _record(name: str, /, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
 
-_SHADOW = {
-    "type": "record",
-    "name": "Shadow",
-    "fields": [
-        {"name": "bundle", "type": "string"},
-        {"name": "order", "type": {"type": "array", "items": "int"}},
-        {"name": "status", "type": "string"},
-    ],
-}
 
-_RULE = {
-    "type": "record",
-    "name": "Rule",
-    "fields": [
-        {"name": "name", "type": "string"},
-        {"name": "action", "type": "string"},
-        {"name": "candidates", "type": {"type": "array", "items": "int"}},
-    ],
-}
+_INTS = {"type": "array", "items": "int"}
+_INTERVENTION = _record("Intervention", kind="string", places=_INTS, propensity="double")
+_SHADOW = _record("Shadow", bundle="string", order=_INTS, status="string")
+_RULE = _record("Rule", name="string", action="string", candidates=_INTS)
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -81,7 +60,7 @@ SCHEMA: dict[str, Any] = {
         {"name": "features", "type": "bytes", "doc": "float32, little-endian, row-major, (L, D)"},
         {"name": "first_stage_scores", "type": "bytes", "doc": "float64, little-endian, (L,); NaN: not scored"},
         {"name": "scores", "type": "bytes", "doc": "float64, little-endian, (L,); NaN: not scored"},
-        {"name": "order", "type": {"type": "array", "items": "int"}, "doc": "candidate at each shown place, from 0"},
+        {"name": "order", "type": _INTS, "doc": "candidate at each shown place, from 0"},
         {"name": "top_n", **_optional("int")},
         {"name": "strategy", "type": "string"},
         {"name": "route", **_optional("string"), "doc": "JSON"},

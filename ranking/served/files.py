@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar, cast
 
 import fastavro
 from fastavro.read import SchemaResolutionError
@@ -117,17 +117,12 @@ def read(path: Path) -> Iterator[ServedRecord]:
         if columns is None:
             return
         file.seek(0)
-        for fields in _decoded(file, frame.until, path):
-            yield to_record(fields, columns, str(path))
-
-
-def _decoded(file: BinaryIO, until: int, path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        decoder = fastavro.reader(cast(BinaryIO, _Prefix(file, until)), PARSED)
-        while isinstance(fields := next(decoder, None), dict):
-            yield fields
-    except (EOFError, ValueError, LookupError, TypeError, SchemaResolutionError) as error:
-        raise DataError(path, f"is damaged: a record cannot be decoded ({error})") from error
+        try:
+            decoder = fastavro.reader(cast(BinaryIO, _Prefix(file, frame.until)), PARSED)
+            while isinstance(fields := next(decoder, None), dict):
+                yield to_record(fields, columns, str(path))
+        except (EOFError, ValueError, LookupError, TypeError, SchemaResolutionError) as error:
+            raise DataError(path, f"is damaged: a record cannot be decoded ({error})") from error
 
 
 def frame(path: Path) -> Frame:

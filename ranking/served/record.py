@@ -164,35 +164,22 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
                 source, f"query {fields['query_id']!r} has {len(fields[name])} bytes of {name}, expected {8 * length}"
             )
     served_at: datetime = fields["served_at"]
-    intervention, shadow = fields["intervention"], fields["shadow"]
-    return ServedRecord(
-        query_id=fields["query_id"],
-        served_at=served_at.astimezone(UTC),
-        unit=fields["unit"],
-        bundle=fields["bundle"],
-        fingerprint=fields["fingerprint"],
-        candidate_ids=tuple(fields["candidate_ids"]),
-        features=np.frombuffer(fields["features"], "<f4").reshape(length, width),
-        first_stage_scores=np.frombuffer(fields["first_stage_scores"], "<f8"),
-        scores=np.frombuffer(fields["scores"], "<f8"),
-        order=np.array(fields["order"], dtype=np.int64),
-        strategy=fields["strategy"],
-        feature_names=columns.names,
-        request_id=fields["request_id"],
-        top_n=fields["top_n"],
-        route=fields["route"],
-        degraded=fields["degraded"],
-        experiment=fields["experiment"],
-        arm=fields["arm"],
-        teams=None if fields["teams"] is None else tuple(fields["teams"]),
-        intervention=None
-        if intervention is None
-        else Intervention(intervention["kind"], tuple(intervention["places"]), intervention["propensity"]),
-        shadow=None if shadow is None else ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
-        timings_ms=fields["timings_ms"],
-        rules=tuple(RuleEffect(one["name"], one["action"], tuple(one["candidates"])) for one in fields["rules"] or ()),
-        categories=columns.categories,
-    )
+    swap, shadow = fields["intervention"], fields["shadow"]
+    converted: dict[str, Any] = {
+        "served_at": served_at.astimezone(UTC),
+        "candidate_ids": tuple(fields["candidate_ids"]),
+        "features": np.frombuffer(fields["features"], "<f4").reshape(length, width),
+        "first_stage_scores": np.frombuffer(fields["first_stage_scores"], "<f8"),
+        "scores": np.frombuffer(fields["scores"], "<f8"),
+        "order": np.array(fields["order"], dtype=np.int64),
+        "teams": None if fields["teams"] is None else tuple(fields["teams"]),
+        "intervention": swap and Intervention(swap["kind"], tuple(swap["places"]), swap["propensity"]),
+        "shadow": shadow and ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
+        "rules": tuple(
+            RuleEffect(one["name"], one["action"], tuple(one["candidates"])) for one in fields["rules"] or ()
+        ),
+    }
+    return ServedRecord(**{**fields, **converted}, feature_names=columns.names, categories=columns.categories)
 
 
 def columns_of(record: ServedRecord) -> Columns:

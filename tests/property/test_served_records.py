@@ -64,7 +64,7 @@ def test_records_come_back_to_the_byte(path, sent, block_records):
 def test_a_cut_at_every_byte_gives_a_prefix(tmp_path):
     sent, blocks = [served_record(number) for number in range(6)], []
     for count in (1, 3, 6):
-        files.write(path := tmp_path / "a.avro", sent[:count], block_records=1)
+        files.write(path := tmp_path / "a.avro.part", sent[:count], block_records=1)
         blocks.append(path.read_bytes())
     whole, names, least = path.read_bytes(), [record.query_id for record in sent], 0
     for end in range(len(whole)):

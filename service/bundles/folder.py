@@ -256,8 +256,8 @@ class RemoteModels:
         with ThreadPoolExecutor(_AT_A_TIME, "pointers") as threads:
             answers = dict(zip(self._files, threads.map(read, self._files), strict=True))
         for path in [path for path, error in faults.items() if error.errno == errno.EACCES]:
-            model, _, pointer = path.rpartition("/")
-            other = answers.get(f"{model}/{CURRENT if pointer == ALIAS else ALIAS}")
+            own, other_name = (ALIAS, CURRENT) if path.endswith(ALIAS) else (CURRENT, ALIAS)
+            other = answers.get(path.removesuffix(own) + other_name)
             if other is not None and other.content:  # what is not there may be denied, not missing
                 del faults[path]
                 answers[path] = None

@@ -263,21 +263,18 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
-    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
+    """Return pydantic's faults; the first have their places in the request, and a function that returns the fields.
 
     Args:
         error: of the validation.
         model: of what was validated.
         place: of what was validated; by default the body.
     """
-    return [
-        {
-            **fault,
-            "loc": (*(place or ("body",)), *_path(fault["loc"])),
-            "fields": partial(_fields, model, fault["loc"][:-1]),
-        }
-        for fault in error.errors(include_url=False)
-    ]
+    faults: list[dict[str, Any]] = [*error.errors(include_url=False)]
+    for fault in faults[:MAX_FAULTS]:
+        fault["fields"] = partial(_fields, model, fault["loc"][:-1])
+        fault["loc"] = (*(place or ("body",)), *_path(fault["loc"]))
+    return faults
 
 
 def _fields(model: Any, place: Sequence[str | int]) -> list[str]:

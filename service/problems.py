@@ -270,7 +270,7 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
         model: of what was validated.
         place: of what was validated; by default the body.
     """
-    faults: list[dict[str, Any]] = [*error.errors(include_url=False)]
+    faults: list[Any] = error.errors(include_url=False)
     for fault in faults[:MAX_FAULTS]:
         fault["fields"] = partial(_fields, model, fault["loc"][:-1])
         fault["loc"] = (*(place or ("body",)), *_path(fault["loc"]))

@@ -42,11 +42,20 @@ def read_booster(model: str) -> lightgbm.Booster:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 
-_MOST_TREE_BYTES = 2**25
-_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count", "leaf_const", "num_features")
+_MOST_TREE_BYTES, _MOST_LINES = 2**25, 22  # LightGBM reads no more lines
+_PER_LEAF, _LINEAR = ("leaf_value", "leaf_weight", "leaf_count"), ("leaf_const", "num_features")
 _PER_SPLIT = (
     *("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain"),
     *("internal_value", "internal_weight", "internal_count"),
+)
+_WHOLE = (
+    "decision_type",
+    "left_child",
+    "right_child",
+    "cat_boundaries",
+    "num_features",
+    "split_feature",
+    "leaf_features",
 )
 
 
@@ -57,33 +66,34 @@ def _check_trees(head: str, trees: bytes) -> None:
     if len(trees) != sum(sizes) or not 1 <= min(sizes) <= max(sizes) <= _MOST_TREE_BYTES:
         raise ValueError(f"it does not have the size that it states, or a tree has more than {_MOST_TREE_BYTES} bytes")
     outputs = int(facts["num_tree_per_iteration"])
-    if not 1 <= outputs <= len(sizes) or outputs != int(facts["num_class"]) or "\r" in head or "\n=" in head:
+    if not 1 <= outputs <= len(sizes) or outputs != int(facts["num_class"]) or re.search(r"\r|\n=|\nTree=|\d_\d", head):
         raise ValueError("its head does not fit its trees")
     end = 0
     for number, size in enumerate(sizes):
         end += size
         first, *lines = trees[end - size : end].decode().partition("\n\n")[0].split("\n")
-        if first != f"Tree={number}" or not _is_tree(dict(line.split("=", 1) for line in lines), width):
+        tree = dict(line.split("=", 1) for line in lines if re.fullmatch(r"\w+=[-+0-9.einfa ]*", line))
+        if first != f"Tree={number}" or not len(tree) == len(lines) <= _MOST_LINES or not _is_tree(tree, width):
             raise ValueError(f"tree {number} is damaged")
 
 
 def _is_tree(tree: dict[str, str], width: int) -> bool:
     """Return whether every number is there, and leads to a node, a leaf, a feature or a category that is there."""
-    if not all(re.fullmatch(r"[-+0-9.einfa ]*", text) for text in tree.values()):
-        return False
     leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
-    numbers = {name: list(map(float, text.split())) for name, text in tree.items()}
-    counts = dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_PER_SPLIT, leaves - 1)
-    bounds, words = numbers.get("cat_boundaries", [0.0]), numbers.get("cat_threshold", [])
+    numbers = {name: list(map(int if name in _WHOLE else float, text.split())) for name, text in tree.items()}
+    counts = dict.fromkeys(_LINEAR, leaves)
+    if leaves > 1:
+        counts |= dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_PER_SPLIT, leaves - 1)
+    bounds, words = numbers.get("cat_boundaries", [0]), numbers.get("cat_threshold", [])
     inputs, factors = numbers.get("leaf_features", []), numbers.get("leaf_coeff", [])
     kinds = zip(numbers["threshold"], numbers["decision_type"], strict=True)
     return (
         len(numbers["leaf_value"]) == leaves
-        and (leaves == 1 or all(len(numbers[name]) == count for name, count in counts.items() if name in numbers))
+        and all(len(numbers[name]) == count for name, count in counts.items() if name in numbers)
         and sorted(numbers["left_child"] + numbers["right_child"])
         == ([*range(-leaves, 0), *range(1, leaves - 1)] if leaves > 1 else [])
         and all(0 <= feature < width for feature in numbers["split_feature"] + inputs)
-        and (bounds[0], bounds[-1], len(bounds)) == (0.0, len(words), sets + 1)
+        and (bounds[0], bounds[-1], len(bounds)) == (0, len(words), sets + 1)
         and bounds == sorted(bounds)
         and all(0 <= threshold < sets for threshold, kind in kinds if int(kind) & 1)
         and sum(numbers.get("num_features", ())) == len(inputs) == len(factors)

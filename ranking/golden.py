@@ -17,7 +17,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import BundleError, ListwrightError
 from listwright.ranking.manifest import MOST_VALUES
 from listwright.ranking.order import rank_by_score, tied_after
-from listwright.ranking.plain_file import from_json
+from listwright.ranking.plain_file import MOST_JSON_VALUES, check_values, from_json
 from listwright.ranking.reranker import Reranker
 
 SCORE_TOLERANCE = 1e-4
@@ -115,6 +115,10 @@ def read(text: bytes, path: Path) -> list[GoldenList]:
     """
     if len(text) > MAX_FILE_BYTES or text.count(b"\n") > MAX_LINES:
         raise BundleError(path, f"has more than {MAX_FILE_BYTES} bytes or {MAX_LINES} lines, which are the limits")
+    try:
+        check_values(text, MOST_JSON_VALUES)
+    except ValueError as error:
+        raise BundleError(path, str(error)) from error
     lists = []
     for number, line in enumerate(text.splitlines(), start=1):
         try:

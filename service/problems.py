@@ -263,18 +263,18 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int) -> list[dict[str, Any]]:
-    """Return pydantic's faults, with their places in the request, and a function that returns the fields there.
+    """Return pydantic's faults; the first have their places in the request, and a function that returns the fields.
 
     Args:
         error: of the validation.
         model: of what was validated.
         place: of what was validated; by default the body.
     """
-    faults = []
-    for fault in error.errors(include_url=False):
+    faults: list[Any] = error.errors(include_url=False)
+    for fault in faults[:MAX_FAULTS]:
         path = fault["loc"]
         parts = (*path[:2], *path[3:]) if path[:1] == ("rules",) else path  # without the action behind a rule's number
-        faults.append({**fault, "loc": (*(place or ("body",)), *parts), "fields": partial(_fields, model, path[:-1])})
+        fault |= {"loc": (*(place or ("body",)), *parts), "fields": partial(_fields, model, path[:-1])}
     return faults
 
 

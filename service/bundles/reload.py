@@ -124,7 +124,7 @@ class Reloader:
                 again, self._again = self._again, False
                 self._woken.clear()
                 try:
-                    await self.reload(again=again)
+                    await self._look(again=again)
                 except Exception:
                     _log.exception("looking at the models folder failed; what is served stays")
         finally:
@@ -139,6 +139,13 @@ class Reloader:
         Returns:
             What is served now, refusals included.
         """
+        models = await self._look(again=again)
+        if again and self._loads:
+            await asyncio.wait([load.task for load in self._loads.values()], timeout=RELOAD_WITHIN_S)
+            models = await self._look(again=False)
+        return models
+
+    async def _look(self, *, again: bool) -> Models:
         async with self._one_at_a_time:
             root = self._root()
             before = self._now()
@@ -223,7 +230,7 @@ class Reloader:
         last, load = before.refused.get(name), self._loads.get(name)
         if last is not None and last.version != version:
             last = None
-        within_s = RELOAD_WITHIN_S if again else 0.0
+        within_s = 0.0
         if load is None:
             root, state = self._root(), None
             with suppress(OSError):  # nor will it load, and that says why
@@ -236,7 +243,7 @@ class Reloader:
             abandoned = threading.Event()
             task = asyncio.create_task(self._load(name, version, abandoned))
             load = self._loads[name] = _Load(version, _Attempt(state, attempt.pause_s, began), abandoned, task)
-            within_s = max(within_s, FOLLOW_WITHIN_S)
+            within_s = FOLLOW_WITHIN_S
         if not (await asyncio.wait([load.task], timeout=within_s))[0]:
             if within_s:
                 load.task.add_done_callback(lambda _: self._woken.set())

@@ -223,6 +223,13 @@ ALTERED = {
     "outputs without end": (r"^num_class=1", "num_class=100000000"),
     "outputs behind a sign": (r"^num_class=1", "num_class=1\n=num_class=100000000"),
     "no features": (r"^max_feature_idx=\d+", "max_feature_idx=-2"),
+    "features that only Python counts": (r"^max_feature_idx=(\d+)", r"max_feature_idx=1_0"),
+    "a place that only Python reads": (r"^left_child=1", "left_child=10e-1"),
+    "a kind that only Python reads": (r"^decision_type=\d+", "decision_type=10e0"),
+    "two answers to a question": (r"^(left_child=.*)$", "left_child=99999999 1 1 1 1\n" + r"\1"),
+    "a line that ends the tree for LightGBM": (r"^shrinkage", "\rx=0\nshrinkage"),
+    "more lines than LightGBM reads": (r"^shrinkage", "".join(f"x{n}=0\n" for n in range(22)) + "shrinkage"),
+    "trees in the head": (r"^tree_sizes=(.*)$", r"tree_sizes=\1\nTree=1\nnum_leaves=1\n"),
 }
 
 
@@ -247,6 +254,17 @@ def test_models_that_only_lightgbm_scores_are_checked_and_read(params):
     assert open_first_stage(model, NUMBERS, "compiled").engine == "lightgbm"
     with pytest.raises(ScoringError, match="tree 0 is damaged"):
         open_first_stage(with_sizes(re.sub("num_leaves=", "num_leaves=1", model, count=1)), NUMBERS, "compiled")
+
+
+def test_a_linear_tree_of_one_leaf_has_its_numbers():
+    tree = (
+        "num_leaves=1\nnum_cat=0\nsplit_feature=\nthreshold=\ndecision_type=\nleft_child=\nright_child=\nleaf_value=1\n"
+    )
+    linear = "is_linear=1\nleaf_const=\nnum_features=1\nleaf_features=0\nleaf_coeff=1\nshrinkage=1\n"
+    model = re.sub(r"^(Tree=0\n)[^=](.|\n)*?\n\n\n", rf"\1{tree}{linear}\n\n", MODELS[0], count=1, flags=re.MULTILINE)
+    first_stage.read_booster(with_sizes(model.replace("is_linear=1\nleaf_const=\n", "is_linear=1\nleaf_const=2\n")))
+    with pytest.raises(ScoringError, match="tree 0 is damaged"):  # LightGBM would end the process
+        first_stage.read_booster(with_sizes(model))
 
 
 def test_a_tree_may_be_as_large_as_the_limit(monkeypatch):

@@ -101,6 +101,13 @@ def test_a_bundle_that_hangs_holds_up_no_other(models, monkeypatch, hang):
             assert "is being loaded" in (await tell(client)).json()["detail"]
             folder.point(models, "other", "2")
             await until_version(client, "2", model="other")
+            monkeypatch.setattr(reload, "RELOAD_WITHIN_S", 8.0)
+            waiting = asyncio.create_task(tell(client))
+            await asyncio.sleep(0.1)
+            assert (await tell(client, "rollback", model="other")).status_code == 200
+            assert await version(client, model="other") == "1"
+            assert not waiting.done()
+            waiting.cancel()
             assert await version(client, model="shop") == "1"
 
     run(scenario)

@@ -42,7 +42,7 @@ def read_booster(model: str) -> lightgbm.Booster:
         raise ScoringError(f"not a LightGBM text model: {error}") from error
 
 
-_MOST_TREE_BYTES, _MOST_LINES = 2**25, 22  # LightGBM reads no more lines
+_MOST_TREE_BYTES, _MOST_LINES = 2**23, 22  # LightGBM reads no more lines
 _PER_LEAF, _LINEAR = ("leaf_value", "leaf_weight", "leaf_count"), ("leaf_const", "num_features")
 _PER_SPLIT = (
     *("split_feature", "threshold", "decision_type", "left_child", "right_child", "split_gain"),

@@ -17,7 +17,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import BundleError, ListwrightError
 from listwright.ranking.manifest import MOST_VALUES
 from listwright.ranking.order import rank_by_score, tied_after
-from listwright.ranking.plain_file import MOST_JSON_VALUES, check_values, from_json
+from listwright.ranking.plain_file import check_values, from_json
 from listwright.ranking.reranker import Reranker
 
 SCORE_TOLERANCE = 1e-4
@@ -30,8 +30,8 @@ TIE_TOLERANCE = 1e-5
 """Candidates whose scores are closer than this may swap."""
 
 
-MAX_FILE_BYTES, MAX_LINES = 64 * 2**20, 1000
-"""Bytes and lists of a golden file; one of 30 features has 20,000 bytes."""
+MAX_FILE_BYTES, MAX_LINES, MAX_FILE_VALUES = 64 * 2**20, 1000, 8_000_000
+"""Bytes, lists and values of a golden file; one of 30 features has 20,000 bytes, and one of 10,000 some million values."""
 
 Numbers = Annotated[list[float | None], Field(fail_fast=True)]
 
@@ -116,7 +116,7 @@ def read(text: bytes, path: Path) -> list[GoldenList]:
     if len(text) > MAX_FILE_BYTES or text.count(b"\n") > MAX_LINES:
         raise BundleError(path, f"has more than {MAX_FILE_BYTES} bytes or {MAX_LINES} lines, which are the limits")
     try:
-        check_values(text, MOST_JSON_VALUES)
+        check_values(text, MAX_FILE_VALUES)
     except ValueError as error:
         raise BundleError(path, str(error)) from error
     lists = []

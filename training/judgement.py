@@ -29,6 +29,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
 from listwright.training.cluster import cores, side_by_side
 from listwright.training.data.cells import names_in
+from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
@@ -142,6 +143,7 @@ def _with_columns(options: Judging) -> Judging:
     """
     first = files_of(options.data)[0]
     if not is_table(first):
+        check_kind(first)
         named = {"--label": options.label, "--weight": options.weight, "--doc": options.doc, "--by": options.by or None}
         wrong = [option for option, value in named.items() if value is not None]
         if wrong:

@@ -337,7 +337,8 @@ def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     splits = without_constant(splits, needed) if recipe.data.drop_constant else splits
     if len(splits.train.schema.model_dump_json(indent=1).encode()) > MAX_MANIFEST_BYTES * 3 // 4:
         widest = max(splits.train.schema.features, key=lambda feature: len(feature.categories))
-        fault = f"features and categories are too many for a bundle's manifest of {MAX_MANIFEST_BYTES} bytes"
+        counts = f"{len(splits.train.schema):,} features, this one with {len(widest.categories):,} categories,"
+        fault = f"{counts} are too many for a bundle's manifest of {MAX_MANIFEST_BYTES} bytes"
         raise DataError(splits.how, f"{fault}: {splits.remedies.exclusion(widest.name)}", column=widest.name)
     return splits
 

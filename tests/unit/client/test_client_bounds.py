@@ -140,7 +140,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
     [
         pytest.param(b"HTTP/1.1 200 ", b"O", 0.02, id="status line", marks=NIGHTLY),
         pytest.param(OK, b"X-More: 1\r\n", 0.02, id="headers"),
-        pytest.param(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", 0.02, id="hints", marks=NIGHTLY),
+        pytest.param(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", 0.002, id="hints", marks=NIGHTLY),
         pytest.param(OK + b"Content-Length: 1000000\r\n\r\n", b" ", 0.02, id="body", marks=NIGHTLY),
         pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x", 0.02, id="chunk", marks=NIGHTLY),
         pytest.param(b"HTTP/1.1 503 No\r\nContent-Length: 1000000\r\n\r\n", b" ", 0.02, id="refusal", marks=NIGHTLY),

@@ -1,5 +1,6 @@
 """What is no good answer becomes the right error, with all that is known."""
 
+import enum
 import json
 import math
 import pickle
@@ -199,6 +200,9 @@ def test_ids_and_count_of_what_was_sent_are_an_answer(client, server, top_n):
         (range(2), [0, 1], ["0", "1"]),
         ([-(2**70), 2**70], [-(2**70), 2**70], [str(-(2**70)), str(2**70)]),
         (np.array(["a", "b"]), ["a", "b"], ["a", "b"]),
+        ({123: 9.5, "b": 7.0}.keys(), [123, "b"], ["123", "b"]),
+        (list(enum.Enum("Text", {"ONE": "a", "TWO": "b"}, type=str)), ["a", "b"], ["a", "b"]),
+        (list(enum.IntEnum("Number", ["ONE", "TWO"])), [1, 2], ["1", "2"]),
     ],
 )
 def test_ids_come_back_as_they_were_sent(client, server, ids, own, wire):

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from listwright.ranking import bundle, manifest, verify
 from listwright.ranking.errors import BundleError, BundleFormatError
+from listwright.ranking.features import FLOAT32_MAX, FeatureSchema
 from listwright.ranking.manifest import FORMAT_VERSION
+from listwright.ranking.relative import KINDS
 from listwright.ranking.stages import MANIFEST
 from support.service.bundles import make_bundle
 from support.service.spoiling import edit_manifest, rehash
@@ -266,7 +268,7 @@ def sized(values, size):
 def test_a_manifest_may_have_as_many_bytes_as_the_limit(spoiled):
     values = json.loads((spoiled / "manifest.json").read_text())
     assert bundle.parse(sized(values, manifest.MAX_MANIFEST_BYTES), "x").name == values["name"]
-    with pytest.raises(BundleError, match=f"has {2**20 + 1} bytes; the limit is {2**20}"):
+    with pytest.raises(BundleError, match=f"has {2**23 + 1} bytes; the limit is {2**23}"):
         bundle.parse(sized(values, manifest.MAX_MANIFEST_BYTES + 1), "x")
 
 
@@ -286,6 +288,21 @@ def test_of_many_faults_the_first_is_made_and_no_other(spoiled, field):
     with pytest.raises(ValidationError) as raised:
         manifest.Manifest.model_validate(values)
     assert raised.value.error_count() == 1
+
+
+def test_a_manifest_holds_thousands_of_features_and_their_list_relative_columns(spoiled):
+    """As a table has that is made of crossed columns, or of embeddings."""
+    quantiles = [-FLOAT32_MAX / (7 + n) for n in range(7)]
+    features = [{"name": f"interaction_of_customer_and_product_{n}", "quantiles": quantiles} for n in range(1500)]
+    relative = [
+        {"feature": feature["name"], "kind": kind, "scale": 1 / 3, "quantiles": quantiles}
+        for feature in features
+        for kind in KINDS
+    ]
+    schema = FeatureSchema.model_validate({"features": features})
+    values = bundle.read_manifest(spoiled).model_dump() | {"fingerprint": schema.fingerprint}
+    wide = manifest.Manifest.model_validate(values | {"feature_schema": schema, "relative": relative})
+    assert len(bundle.parse(manifest.to_json(wide).encode(), "x").relative) == 3000
 
 
 def test_files_may_have_as_many_bytes_together_as_the_limit(spoiled, monkeypatch):

@@ -109,7 +109,7 @@ def test_a_golden_file_may_be_as_large_as_the_limits(monkeypatch, tmp_path):
         golden.read(b"{}\n" * 4, tmp_path)
     with pytest.raises(BundleError, match=r"line 2: .*more than"):
         golden.read(LINE + LINE.replace(b"[0]", b"[0,1]"), tmp_path)
-    monkeypatch.setattr(golden, "MOST_JSON_VALUES", 2 * golden.MOST_VALUES)
+    monkeypatch.setattr(golden, "MAX_FILE_VALUES", 2 * golden.MOST_VALUES)
     assert len(golden.read(2 * LINE, tmp_path)) == 2
     with pytest.raises(BundleError, match="it has more than"):
         golden.read(3 * LINE, tmp_path)

@@ -476,6 +476,13 @@ def test_equal_scores_of_a_run_are_told(models, data, written, tmp_path):
     assert [text for text in judged.scope if "equal scores in 64 lists" in text]
 
 
+@pytest.mark.parametrize("content", ["offer\tclicked\na\t1\n", '{"offer": "a", "clicked": 1}\n'])
+def test_a_file_of_another_kind_is_no_letor_text_although_columns_are_named(models, tmp_path, content):
+    (tmp_path / "rows.txt").write_text(content)
+    with pytest.raises(DataError, match="Parquet, CSV with commas and LETOR text are read; convert it"):
+        judge(judging(models[:1], tmp_path / "rows.txt", label="clicked"))
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "says"),
     [

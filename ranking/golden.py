@@ -31,7 +31,7 @@ TIE_TOLERANCE = 1e-5
 
 
 MAX_FILE_BYTES, MAX_LINES, MAX_FILE_VALUES = 64 * 2**20, 1000, 8_000_000
-"""Bytes, lists and values of a golden file; one of 30 features has 20,000 bytes, and one of 10,000 some million values."""
+"""Bytes, lists and values of a golden file; one of 30 features has 20,000 bytes, one of 10,000 millions of values."""
 
 Numbers = Annotated[list[float | None], Field(fail_fast=True)]
 

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.command import run_command
+from listwright.training.command import command_parser, run_command
 from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
 from listwright.training.joining.job import JoinJob, JoinResult, join
 from listwright.training.joining.replay import replay
@@ -132,11 +132,8 @@ def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) ->
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright join",
-        description="Join a served log with events into judged rows, one row a shown candidate.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "join", "Join a served log with events into judged rows, one row a shown candidate.", _EXAMPLES
     )
     parser.add_argument(
         "--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it"

@@ -15,7 +15,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
-from listwright.training.command import run_command, split_names
+from listwright.training.command import command_parser, run_command, split_names
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.job import Job, ScoreResult, check_output
 from listwright.training.stored.writing import folder_of
@@ -128,11 +128,8 @@ def _prepare(bundle: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright score",
-        description="Rank every list of a file or folder as the service would, part by part.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "score", "Rank every list of a file or folder as the service would, part by part.", _EXAMPLES
     )
     parser.add_argument("bundle", metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument(

@@ -210,6 +210,17 @@ def test_labels_above_four_change_the_scale_of_err_for_all_lists(models, frame, 
     assert (first[:-1] < lower).sum() > 30
 
 
+def test_given_gains_are_the_scale_of_err(models, data, monkeypatch):
+    served, protocol = bundle.load(models[0]), EvalProtocol(gains=(0.0, 1.0, 2.0, 5.0))
+    spec = TableData(qid="query", label="label", ignore=("note", "market", "offer", "weight"))
+    test = table.read(spec, str(data)).dataset.with_schema(served.manifest.feature_schema)
+    expected = evaluate(served.reranker, test, protocol=protocol).values["qilcm"]["err@10"]
+    manifest = served.manifest.model_copy(update={"protocol": protocol})
+    monkeypatch.setattr(judgement.bundle, "read_manifest", lambda _: manifest)
+    judged = judge(judging(models[:1], data))
+    assert judged.evaluation.values["shop/1"]["err@10"] == pytest.approx(expected, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("text", "gate"), [("ndcg@10 >= -0.002", Gate("ndcg@10", -0.002)), (" mrr>=.5 ", Gate("mrr", 0.5))]
 )

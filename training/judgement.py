@@ -292,7 +292,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
     labels, others = _labels(rows, options, lists, docs, protocol.gains)
     counts["judged elsewhere"] += sum(map(len, others))
-    top = max(float(gains_of(part, protocol.gains).max(initial=0.0)) for part in (labels, *others))
+    top = max(float(gains_of(part, protocol.gains).max(initial=work.highest)) for part in (labels, *others))
     weights = None
     if options.weight is not None:
         of_row = row_weights(rows[options.weight], Table(options.data, rows).fault)
@@ -321,16 +321,15 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
             measured[str(options.run)] = _retrieved_by_run(run.get(qids[n], {}), known, names, options, counts), None
         for ranker, (retrieved, of_ideal) in measured.items():
             for metric, own in values.setdefault(ranker, {metric: [] for metric in METRICS}).items():
-                highest = max(work.highest, top)
-                own.append(measure_retrieved(metric, retrieved, kept=of_ideal, gains=protocol.gains, highest=highest))
+                own.append(measure_retrieved(metric, retrieved, kept=of_ideal, gains=protocol.gains, highest=top))
         text += [] if options.trec is None else run_lines(qids[n], [names[place] for place in ranking.order], work.name)
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
     if options.trec is not None and work.with_others:
-        slices = [slice(*ends) for ends in pairwise(offsets.tolist())]
-        own_labels = [dict(zip(docs[of], labels[of].tolist(), strict=True)) for of in slices]
-        of_lists = own_labels if qrels is None else [qrels[qid] for qid in qids]
-        write_lines(Path(path).with_suffix(".qrels"), qrels_lines(qids, of_lists))
+        ends = pairwise(offsets.tolist())
+        own_labels = [dict(zip(docs[begin:end], labels[begin:end].tolist(), strict=True)) for begin, end in ends]
+        lines = qrels_lines(qids, own_labels if qrels is None else [qrels[qid] for qid in qids])
+        write_lines(Path(path).with_suffix(".qrels"), lines)
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
     return _Part(values, weights, segments, rows.height, top, counts)
 

@@ -6,6 +6,7 @@ run's state, so that a resumed run decides alike, and in its report, so that ``-
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +16,6 @@ from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.writing import write_json
 
 FITS = 12
 """Default budget of a fit, as a multiple of one LightGBM fit."""
@@ -227,8 +227,10 @@ class Budget:
     def _remember(self) -> None:
         if self._file is None or not self.bounded:
             return
+        temporary = self._file.with_suffix(".tmp")
         content = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
-        write_json(self._file, content)
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+        temporary.replace(self._file)
 
 
 @dataclass(frozen=True, slots=True)

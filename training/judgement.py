@@ -310,18 +310,18 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         names, y, shared = [docs[row] for row in here], labels[here], np.ones(len(here), dtype=bool)
         if options.shared_only and run is not None:
             shared = np.array([name in run[qids[n]] for name in names])
-        kept = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
+        of_ideal = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
         measured = {
-            ranker: (Retrieved(keys[shared], y[shared], others[n]), kept)
+            ranker: (Retrieved(keys[shared], y[shared], others[n]), of_ideal)
             for ranker, keys in _scores_by(work, served.manifest, ranking, here - offsets[n]).items()
         }
         if run is not None:
             known = {doc: max(0, int(label)) for doc, label in qrels[qids[n]].items()} if qrels is not None else {}
             known |= dict(zip(names, y.tolist(), strict=True))
             measured[str(options.run)] = _retrieved_by_run(run.get(qids[n], {}), known, names, options, counts), None
-        for ranker, (retrieved, of_ideal) in measured.items():
+        for ranker, (retrieved, in_ideal) in measured.items():
             for metric, own in values.setdefault(ranker, {metric: [] for metric in METRICS}).items():
-                own.append(measure_retrieved(metric, retrieved, kept=of_ideal, gains=protocol.gains, highest=top))
+                own.append(measure_retrieved(metric, retrieved, of_ideal=in_ideal, gains=protocol.gains, highest=top))
         text += [] if options.trec is None else run_lines(qids[n], [names[place] for place in ranking.order], work.name)
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)

@@ -88,8 +88,8 @@ def load(
     if len(paths) == 1 and (paths[0].is_dir() or is_archive(paths[0])):
         container = Container(paths[0])
         splits = _container(spec, container, fold=fold, rng=rng, reader=reader)
-        known = {name for files in _published(container).values() for name in files.values()}
-        known |= {name for part in spec.parts or () if (name := _part(container, part))}
+        known = {_part(container, part) for part in spec.parts or ()}
+        known.update(name for files in _published(container).values() for name in files.values())
         others = [name for name in container.names if name not in known and not name.endswith(".query")]
         note = f"{paths[0]}: {len(others)} files left out, of other names than a set's: {', '.join(others[:10])}"
         return replace(splits, notes=(*splits.notes, note)) if others else splits

@@ -221,8 +221,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
         run = RunContext(recipe, splits, state, SILENT, "cpu")
         chosen = steps.choose(run, first, comparisons)
         facts = [comparison.model_dump() for comparison in chosen.comparisons]
-        found = {"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": facts}
-        write_json(file, found)
+        write_json(file, {"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": facts})
     content = read_object(file)
     return content["strategy"], content["relative"]
 

@@ -477,6 +477,16 @@ def test_lists_without_a_shared_candidate_are_left_out_where_only_shared_ones_co
     assert judged.estimate("map")[0] == pytest.approx(0.0, abs=TIES)
 
 
+def test_a_run_that_was_written_again_is_read_again(models, data, written, tmp_path):
+    _, run = written
+    path = tmp_path / "again.run"
+    path.write_text(run.read_text())
+    assert judge(judging(models[:1], data, doc="offer", run=path)).estimate("mrr")[0] == pytest.approx(0.0, abs=TIES)
+    rows = [line.split() for line in run.read_text().splitlines()]
+    path.write_text("".join(f"{qid} Q0 {doc} 1 {-int(score)} x\n" for qid, _, doc, _, score, _ in rows))
+    assert abs(judge(judging(models[:1], data, doc="offer", run=path)).estimate("mrr")[0]) > 0.05
+
+
 def test_equal_scores_of_a_run_are_told(models, data, written, tmp_path):
     _, run = written
     tied = tmp_path / "tied.run"

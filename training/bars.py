@@ -54,7 +54,9 @@ class Bars(rich.progress.Progress):
         clock: Callable[[], float] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        self._plain, self.recorder = not _has_terminal(console), recorder
+        # whether bars cannot be redrawn; forcing colour does not turn a file into a terminal
+        self._plain = not console.is_jupyter and (not console.file.isatty() or console.is_dumb_terminal)
+        self.recorder = recorder
         super().__init__(*columns, console=console, speed_estimate_period=PACE if self._plain else pace, get_time=clock)
         self._stage: tuple[str, float] | None = None
         self._latest: TaskID | None = None
@@ -177,11 +179,6 @@ def progress_bars(
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     return Bars(*(columns or usual), console=console, pace=pace, recorder=recorder)
-
-
-def _has_terminal(console: Console) -> bool:
-    """Return whether the console can redraw bars; forcing colour does not turn a file into a terminal."""
-    return console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
 
 
 def _describe(task: rich.progress.Task) -> str:

@@ -424,14 +424,7 @@ def epoch_of(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> flo
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A held-out part of the training queries, ranked by a network that did not see it.
-
-    Args:
-        queries: of the part.
-        values: their NDCG; 0 for one without a relevant candidate.
-        ended: whether the network's fit came to its own end.
-        seconds: that as many epochs on all training queries take about.
-    """
+    """The NDCG of a held-out part of the training queries, by a network that did not see it."""
 
     queries: Int[np.ndarray, " M"]
     values: Float[np.ndarray, " M"]

@@ -29,6 +29,12 @@ class PlainConsole(Console):
             yield segment if segment.control else segment._replace(text=text)
 
 
+def command_parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """Return the parser of a command, whose help keeps the line breaks of the texts."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(f"listwright {name}", None, description, epilog, formatter_class=formatter)
+
+
 def run_command(
     parser: argparse.ArgumentParser,
     work: Callable[[argparse.Namespace, Console], int | None],
@@ -110,12 +116,8 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
         names: arguments that are no paths of files, and stay as they are.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    attempt.add_argument("--out")
-    attempt.add_argument("--study")
-    attempt.add_argument("--json")
-    attempt.add_argument("--trec")
-    attempt.add_argument("--jobs")
-    attempt.add_argument("--on")
+    for option in ("--out", "--study", "--json", "--trec", "--jobs", "--on"):
+        attempt.add_argument(option)
     attempt.add_argument("--tr", "--tra", "--trac", "--track")  # its URI may hold a password: abbreviations, too
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))

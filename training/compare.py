@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
-from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
+from listwright.training.command import check_folder, command_parser, repeatable, run_command, split_names, write_whole
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet
@@ -64,12 +64,11 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright compare",
-        description="Compare two rankers on traffic: interleaved lists, or units split between them. The\n"
+    parser = command_parser(
+        "compare",
+        "Compare two rankers on traffic: interleaved lists, or units split between them. The\n"
         "answer is one sentence, with an interval that holds however often you look.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES,
     )
     parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
     parser.add_argument("--experiment", metavar="NAME", help="which one, where the rows hold several")

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from listwright.training.budget import check_minutes
-from listwright.training.command import check_folder, repeatable, run_command, write_whole
+from listwright.training.command import check_folder, command_parser, repeatable, run_command, write_whole
 from listwright.training.recipe.options import add_source_options, recipe_from
 
 _EXAMPLES = """examples:
@@ -70,13 +70,12 @@ def fit_command(words: Sequence[str], *, alone: bool) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright diagnose",
-        description="Estimate, before a long fit, the gains of list-relative columns and of a second\n"
+    parser = command_parser(
+        "diagnose",
+        "Estimate, before a long fit, the gains of list-relative columns and of a second\n"
         "stage: the share of each feature's variance between lists, and the gains of quick\n"
         "rankers on queries that they were not trained on, with 95 % intervals.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES,
     )
     add_source_options(parser)
     parser.add_argument(

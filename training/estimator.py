@@ -245,7 +245,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         data, order = self._read_candidates(X, qid)
-        for sentence in self._doubts(X, data):
+        coarse = map(str, memory.rounding(X, data.schema, tuple(self.feature_names_in_)))
+        for sentence in (*mostly_unknown(categories_in(data), data.schema).values(), *coarse):
             warnings.warn(sentence, stacklevel=2)
         scores = np.empty(data.rows)
         for n, (features, _) in enumerate(data.lists()):
@@ -319,11 +320,6 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
     def _read_candidates(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
         return memory.read_unjudged(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
-
-    def _doubts(self, X: Values, data: Dataset) -> list[str]:
-        """Return notes on columns that differ from the fitted ones: unknown categories, numbers that float32 merges."""
-        coarse = map(str, memory.rounding(X, data.schema, tuple(self.feature_names_in_)))
-        return [*mostly_unknown(categories_in(data), data.schema).values(), *coarse]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the parameters and, once fitted, the files of the bundle, from which the rest is restored."""

@@ -17,7 +17,7 @@ from rich.text import Text
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.bars import progress_bars
-from listwright.training.command import check_folder, repeatable, run_command, split_names, write_whole
+from listwright.training.command import check_folder, command_parser, repeatable, run_command, split_names, write_whole
 
 UNDECIDED = 3
 """Exit code where no gate is broken, and one is undecided."""
@@ -150,11 +150,8 @@ def _show_segments(facts: dict[str, Any], console: Console) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright evaluate",
-        description="Judge a bundle on new labelled rows, or compare it with another bundle or system.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "evaluate", "Judge a bundle on new labelled rows, or compare it with another bundle or system.", _EXAMPLES
     )
     parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument("other", type=location_argument, nargs="?", metavar="OTHER", help="bundle to compare with it")

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
-from listwright.training.command import in_list, repeatable, run_command, split_names
+from listwright.training.command import command_parser, in_list, repeatable, run_command, split_names
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData
@@ -244,11 +244,10 @@ def _shifts(texts: Sequence[str] | None) -> tuple[float, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright experiment",
-        description="Measure a claim over seeds and folds; leaves results.parquet, summary.json and page.html.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "experiment",
+        "Measure a claim over seeds and folds; leaves results.parquet, summary.json and page.html.",
+        _EXAMPLES,
     )
     parser.add_argument("suite", choices=[*LISTWISE, *SPECIALISED], metavar="SUITE", help="see below")
     parser.add_argument("--data", nargs="+", action="extend", default=[], metavar="PATH", help="as for listwright fit")

@@ -15,7 +15,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.budget import FITS, LEAST_S, Budget
 from listwright.training.cluster import Workers, add_on_option, connected
-from listwright.training.command import repeatable, run_command
+from listwright.training.command import command_parser, repeatable, run_command
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
@@ -158,13 +158,12 @@ def _gpus(ray: Any, options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright fit",
-        description="Compare LightGBM with and without list-relative columns, and the second stages, on\n"
+    parser = command_parser(
+        "fit",
+        "Compare LightGBM with and without list-relative columns, and the second stages, on\n"
         "queries that none was trained on. Publish a bundle; its default is the simplest ranker that\n"
         "no second stage beats.",
-        epilog=_EXAMPLES + MODELS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)
     parser.add_argument(

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from listwright.training.evaluation.evaluate import HEADLINE, METRICS, Evaluation
+from listwright.training.evaluation.evaluate import HEADLINE, METRICS, Evaluation, weighted_mean
 from listwright.training.evaluation.intervals import ALPHA, FEWEST, bound_mean, lists_needed
 
 MOST_SEGMENTS = 50
@@ -133,7 +133,7 @@ class Judgement:
         for column, value, lists in self._members:
             values = {name: {metric: self.evaluation.values[name][metric][lists]} for name in self.compared}
             part = replace(self.evaluation, values=values, weights=None if weights is None else weights[lists])
-            means = tuple(part.mean(part.values[name][metric], part.protocol) for name in self.compared)
+            means = tuple(part.mean(metric, name) for name in self.compared)
             estimate = _Sample(part, metric, self.compared).estimate(ALPHA / len(self._members))
             segments.append(Segment(column, value, len(lists), means, estimate))
         return segments
@@ -163,16 +163,15 @@ class _Sample:
     def __init__(self, evaluation: Evaluation, metric: str, compared: tuple[str, ...]) -> None:
         over = compared[0] if len(compared) > 1 else None
         self._values, self._weights = evaluation.counted(metric, compared[-1], over)
-        counts = np.ones(len(self._values), dtype=bool) if self._weights is None else self._weights > 0.0
-        self.lists = int(counts.sum())
+        self.lists = len(self._values) if self._weights is None else int(np.count_nonzero(self._weights))
         # against a truncated ideal a list may have more than 1
-        most = max(1.0, *(float(np.nan_to_num(evaluation.values[name][metric]).max(initial=0.0)) for name in compared))
+        most = max(1.0, *(float(np.nanmax(evaluation.values[name][metric], initial=0.0)) for name in compared))
         self._limits = (0.0 if over is None else -most), most
 
     def estimate(self, alpha: float) -> tuple[float, float, float]:
         """Return the mean with its interval; 0 where no list counts."""
-        mean = float(np.average(self._values, weights=self._weights)) if self.lists else 0.0
-        return mean, *bound_mean(self._values, self._weights, alpha=alpha, limits=self._limits)
+        interval = bound_mean(self._values, self._weights, alpha=alpha, limits=self._limits)
+        return weighted_mean(self._values, self._weights), *interval
 
     def lists_needed(self, least: float) -> float:
         """Return how many lists like these decide on which side of a bound the mean is."""

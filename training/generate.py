@@ -16,7 +16,7 @@ from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.command import run_command
+from listwright.training.command import command_parser, run_command
 from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import disk_full_as_data_error
@@ -152,11 +152,8 @@ def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> Non
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright generate",
-        description="Write synthetic ranking data of any size: Parquet, CSV or LETOR text.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "generate", "Write synthetic ranking data of any size: Parquet, CSV or LETOR text.", _EXAMPLES
     )
     parser.add_argument("--queries", type=int, required=True, metavar="N", help="number of lists")
     parser.add_argument("--features", type=int, default=136, metavar="D", help="columns (default: 136)")

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
-from listwright.training.command import run_command
+from listwright.training.command import command_parser, run_command
 from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
 from listwright.training.joining.job import JoinJob, JoinResult, join
 from listwright.training.joining.replay import replay
@@ -118,25 +118,20 @@ def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) ->
     console.print(grid)
     if joined.first_fault:
         console.print(f"[yellow]Note:[/] the first that is no event: {escape(joined.first_fault)}", soft_wrap=True)
-    if joined.gone:
-        line = f"{joined.gone:,} files were removed before they were read: the service's limits of bytes or age are low"
-        console.print(f"[yellow]Note:[/] {line}", soft_wrap=True)
-    if joined.counts[OTHER_PLACE]:
-        line = f"{joined.counts[OTHER_PLACE]:,} counted events name another place than the shown one; the log's counts"
-        console.print(f"[yellow]Note:[/] {line}", soft_wrap=True)
-    if joined.counts[NO_NUMBER]:
-        line = f"{joined.counts[NO_NUMBER]:,} counted events lack a number that [sums] names; they add 0"
-        console.print(f"[yellow]Note:[/] {escape(line)}", soft_wrap=True)
+    for count, text in (
+        (joined.gone, "files were removed before they were read: the service's limits of bytes or age are low"),
+        (joined.counts[OTHER_PLACE], "counted events name another place than the shown one; the log's counts"),
+        (joined.counts[NO_NUMBER], "counted events lack a number that [sums] names; they add 0"),
+    ):
+        if count:
+            console.print(f"[yellow]Note:[/] {count:,} {escape(text)}", soft_wrap=True)
     line = f"{job.out}: {joined.rows:,} rows of {joined.queries:,} queries in {seconds:.1f} s"
     console.print(line, soft_wrap=True, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright join",
-        description="Join a served log with events into judged rows, one row a shown candidate.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "join", "Join a served log with events into judged rows, one row a shown candidate.", _EXAMPLES
     )
     parser.add_argument(
         "--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it"

@@ -106,12 +106,14 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     options = _with_columns(options)
     if options.trec is not None and options.trec.exists():
         raise RecipeError(f"{options.trec} exists already: choose another --trec, or delete it")
+    read_trec.cache_clear()
     for file, kind in ((options.run, "run"), (options.qrels, "qrels")):
         if file is not None:
             read_trec(file, kind)  # here, so that a fault of it is the first thing that is said
     protocol = manifests[0].protocol.model_copy(update={"weighted": options.weight is not None, "ties": "shared"})
+    highest = max(protocol.gains or (HIGHEST_GAIN,))
     works = [
-        _Work(name, folder, options, protocol, with_others=n == 0)
+        _Work(name, folder, options, protocol, with_others=n == 0, highest=highest)
         for n, (name, folder) in enumerate(zip(_names(manifests), options.bundles, strict=True))
     ]
     notes = []
@@ -119,10 +121,8 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
         notes.append(f"the bundles were measured under different protocols: here both have that of {works[0].name}")
     files_of(options.data, notes.append)
     with tempfile.TemporaryDirectory() as folder:
-        judged = [
-            _judged(work, manifest, Path(folder), jobs, progress)
-            for work, manifest in zip(works, manifests, strict=True)
-        ]
+        pairs = zip(works, manifests, strict=True)
+        judged = [_judged(work, manifest, Path(folder), jobs, progress) for work, manifest in pairs]
         judgement = _together(works, judged, notes)
         if options.trec is not None:
             _publish(Path(folder), options.trec, works)
@@ -136,11 +136,7 @@ def _names(manifests: Sequence[Manifest]) -> list[str]:
 
 
 def _with_columns(options: Judging) -> Judging:
-    """Return the options with the columns that the data name themselves.
-
-    Raises:
-        RecipeError: if a column is missing among the options, or named without need.
-    """
+    """Return the options with the columns that the data name; raise RecipeError for one that lacks, or is too many."""
     first = files_of(options.data)[0]
     if not is_table(first):
         check_kind(first)
@@ -162,40 +158,21 @@ def _with_columns(options: Judging) -> Judging:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a worker needs to know.
-
-    Args:
-        name: of the bundle, for people.
-        bundle: its folder.
-        options: of the judgement.
-        protocol: of the figures.
-        with_others: whether input order and a TREC run are measured, too.
-        qid: column of query ids.
-        highest: gain of the best label.
-    """
+    """What a worker needs to know of a bundle; of the first one it measures input order and a TREC run, too."""
 
     name: str
     bundle: Path
     options: Judging
     protocol: EvalProtocol
     with_others: bool
+    highest: float
     qid: str = ""
-    highest: float = HIGHEST_GAIN
 
 
 class _Part(NamedTuple):
-    """The values of some lists.
+    """The values of some lists: by ranker and metric, and by column; and the gain of their best label."""
 
-    Args:
-        values: Values by ranker and metric; empty where no list can be judged.
-        weights: Weights of the lists; None if all are alike.
-        segments: Values of the lists, by column.
-        rows: Number of candidates.
-        gain: Gain of the best label.
-        counts: Numbers of what the files do not share, and of rows that were read.
-    """
-
-    values: dict[str, dict[str, Float[np.ndarray, " N"]]]
+    values: dict[str, dict[str, list[float]]]
     weights: Float[np.ndarray, " N"] | None
     segments: dict[str, list[str]]
     rows: int
@@ -207,7 +184,7 @@ def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, pro
     """Return the parts of all lists; a label above those before changes ERR, and all is measured again."""
     judged = _measured(work, manifest, folder, jobs, progress)
     top = max(part.gain for part in judged)
-    if top > work.highest and work.protocol.gains is None:
+    if top > work.highest:
         judged = _measured(replace(work, highest=top), manifest, folder, jobs, progress)
     return judged
 
@@ -240,9 +217,8 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
             while running:
                 take()
     except BrokenProcessPool as error:
-        raise RecipeError(
-            "a worker was stopped from outside, perhaps for want of memory: try again with --jobs 1"
-        ) from error
+        fault = "a worker was stopped from outside, perhaps for want of memory: try again with --jobs 1"
+        raise RecipeError(fault) from error
     task.end(done)
     return judged
 
@@ -276,26 +252,20 @@ def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Pro
                 table.find_column(name, option)
     for option, name in (*(("--by", name) for name in options.by), ("--label", options.label)):
         if name in schema.index:
-            raise RecipeError(
-                f"{option} {name}: is a feature of {work.name}, read as the bundle needs it: give a copy of the column "
-                "another name"
-            )
+            fault = f"is a feature of {work.name}, read as the bundle needs it"
+            raise RecipeError(f"{option} {name}: {fault}: give a copy of the column another name")
     for name in options.by:
         if name in (options.label, work.qid):
             raise RecipeError(f"--by {name}: holds the {'labels' if name == options.label else 'query ids'}")
     absent = [feature for feature in schema.features if feature.name not in names]
     lacking = [f.name for f in absent if f.default is None and not f.missing_in_training]
     if lacking:
-        others = [name for name in names if name not in (*schema.names, work.qid, options.label)]
-        raise DataError(
-            table.path,
-            f"lacks {listed(lacking)}, which {work.name} was fitted with; columns that are no features of it: "
-            f"{listed(others) or 'none'}",
-        )
+        others = listed([name for name in names if name not in (*schema.names, work.qid, options.label)]) or "none"
+        fault = f"lacks {listed(lacking)}, which {work.name} was fitted with"
+        raise DataError(table.path, f"{fault}; columns that are no features of it: {others}")
     if absent:
-        progress.remark(
-            f"the data lack {listed([f.name for f in absent])}: defaults or missing values stand there for {work.name}"
-        )
+        lacks = listed([feature.name for feature in absent])
+        progress.remark(f"the data lack {lacks}: defaults or missing values stand there for {work.name}")
 
 
 def judge_part(path: str, number: int, work: _Work) -> _Part:
@@ -324,12 +294,11 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
     labels, others = _labels(rows, options, lists, docs, protocol.gains)
     counts["judged elsewhere"] += sum(map(len, others))
-    top = max(float(gains_of(part, protocol.gains).max(initial=0.0)) for part in (labels, *others))
+    top = max(float(gains_of(part, protocol.gains).max(initial=work.highest)) for part in (labels, *others))
     weights = None
     if options.weight is not None:
-        weights = np.add.reduceat(
-            row_weights(rows[options.weight], Table(options.data, rows).fault), offsets[:-1]
-        ) / np.diff(offsets)
+        of_row = row_weights(rows[options.weight], Table(options.data, rows).fault)
+        weights = np.add.reduceat(of_row, offsets[:-1]) / np.diff(offsets)
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
@@ -343,34 +312,28 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         names, y, shared = [docs[row] for row in here], labels[here], np.ones(len(here), dtype=bool)
         if options.shared_only and run is not None:
             shared = np.array([name in run[qids[n]] for name in names])
-        kept = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
+        of_ideal = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
         measured = {
-            ranker: (Retrieved(keys[shared], y[shared], others[n]), kept)
+            ranker: (Retrieved(keys[shared], y[shared], others[n]), of_ideal)
             for ranker, keys in _scores_by(work, served.manifest, ranking, here - offsets[n]).items()
         }
         if run is not None:
             known = {doc: max(0, int(label)) for doc, label in qrels[qids[n]].items()} if qrels is not None else {}
             known |= dict(zip(names, y.tolist(), strict=True))
             measured[str(options.run)] = _retrieved_by_run(run.get(qids[n], {}), known, names, options, counts), None
-        for ranker, (retrieved, of_ideal) in measured.items():
+        for ranker, (retrieved, in_ideal) in measured.items():
             for metric, own in values.setdefault(ranker, {metric: [] for metric in METRICS}).items():
-                highest = max(work.highest, top)
-                own.append(measure_retrieved(metric, retrieved, kept=of_ideal, gains=protocol.gains, highest=highest))
+                own.append(measure_retrieved(metric, retrieved, of_ideal=in_ideal, gains=protocol.gains, highest=top))
         text += [] if options.trec is None else run_lines(qids[n], [names[place] for place in ranking.order], work.name)
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
     if options.trec is not None and work.with_others:
-        own_labels = [
-            dict(zip(docs[begin:end], labels[begin:end].tolist(), strict=True))
-            for begin, end in pairwise(offsets.tolist())
-        ]
-        of_lists = own_labels if qrels is None else [qrels[qid] for qid in qids]
-        write_lines(Path(path).with_suffix(".qrels"), qrels_lines(qids, of_lists))
-    arrays = {
-        ranker: {metric: np.array(of) for metric, of in by_metric.items()} for ranker, by_metric in values.items()
-    }
+        ends = pairwise(offsets.tolist())
+        own_labels = [dict(zip(docs[begin:end], labels[begin:end].tolist(), strict=True)) for begin, end in ends]
+        lines = qrels_lines(qids, own_labels if qrels is None else [qrels[qid] for qid in qids])
+        write_lines(Path(path).with_suffix(".qrels"), lines)
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
-    return _Part(arrays, weights, segments, rows.height, top, counts)
+    return _Part(values, weights, segments, rows.height, top, counts)
 
 
 def _scores_by(
@@ -417,11 +380,7 @@ def _judged_lists(
 
 
 def _docs(rows: pl.DataFrame, options: Judging, lists: PartLists) -> list[str]:
-    """Return the id of each candidate in TREC files.
-
-    Raises:
-        DataError: if one is missing, or another candidate of the list has it; with the query.
-    """
+    """Return the id of each candidate in TREC files; raise DataError for one that is missing, or twice in a list."""
     lengths = np.diff(lists.offsets)
     if options.doc is None:
         return [str(n + 1) for n in np.arange(rows.height) - np.repeat(lists.offsets[:-1], lengths)]
@@ -430,11 +389,8 @@ def _docs(rows: pl.DataFrame, options: Judging, lists: PartLists) -> list[str]:
     for n, doc in zip(np.repeat(np.arange(len(lengths)), lengths).tolist(), docs, strict=True):
         if doc is None or (n, doc) in known:
             what = "has a candidate without an id" if doc is None else f"has candidate {doc!r} twice"
-            raise DataError(
-                options.data,
-                f"query {lists.qids[n]} {what}: give each candidate of a list an id of its own",
-                column=options.doc,
-            )
+            remedy = "give each candidate of a list an id of its own"
+            raise DataError(options.data, f"query {lists.qids[n]} {what}: {remedy}", column=options.doc)
         known.add((n, doc))
     return [str(doc) for doc in docs]
 
@@ -471,10 +427,8 @@ def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[
     inside = np.setdiff1d(changes, offsets)
     if len(inside):
         row, query = int(inside[0]), qids[int(np.searchsorted(offsets, inside[0], side="right")) - 1]
-        raise RecipeError(
-            f"--by {column.name}: query {query} has {names[row - 1]} and {names[row]}; a segment is a value that all "
-            "candidates of a list share"
-        )
+        fault = f"query {query} has {names[row - 1]} and {names[row]}"
+        raise RecipeError(f"--by {column.name}: {fault}; a segment is a value that all candidates of a list share")
     values: list[str] = names.gather(offsets[:-1]).to_list()
     return values
 
@@ -482,12 +436,16 @@ def _of_lists(column: pl.Series, offsets: Int[np.ndarray, " O"], qids: Sequence[
 def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list[str]) -> Judgement:
     options, protocol = works[0].options, works[0].protocol
     counts = sum((part.counts for part in judged[0]), Counter[str]())
-    _check_known(options, counts)
+    for path, kind, known in ((options.qrels, "judges", counts["judged"]), (options.run, "ranks", counts["ranked"])):
+        if path is not None and known == 0:
+            remedy = "check the query ids, and name the candidates' ids with --doc"
+            raise DataError(path, f"{kind} none of the candidates: {remedy}")
     judged = [[part for part in own if part.rows] for own in judged]
-    values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {}
-    for own in judged:
-        for ranker in own[0].values:
-            values[ranker] = {m: np.concatenate([part.values[ranker][m] for part in own]) for m in METRICS}
+    values = {
+        ranker: {metric: np.concatenate([part.values[ranker][metric] for part in own]) for metric in METRICS}
+        for own in judged
+        for ranker in own[0].values
+    }
     first = judged[0]
     weights = None if options.weight is None else np.concatenate([part.weights for part in first])
     if weights is not None and not weights.any():
@@ -496,20 +454,11 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
     evaluation = Evaluation(values, protocol, weights)
     rows = sum(part.rows for part in first)
     if evaluation.empty_queries == evaluation.queries:
-        raise DataError(
-            options.data, "no list has a relevant candidate, one with a label above 0: nothing can be judged"
-        )
+        fault = "no list has a relevant candidate, one with a label above 0: nothing can be judged"
+        raise DataError(options.data, fault)
     by = {name: [value for part in first for value in part.segments[name]] for name in options.by}
     scope = tuple(_scope(options, counts, evaluation.queries, rows))
     return Judgement(evaluation, compared, by, rows, scope, tuple(notes), options.shared_only)
-
-
-def _check_known(options: Judging, counts: Counter[str]) -> None:
-    """Raise DataError if a file of TREC's names no candidate of the data."""
-    for path, kind, known in ((options.qrels, "judges", counts["judged"]), (options.run, "ranks", counts["ranked"])):
-        if path is not None and known == 0:
-            remedy = "check the query ids, and name the candidates' ids with --doc"
-            raise DataError(path, f"{kind} none of the candidates: {remedy}")
 
 
 def _scope(options: Judging, counts: Counter[str], lists: int, rows: int) -> Iterator[str]:
@@ -550,7 +499,5 @@ def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
     }
     for name, pattern in files.items():
         with (whole / name).open("wb") as to:
-            for path in sorted(parts_folder.glob(pattern)):
-                with path.open("rb") as part:
-                    shutil.copyfileobj(part, to)
+            to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))
     whole.rename(out)

@@ -181,15 +181,9 @@ def _lacking(evidence: Evidence, whole: Float[np.ndarray, "pairs 3"], place: int
 
 
 class _Stratum(NamedTuple):
-    """Requests of one bundle, one experiment and one length.
+    """Requests of one bundle, one experiment and one length, each in its unit's group."""
 
-    Args:
-        clicked: at each place; -1 where nothing was shown.
-        swapped: whether the place was part of a swap.
-        group: of the request's unit.
-    """
-
-    clicked: Int[np.ndarray, "N places"]
+    clicked: Int[np.ndarray, "N places"]  # -1 where nothing was shown
     swapped: Bool[np.ndarray, "N places"]
     group: Int[np.ndarray, " N"]
 

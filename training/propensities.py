@@ -13,7 +13,7 @@ from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
 from listwright.training.bars import progress_bars
-from listwright.training.command import check_folder, repeatable, run_command, write_whole
+from listwright.training.command import check_folder, command_parser, repeatable, run_command, write_whole
 
 if TYPE_CHECKING:
     from listwright.training.position_bias import PositionBias
@@ -68,13 +68,12 @@ def _table(bias: PositionBias) -> Iterator[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright propensity",
-        description="Estimate how likely each shown place is looked at, relative to the first: from swaps\n"
+    parser = command_parser(
+        "propensity",
+        "Estimate how likely each shown place is looked at, relative to the first: from swaps\n"
         "of places, or from several bundles that ranked the same requests differently. Refuse\n"
         "where the data cannot say.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES,
     )
     parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="propensities as JSON")

@@ -47,7 +47,6 @@ from listwright.training.reporting.measures.explained import explained, measure_
 from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import Report
 from listwright.training.second_stage.loop import FittedNetwork
-from listwright.training.specialists.fit import FittedSpecialists
 from listwright.training.specialists.srm import check_enough
 from listwright.training.steps import Fitted, with_bundle_schema
 from listwright.training.tracking import Tracker
@@ -102,7 +101,8 @@ def run(
         with watch.step("data"):
             read = load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable, workers, _keep_decisions(budget, workspace))
+        budget.keep_in(workspace.state / "budget.json")
+        context = RunContext(recipe, splits, workspace.state, bars, usable, workers, budget)
         fit = partial(_fit_and_publish, context, workspace, watch, fingerprint, command)
         if tracker is None:
             return fit()
@@ -134,14 +134,9 @@ def run_on(
         watch = Stopwatch(bars)
         with watch.step("data"):
             splits, fingerprint = _checked(recipe, read, workspace)
-        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=_keep_decisions(budget, workspace))
+        budget.keep_in(workspace.state / "budget.json")
+        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=budget)
         return _fit_and_publish(context, workspace, watch, fingerprint, command)
-
-
-def _keep_decisions(budget: Budget, workspace: Workspace) -> Budget:
-    """Return the budget, with an interrupted run's decisions if it is resumed."""
-    budget.keep_in(workspace.state / "budget.json")
-    return budget
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
@@ -269,10 +264,10 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
 
 def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
     """Return the manifest of these fits' bundle."""
-    schema, first = splits.train.schema, fitted.first
+    schema, first, specialists = splits.train.schema, fitted.first, fitted.specialists
     stages = [_stage(network) for network in fitted.networks]
     default = fitted.chosen or DefaultChoice(stages[0].kind if stages else "first_stage")
-    manifest = Manifest(
+    return Manifest(
         name=out.absolute().parent.name,
         version=out.name,
         created_at=datetime.now(UTC).replace(microsecond=0),
@@ -286,32 +281,31 @@ def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Mani
         strategy=default.strategy,
         default_reason=default.reason,
         choice=default.comparisons,
+        anomaly=None if fitted.anomaly is None else fitted.anomaly.stage,
+        srm=None if specialists is None else specialists.stage,
+        router=None if specialists is None or specialists.router is None else specialists.router.stage,
         made_with=_versions(),
     )
-    if fitted.anomaly is not None:
-        manifest = manifest.model_copy(update={"anomaly": fitted.anomaly.stage})
-    if fitted.specialists is not None:
-        manifest = manifest.model_copy(update=_stages(fitted.specialists))
-    return manifest
 
 
 def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]:
     """Write every stage to a file; return the files' names."""
-    first, files = fitted.first, []
+    first, specialists, contents = fitted.first, fitted.specialists, dict[str, bytes]()
     for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
-        files.append(stage.file)
-        graph = to_onnx(to_export(network.module), bundle.input_width(stage, manifest))
-        (folder / stage.file).write_bytes(graph)
+        contents[stage.file] = to_onnx(to_export(network.module), bundle.input_width(stage, manifest))
     if not isinstance(first.entry, ColumnStage) and first.model is not None:
-        files.append(first.entry.file)
-        content = first.model if isinstance(first.model, bytes) else first.model.encode()
-        (folder / first.entry.file).write_bytes(content)
+        contents[first.entry.file] = first.model if isinstance(first.model, bytes) else first.model.encode()
     if fitted.anomaly is not None:
-        files.append(fitted.anomaly.stage.file)
-        (folder / fitted.anomaly.stage.file).write_bytes(fitted.anomaly.graph)
-    if fitted.specialists is not None:
-        files += _write_specialists(folder, fitted.specialists, manifest)
-    return files
+        contents[fitted.anomaly.stage.file] = fitted.anomaly.graph
+    if specialists is not None:
+        packed, width = specialists.srm.module.packed(), bundle.input_width(specialists.stage, manifest)
+        metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+        contents[specialists.stage.file] = to_onnx(specialists.srm.module, width, metadata)
+        if specialists.router is not None:
+            contents[specialists.router.stage.file] = specialists.router.graph
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return list(contents)
 
 
 def _stage(fitted: FittedNetwork) -> NetworkStage:
@@ -323,24 +317,6 @@ def _stage(fitted: FittedNetwork) -> NetworkStage:
         first_stage_score=spec.first_stage_score,
         relative=spec.relative,
     )
-
-
-def _stages(specialists: FittedSpecialists) -> dict[str, object]:
-    router = None if specialists.router is None else specialists.router.stage
-    return {"srm": specialists.stage, "router": router}
-
-
-def _write_specialists(folder: Path, specialists: FittedSpecialists, manifest: Manifest) -> list[str]:
-    """Write the files of the specialists and the router."""
-    width = bundle.input_width(specialists.stage, manifest)
-    packed = specialists.srm.module.packed()
-    metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
-    contents = {specialists.stage.file: to_onnx(specialists.srm.module, width, metadata)}
-    if specialists.router is not None:
-        contents[specialists.router.stage.file] = specialists.router.graph
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    return list(contents)
 
 
 def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:

@@ -15,7 +15,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import RecipeError
 from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, cores, side_by_side
-from listwright.training.command import run_command, split_names
+from listwright.training.command import command_parser, run_command, split_names
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.job import Job, ScoreResult, check_output
 from listwright.training.stored.writing import folder_of
@@ -99,25 +99,20 @@ def score(
     """
     check_output(job)
     if on is not None:
-        from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as in _scored
+        from listwright.training.scoring.run import inputs  # noqa: PLC0415 - as below
 
         inputs(job)  # wrong paths and names raise before a cluster is waited for
     try:
-        return _scored(job, jobs, on, resume=resume, progress=progress)
+        with ExitStack() as until_scored:
+            workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
+            for _ in range(at_a_time if on is None else 0):
+                workers.submit(_prepare, str(job.bundle))
+            from listwright.training.scoring.run import run  # noqa: PLC0415 - a second, as the workers' imports
+
+            # the nodes of a cluster share the folder of the parts, and perhaps not the data
+            return run(job, workers, at_a_time, until_scored, workers_read=on is None, resume=resume, progress=progress)
     except BrokenProcessPool as error:
         raise RecipeError("a worker was stopped from outside before its first part: give the command again") from error
-
-
-def _scored(job: Job, jobs: int | None, on: str | None, *, resume: bool, progress: Progress) -> ScoreResult:
-    with ExitStack() as until_scored:
-        workers, at_a_time = until_scored.enter_context(side_by_side(on, jobs, local_jobs=cores()))
-        if on is None:
-            for _ in range(at_a_time):
-                workers.submit(_prepare, str(job.bundle))
-        from listwright.training.scoring.run import run  # noqa: PLC0415 - takes a second, as the workers' imports do
-
-        # the nodes of a cluster share the folder of the parts, and perhaps not the data
-        return run(job, workers, at_a_time, until_scored, workers_read=on is None, resume=resume, progress=progress)
 
 
 def _prepare(bundle: str) -> None:
@@ -128,11 +123,8 @@ def _prepare(bundle: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright score",
-        description="Rank every list of a file or folder as the service would, part by part.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "score", "Rank every list of a file or folder as the service would, part by part.", _EXAMPLES
     )
     parser.add_argument("bundle", metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument(

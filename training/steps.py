@@ -192,10 +192,10 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     all_comparisons, undecided, networks = list(comparisons), [], {}
     for spec in specs:
         if validation:
-            network = _fit_in_time(run, spec, first)
-            if network is not None:
-                networks[spec.kind] = network
-            compared = None if network is None else compare_fitted(run, spec, network, (current, values[current]))
+            compared = None
+            if not run.budget.bounded or time_for(run, spec, first)[0]:
+                networks[spec.kind] = _fit_network(run, spec, first)
+                compared = compare_fitted(run, spec, networks[spec.kind], (current, values[current]))
         else:
             compared = compare(run, spec, first, (current, values[current]))
         if compared is None:
@@ -211,13 +211,6 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     run.budget.undecided = tuple(undecided)
     reason = choice.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
     return DefaultChoice(current, reason, tuple(all_comparisons), networks)
-
-
-def _fit_in_time(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork | None:
-    """Fit a network on all training queries in its share of the remaining time; None if that is too little."""
-    if run.budget.bounded and time_for(run, spec, first)[0] == 0:
-        return None
-    return _fit_network(run, spec, first)
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice) -> list[FittedNetwork]:

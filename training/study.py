@@ -32,7 +32,7 @@ from listwright.training.progress import Progress
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.search import Rounds, SearchResult, Value
+from listwright.training.search import Objective, Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 from listwright.training.steps import load
 from listwright.training.stored.writing import remove_unused, write_json
@@ -131,121 +131,102 @@ def tune(
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
     """
-    budget = budget or Budget()
+    study = _Study(recipe, splits, state, trials, progress, workers, budget or Budget())
     if isinstance(recipe.model, FirstStageAlone):
-        return _tune_lightgbm(recipe, splits, state, trials, progress, workers, budget)
-    return _tune_network(recipe, recipe.model, splits, state, trials, device, progress, workers, budget)
+        return study.tune_lightgbm()
+    return study.tune_network(recipe.model, device)
 
 
-def _tune_lightgbm(
-    recipe: Recipe,
-    splits: Splits,
-    state: Path,
-    trials: int,
-    progress: Progress,
-    workers: TrialWorkers | None,
-    budget: Budget,
-) -> Winner:
-    spec = recipe.first_stage
-    if not isinstance(spec, LambdaMart):
-        raise RecipeError(
-            f"recipe {recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has no second "
-            "one; name a network with --model qilcm"
+@dataclass(frozen=True)
+class _Study:
+    """A search, with the arguments of :func:`tune`."""
+
+    recipe: Recipe
+    splits: Splits
+    state: Path
+    trials: int
+    progress: Progress
+    workers: TrialWorkers | None
+    budget: Budget
+
+    def tune_lightgbm(self) -> Winner:
+        spec = self.recipe.first_stage
+        if not isinstance(spec, LambdaMart):
+            raise RecipeError(
+                f"recipe {self.recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has "
+                "no second one; name a network with --model qilcm"
+            )
+        task = self.progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", self.trials)
+        search_spec = spec.model_copy(update={"trials": self.trials})
+        search = lambdamart.search_settings(
+            self.splits.train,
+            self.splits.valid,
+            search_spec,
+            seed=self.recipe.seed,
+            journal=self.state / "lightgbm.journal",
+            prune=True,
+            task=task,
+            rounds=self._rounds(lambda workers: SettingsTrial(workers.read, search_spec, self.recipe.seed)),
+            goes_on=partial(self.budget.goes_on, "trials"),
         )
-    task = progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", trials)
-    search_spec, rounds = spec.model_copy(update={"trials": trials}), None
-    if workers is not None:
-        rounds = Rounds(workers.executor, workers.jobs, SettingsTrial(workers.read, search_spec, recipe.seed))
-    search = lambdamart.search_settings(
-        splits.train,
-        splits.valid,
-        search_spec,
-        seed=recipe.seed,
-        journal=state / "lightgbm.journal",
-        prune=True,
-        task=task,
-        rounds=rounds,
-        goes_on=partial(budget.goes_on, "trials"),
-    )
-    task.end(search.trials, f"best {search.value:.4f}")
-    pinned = _pinned(spec, search.values)
-    return Winner(
-        config.changed(recipe, {"first_stage": pinned}), search.values, "LightGBM", spec.ndcg_at, search, None
-    )
+        task.end(search.trials, f"best {search.value:.4f}")
+        recipe = config.changed(self.recipe, {"first_stage": _pinned(spec, search.values)})
+        return Winner(recipe, search.values, "LightGBM", spec.ndcg_at, search, None)
 
+    def tune_network(self, model: NetworkSpec, device: str) -> Winner:
+        first, seed = self._first_stage(), self.recipe.seed
+        task = self.progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", self.trials)
+        search = search_network(
+            model,
+            self.splits,
+            first,
+            trials=self.trials,
+            seed=seed,
+            journal=self.state / f"{model.kind}.journal",
+            state=self.state,
+            device=device,
+            task=task,
+            rounds=self._rounds(lambda on: NetworkTrial(model, on.read, first, seed, self.state, device, on.jobs)),
+            goes_on=partial(self.budget.goes_on, "trials"),
+        )
+        task.end(search.trials, f"best {search.value:.4f}")
+        changes: dict[str, object] = {"model": with_values(model, search.values)}
+        tuned = None
+        if isinstance(self.recipe.first_stage, LambdaMart):
+            relative = KINDS if first.relative else "none"
+            changes["first_stage"] = _pinned(self.recipe.first_stage, first.facts["params"], relative=relative)
+            tuned = int(str(first.facts["trials"]))
+        winner = config.changed(self.recipe, changes)
+        return Winner(winner, search.values, model.title, model.ndcg_at, search, tuned)
 
-def _tune_network(
-    recipe: Recipe,
-    model: NetworkSpec,
-    splits: Splits,
-    state: Path,
-    trials: int,
-    device: str,
-    progress: Progress,
-    workers: TrialWorkers | None,
-    budget: Budget,
-) -> Winner:
-    first = _first_stage(recipe, splits, state, trials, progress, workers, budget)
-    rounds = None
-    if workers is not None:
-        trial = NetworkTrial(model, workers.read, first, recipe.seed, state, device, workers.jobs)
-        rounds = Rounds(workers.executor, workers.jobs, trial)
-    task = progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", trials)
-    search = search_network(
-        model,
-        splits,
-        first,
-        trials=trials,
-        seed=recipe.seed,
-        journal=state / f"{model.kind}.journal",
-        state=state,
-        device=device,
-        task=task,
-        rounds=rounds,
-        goes_on=partial(budget.goes_on, "trials"),
-    )
-    task.end(search.trials, f"best {search.value:.4f}")
-    changes: dict[str, object] = {"model": with_values(model, search.values)}
-    tuned = None
-    if isinstance(recipe.first_stage, LambdaMart):
-        relative = KINDS if first.relative else "none"
-        changes["first_stage"] = _pinned(recipe.first_stage, first.facts["params"], relative=relative)
-        tuned = int(str(first.facts["trials"]))
-    winner = config.changed(recipe, changes)
-    return Winner(winner, search.values, model.title, model.ndcg_at, search, tuned)
+    def _rounds(self, trial: Callable[[TrialWorkers], Objective]) -> Rounds | None:
+        return None if self.workers is None else Rounds(self.workers.executor, self.workers.jobs, trial(self.workers))
 
-
-def _first_stage(
-    recipe: Recipe,
-    splits: Splits,
-    state: Path,
-    trials: int,
-    progress: Progress,
-    workers: TrialWorkers | None,
-    budget: Budget,
-) -> FittedFirstStage:
-    """Fit the first stage once for all trials, with as many trials of its own."""
-    spec = recipe.first_stage
-    if not isinstance(spec, LambdaMart):
-        return first_stage.fit(spec, splits, seed=recipe.seed, state=state)
-    spec = spec.model_copy(update={"trials": trials})
-    kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
-    specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
-    if workers is None:
-        more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress}
-        if budget.bounded:
-            more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
-        fitted = [first_stage.fit(one, splits, **more) for one in specs]
-    else:
-        task = progress.begin("First stages", len(specs))
-        turns = math.ceil(len(specs) / workers.jobs)
-        minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
-        running = [workers.executor.submit(_fit_there, workers.read, one, recipe.seed, state, minutes) for one in specs]
-        fitted = [future.result() for future in running]
-        task.end(len(specs))
-    if len(fitted) == 1:
-        return fitted[0]
-    return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
+    def _first_stage(self) -> FittedFirstStage:
+        """Fit the first stage once for all trials, with as many trials of its own."""
+        recipe, splits, budget, workers = self.recipe, self.splits, self.budget, self.workers
+        spec = recipe.first_stage
+        if not isinstance(spec, LambdaMart):
+            return first_stage.fit(spec, splits, seed=recipe.seed, state=self.state)
+        spec = spec.model_copy(update={"trials": self.trials})
+        kinds = ("none", KINDS) if spec.relative == "auto" else (spec.relative,)  # auto: what a fit would take
+        specs = [spec.model_copy(update={"relative": kind}) for kind in kinds]
+        if workers is None:
+            more: dict[str, Any] = {"seed": recipe.seed, "state": self.state, "progress": self.progress}
+            if budget.bounded:
+                more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
+            fitted = [first_stage.fit(one, splits, **more) for one in specs]
+        else:
+            task = self.progress.begin("First stages", len(specs))
+            turns = math.ceil(len(specs) / workers.jobs)
+            minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
+            submit, read = workers.executor.submit, workers.read
+            running = [submit(_fit_there, read, one, recipe.seed, self.state, minutes) for one in specs]
+            fitted = [future.result() for future in running]
+            task.end(len(specs))
+        if len(fitted) == 1:
+            return fitted[0]
+        return better_first_stage(fitted[0], fitted[1], splits, spec.ndcg_at)[0]
 
 
 def _fit_there(

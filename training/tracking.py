@@ -27,6 +27,7 @@ from filelock import FileLock
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.stored.writing import write_json
 
 if TYPE_CHECKING:
     from listwright.training.progress import Progress
@@ -167,16 +168,7 @@ class Tracker:
         self._run.close("FINISHED")
 
     def _send(self, work: Callable[[], object], *, remedy: str = _GOES_ON, seconds: float | None = 0.0) -> bool:
-        """Do work in a thread, unless earlier work still goes on; the first failure is a note.
-
-        Args:
-            work: reaches the server.
-            remedy: ends the note.
-            seconds: to wait for the end of earlier work, and then of this; None for no limit.
-
-        Returns:
-            Whether the work has succeeded so far.
-        """
+        """Do work in a thread, unless earlier work goes on after so many seconds; return whether it has succeeded."""
         succeeded = Event()
 
         def attempt() -> None:
@@ -195,9 +187,7 @@ class Tracker:
         if seconds and self._thread.is_alive():
             self._note(TimeoutError(f"no answer in {seconds:g} seconds"), remedy)
         if self._id is not None and self._file.parent.exists():  # here, as the fit removes the folder
-            temporary = self._file.with_suffix(".tmp")
-            temporary.write_text(json.dumps({"uri": self.uri, "run": self._id}), encoding="utf-8")
-            temporary.replace(self._file)
+            write_json(self._file, {"uri": self.uri, "run": self._id})
         return succeeded.is_set()
 
     def _note(self, error: Exception, remedy: str) -> None:

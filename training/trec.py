@@ -127,7 +127,7 @@ def measure_retrieved(
     metric: str,
     retrieved: Retrieved,
     *,
-    kept: Bool[np.ndarray, " L"] | None = None,
+    of_ideal: Bool[np.ndarray, " L"] | None = None,
     gains: Sequence[float] | None = None,
     highest: float = HIGHEST_GAIN,
 ) -> float:
@@ -136,7 +136,7 @@ def measure_retrieved(
     Args:
         metric: Name of the metric, as of :func:`listwright.ranking.metrics.measure`.
         retrieved: The ranking.
-        kept: ``(L,)`` True for documents that the ideal order may use, and no others; None for all.
+        of_ideal: ``(L,)`` True for documents that the ideal order may use, and no others; None for all.
         gains: As for :func:`listwright.ranking.metrics.dcg`.
         highest: Gain of the best label.
 
@@ -147,13 +147,13 @@ def measure_retrieved(
     kind, _, depth = metric.partition("@")
     if len(scores) == 0:
         scores, labels = np.zeros(1), np.zeros(1, dtype=np.int32)
-    value = measure(metric, scores, labels, kept=kept, gains=gains, highest=highest)
+    value = measure(metric, scores, labels, kept=of_ideal, gains=gains, highest=highest)
     if not others.any():
         return value
     if kind == "map":
         relevant = np.count_nonzero(labels > 0)
         return value * relevant / (relevant + np.count_nonzero(others))
-    if kind != "ndcg" or kept is not None:
+    if kind != "ndcg" or of_ideal is not None:
         return value
     own, ideal = (
         dcg(np.sort(of)[::-1], cutoff=int(depth), gains=gains) for of in (labels, np.concatenate([labels, others]))

@@ -15,7 +15,7 @@ from rich.console import Console
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import Budget
 from listwright.training.cluster import add_on_option
-from listwright.training.command import repeatable, run_command, write_whole
+from listwright.training.command import command_parser, repeatable, run_command, write_whole
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
@@ -123,13 +123,12 @@ def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[Tria
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="listwright tune",
-        description="Search for better hyperparameters of a recipe's network, or of LightGBM\n"
+    parser = command_parser(
+        "tune",
+        "Search for better hyperparameters of a recipe's network, or of LightGBM\n"
         "where it has none (--model first_stage), by validation NDCG. Trials below the\n"
         "median of earlier ones are ended early.",
-        epilog=_EXAMPLES + MODELS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)
     parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"trials in all (default: {TRIALS})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from listwright.training.data.dataset import Splits
 from listwright.training.progress import Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.stored.rows import chunks
+from listwright.training.stored.writing import write_json
 
 _RUN = "run.json"
 
@@ -50,7 +50,7 @@ class Workspace:
             raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
         if resume and not self.folder.exists():
             raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
-        self._recipe, self._mode = recipe.model_dump(mode="json"), mode
+        facts = {"recipe": recipe.model_dump(mode="json"), "bound on its time": mode}
         self._lock = FileLock(self.folder / "lock")
         begun = self.folder.exists()
         self._hold()
@@ -59,9 +59,8 @@ class Workspace:
                 raise RecipeError(
                     f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
                 )
-            if resume:
-                self._check("recipe", self._recipe)
-                self._check("bound on its time", mode)
+            for what, value in facts.items() if resume else ():
+                self._check(what, value)
         except RecipeError:
             self._lock.release()
             raise
@@ -72,7 +71,7 @@ class Workspace:
             shutil.rmtree(self.bundle)
         self.bundle.mkdir()
         if not resume:
-            self._remember({"recipe": self._recipe, "bound on its time": mode})
+            write_json(self.folder / _RUN, facts)
 
     def __enter__(self) -> Workspace:
         return self
@@ -114,8 +113,7 @@ class Workspace:
             if model_digest is not None or "first stage" in facts:
                 self._check("first stage", model_digest)
         else:
-            of_all: dict[str, object] = {"recipe": self._recipe, "bound on its time": self._mode}
-            self._remember({**of_all, "data": digest, "first stage": model_digest})
+            write_json(self.folder / _RUN, {**facts, "data": digest, "first stage": model_digest})
         return digest
 
     def discard(self) -> None:
@@ -131,11 +129,6 @@ class Workspace:
             raise RecipeError(
                 f"the interrupted run in {self.folder} had another {what}: repeat its command, or delete that folder"
             )
-
-    def _remember(self, facts: dict[str, object]) -> None:
-        temporary = self.folder / (_RUN + ".tmp")
-        temporary.write_text(json.dumps(facts), encoding="utf-8")
-        temporary.replace(self.folder / _RUN)
 
 
 def check_names(out: Path) -> None:

@@ -400,11 +400,7 @@ def _per_query(experiment: Experiment, values: list[pl.Expr]) -> pl.LazyFrame:
 
 
 def _checked(sums: pl.LazyFrame, experiment: Experiment) -> pl.DataFrame:
-    """Return the sums, sorted by day and unit.
-
-    Raises:
-        DataError: if a query has two candidates at one place, or no time.
-    """
+    """Return the sums by day and unit; raise DataError for a query with two candidates at one place, or no time."""
     units = collected(sums, experiment.path).sort("day", "unit")
     if units["day"].null_count():
         bad = units.filter(pl.col("day").is_null())["unit"][0]

@@ -156,13 +156,7 @@ def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, 
 
 
 def _frame(X: Values, names: tuple[str, ...] | None, keep: tuple[str, ...]) -> pl.DataFrame:
-    """Convert X to a frame.
-
-    Args:
-        X: as in :func:`read_judged`.
-        names: of an array's columns.
-        keep: columns of a frame that stay, even if they look like an index.
-    """
+    """Convert X to a frame; ``names`` are an array's, columns to ``keep`` stay even if they look like an index."""
     if hasattr(X, "toarray"):
         X = X.toarray()
     if isinstance(X, pl.DataFrame):
@@ -196,13 +190,7 @@ def _unnamed(names: list[str], keep: tuple[str, ...]) -> list[str]:
 
 
 def _column(name: str, values: Values, unusable: tuple[type, ...] = _NO_VALUES) -> pl.Series:
-    """Convert the values of one column; NaN, None and pandas' NA are missing.
-
-    Args:
-        name: of the column.
-        values: ``(R,)`` or ``(R, 1)`` in whatever holds them.
-        unusable: types of values that are refused.
-    """
+    """Convert the values of one column, ``(R,)`` or ``(R, 1)``; NaN, None and pandas' NA are missing."""
     if values is None:
         raise DataError(name, "is not given: give one value per row")
     if hasattr(values, "toarray"):

@@ -9,7 +9,6 @@ from itertools import combinations
 import numpy as np
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.features import FeatureSchema
 from listwright.training.data.cells import Time, time_text
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.data.sources import SPLITS
@@ -183,13 +182,9 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
-    train, valid, test = (_with_schema(part, schema) for part in (train, valid, test))
-    return Splits(train, valid, test, f"{how}: {sizes}")
-
-
-def _with_schema(dataset: Dataset, schema: FeatureSchema) -> Dataset:
-    """Return ``dataset.with_schema(schema)``, but without copying gigabytes where there are no categories to recode."""
-    return dataset.with_schema(schema) if schema.categorical else replace(dataset, schema=schema)
+    splits = Splits(train, valid, test, f"{how}: {sizes}")
+    # without categories to recode, gigabytes need not be copied
+    return splits.with_schema(schema) if schema.categorical else splits.described_by(schema)
 
 
 def informative(dataset: Dataset) -> bool:

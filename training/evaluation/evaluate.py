@@ -73,31 +73,25 @@ class Evaluation:
         """Return mean and 95 % interval of every ranker and metric, under the protocol."""
         rows = []
         for ranker, by_metric in self.values.items():
-            for name, values in by_metric.items():
+            for name in by_metric:
                 mean, low, high = self.mean_with_interval(name, ranker)
-                n = len(self.protocol.apply(values))
+                n = len(self.counted(name, ranker)[0])
                 rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=n))
         return tuple(rows)
+
+    def mean(self, metric: str, ranker: str) -> float:
+        """Return the weighted mean of a ranker over the queries that the protocol counts; 0 if it counts none."""
+        return weighted_mean(*self.counted(metric, ranker))
 
     def mean_with_interval(self, metric: str, ranker: str) -> tuple[float, float, float]:
         """Return the mean of a ranker, with its 95 % interval; see :func:`bootstrap_interval`."""
         counted, weights = self.counted(metric, ranker)
-        low, high = bootstrap_interval(counted, weights)
-        return self.mean(self.values[ranker][metric], self.protocol), low, high
+        return weighted_mean(counted, weights), *bootstrap_interval(counted, weights)
 
-    def mean(self, values: Float[np.ndarray, " N"], protocol: EvalProtocol) -> float:
-        """Return the weighted mean over the queries that a protocol counts; 0 if it counts none."""
-        counted = protocol.apply(values)
-        weights = self._weights_of(values, len(counted))
-        if len(counted) == 0 or (weights is not None and not weights.any()):
-            return 0.0
-        return float(np.average(counted, weights=weights))
-
-    def _weights_of(self, values: Float[np.ndarray, " N"], counted: int) -> Float[np.ndarray, " M"] | None:
-        """Return the weights of the queries that a protocol counts: all, or those that are not empty."""
-        if self.weights is None or counted == len(values):
-            return self.weights
-        return np.compress(~np.isnan(values), self.weights)
+    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
+        difference, weights = self.counted(metric, ranker, over)
+        return weighted_mean(difference, weights), *bootstrap_interval(difference, weights)
 
     def counted(
         self, metric: str, ranker: str, over: str | None = None
@@ -109,18 +103,19 @@ class Evaluation:
             ranker: Name of the ranker.
             over: Ranker whose values are subtracted, query by query; None for the values themselves.
         """
-        own = self.values[ranker][metric]
-        counted = self.protocol.apply(own)
-        if over is not None:
-            counted = counted - self.protocol.apply(self.values[over][metric])
-        return counted, self._weights_of(own, len(counted))
+        of_rankers = np.array([self.values[name][metric] for name in (ranker, over) if name is not None])
+        counts = np.full(of_rankers.shape[1], fill_value=True)
+        if self.protocol.empty_queries == "drop":
+            counts = ~np.isnan(of_rankers).any(axis=0)  # a truncated ideal may be 0 for one ranker only
+        own, *others = (self.protocol.apply(values[counts]) for values in of_rankers)
+        return own - others[0] if others else own, None if self.weights is None else self.weights[counts]
 
-    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
-        """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
-        difference, weights = self.counted(metric, ranker, over)
-        if len(difference) == 0 or (weights is not None and not weights.any()):
-            return 0.0, 0.0, 0.0
-        return float(np.average(difference, weights=weights)), *bootstrap_interval(difference, weights)
+
+def weighted_mean(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None) -> float:
+    """Return the mean; 0 of no values, or none that counts."""
+    if len(values) == 0 or (weights is not None and not weights.any()):
+        return 0.0
+    return float(np.average(values, weights=weights))
 
 
 def evaluate(

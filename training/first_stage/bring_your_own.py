@@ -152,13 +152,7 @@ def _is_coded(info: str) -> bool:
 
 
 def _kind_fault(infos: Mapping[int, str], known: Mapping[int, Sequence[object]], schema: FeatureSchema) -> str | None:
-    """Return why a model's stored categories do not match the columns that they would apply to; None if they do.
-
-    Args:
-        infos: of :func:`_infos`, by column.
-        known: categories by column, as they are to be read.
-        schema: of the data.
-    """
+    """Return why a model's stored categories do not match the columns that they would apply to; None if they do."""
     others = [schema.names[column] for column, info in infos.items() if _is_coded(info) and column not in known]
     for column, categories in known.items():
         name, info = schema.names[column], infos[column]

@@ -96,8 +96,12 @@ def fit(
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
-            if isinstance(model, bytes):
-                return _onnx(model, Path(path), splits, facts)
+            if isinstance(model, bytes):  # a graph that cannot score the test split fails here, too
+                parts = (splits.train, splits.valid, splits.test)
+                train, valid, _ = (bring_your_own.graph_scores(model, part, Path(path)) for part in parts)
+                knows = bring_your_own.knows_missing(model, splits.train.schema)
+                notes = () if knows else (bring_your_own.NO_MISSING,)
+                return FittedFirstStage(OnnxStage(), model, train, valid, facts, notes=notes)
             scores = [lambdamart.scores_of(model, part) for part in (splits.train, splits.valid)]
             return FittedFirstStage(LightGbmStage(engine=engine), model, scores[0], scores[1], facts)
         case GivenColumn(column=column):
@@ -109,14 +113,6 @@ def fit(
 def kinds_of(spec: LambdaMart) -> tuple[RelativeKind, ...]:
     """Return the kinds of list-relative columns that a recipe names; none under ``auto``, which is resolved earlier."""
     return () if isinstance(spec.relative, str) else spec.relative
-
-
-def _onnx(graph: bytes, path: Path, splits: Splits, facts: Mapping[str, object]) -> FittedFirstStage:
-    """Return the first stage of an ONNX graph; one that cannot score the test split fails here, too."""
-    parts = (splits.train, splits.valid, splits.test)
-    train, valid, _ = (bring_your_own.graph_scores(graph, part, path) for part in parts)
-    notes = () if bring_your_own.knows_missing(graph, splits.train.schema) else (bring_your_own.NO_MISSING,)
-    return FittedFirstStage(OnnxStage(), graph, train, valid, facts, notes=notes)
 
 
 def with_and_without(

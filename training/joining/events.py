@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
@@ -44,6 +45,8 @@ EVENT_SCHEMA: dict[str, Any] = {
     "ordinal": pl.Int64(),
 }
 """Schema of the frames: times are in UTC."""
+
+_FIELDS = attrgetter("query_id", "object_id", "action_name", "client_id", "event_id", "moment", "ordinal")
 
 SUMMED = "summed "
 """Prefix of a column whose numbers are summed; the name of the sum follows."""
@@ -150,18 +153,7 @@ def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
                     faulty[Cause.CUT_OFF if cut_off else Cause.UNREADABLE] += 1
                     first = first or f"{path}, {place}: {_describe_error(error)}"
                     continue
-                held.append(
-                    (
-                        event.query_id,
-                        event.object_id,
-                        event.action_name,
-                        event.client_id,
-                        event.event_id,
-                        event.moment,
-                        event.ordinal,
-                        *(_number_at(event, names) for names in summed),
-                    )
-                )
+                held.append((*_FIELDS(event), *(_number_at(event, names) for names in summed)))
                 if len(held) == BATCH_EVENTS:
                     yield EventBatch(pl.DataFrame(held, schema=schema, orient="row"), faulty, first)
                     held, faulty = [], dict.fromkeys(faulty, 0)

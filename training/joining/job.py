@@ -7,7 +7,7 @@ in memory, however long the log is.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -369,14 +369,20 @@ def _merge_frames(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
     """Return the events whose action counts, and that name a query and a candidate; count the others."""
-    for cause, good in (
-        (Cause.NO_LABEL, pl.col("action_name").is_in(list(labels.actions))),
-        (Cause.NO_QUERY, pl.col("query_id").is_not_null()),
-        (Cause.NO_CANDIDATE, pl.col("object_id").is_not_null()),
-    ):
-        matchable = frame.filter(good)
-        counts[cause] += frame.height - matchable.height
-        frame = matchable
+    good = {
+        Cause.NO_LABEL: pl.col("action_name").is_in(list(labels.actions)),
+        Cause.NO_QUERY: pl.col("query_id").is_not_null(),
+        Cause.NO_CANDIDATE: pl.col("object_id").is_not_null(),
+    }
+    return _filtered(frame, good, counts)
+
+
+def _filtered(frame: pl.DataFrame, good: Mapping[Cause, pl.Expr], counts: Counts) -> pl.DataFrame:
+    """Return the good events; count the others under the first cause that applies."""
+    for cause, expression in good.items():
+        before = frame.height
+        frame = frame.filter(expression)
+        counts[cause] += before - frame.height
     return frame
 
 
@@ -408,13 +414,9 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     known = known.sort("timestamp", maintain_order=True)
     before, near = _find_nearest_list(known, keys, "backward"), _find_nearest_list(known, keys, "forward")
     placed = before.with_columns(before[name].fill_null(near[name]) for name in ("served_at", "record"))
-    for cause, good in (
-        (Cause.BEFORE_SERVING, pl.col("record").is_not_null()),
-        (Cause.OUTSIDE_WINDOW, pl.col("timestamp") - pl.col("served_at") <= window),
-    ):
-        counted = placed.filter(good)
-        counts[cause] += placed.height - counted.height
-        placed = counted
+    in_time = pl.col("timestamp") - pl.col("served_at") <= window
+    good = {Cause.BEFORE_SERVING: pl.col("record").is_not_null(), Cause.OUTSIDE_WINDOW: in_time}
+    placed = _filtered(placed, good, counts)
     with_events = keys.join(placed, on="record", how="semi", maintain_order="left")
     stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
     superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
 @style()
 def gains(rows: list[Facts]) -> str:
     """Draw every metric's gain over the first stage with its interval."""
-    return _draw_intervals(
+    return draw_intervals(
         [(gain["mean"], gain["low"], gain["high"]) for gain in rows],
         [metric_name(gain["metric"]) for gain in rows],
         "gain over the first stage",
@@ -60,7 +61,7 @@ def gains(rows: list[Facts]) -> str:
 @style()
 def importance(rows: list[list[Any]]) -> str:
     """Draw what shuffling each feature loses, with its interval."""
-    return _draw_intervals(
+    return draw_intervals(
         [(loss, low, high) for *_, loss, low, high in rows],
         [_drawable(name) for name, *_ in rows],
         "NDCG@10 lost where the feature is shuffled",
@@ -72,7 +73,7 @@ def importance(rows: list[list[Any]]) -> str:
 def by_segment(rows: list[tuple[float, float, float]], names: list[str], measured: str, *, gains: bool) -> str:
     """Draw the mean of each segment with its interval; of gains, in the colour of its verdict."""
     says = ("segments", f"{measured} with its interval, by segment")
-    return _draw_intervals(rows, [_drawable(name) for name in names], measured, says, around_zero=gains)
+    return draw_intervals(rows, [_drawable(name) for name in names], measured, says, around_zero=gains)
 
 
 def _drawable(name: str) -> str:
@@ -191,18 +192,20 @@ def metric_name(name: str) -> str:
     return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
 
 
-def _draw_intervals(
+def draw_intervals(
     rows: list[tuple[float, float, float]],
     names: list[str],
     measured: str,
     figure_name: tuple[str, str],
     *,
     around_zero: bool = True,
+    verdicts: Sequence[Verdict] | None = None,
 ) -> str:
     """Draw one mean with its interval below the other, around 0 in the colour of its verdict."""
+    verdicts = verdicts or [verdict_of(low, high) for _, low, high in rows]
     figure, axes = one(height=0.7 + 0.29 * len(rows))
     for place, (mean, low, high) in enumerate(rows):
-        colour = COLOUR_OF[verdict_of(low, high)] if around_zero else BLUE
+        colour = COLOUR_OF[verdicts[place]] if around_zero else BLUE
         axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
         axes.plot(mean, place, "o", color=colour, markersize=6)
     if around_zero:

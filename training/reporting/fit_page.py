@@ -65,7 +65,7 @@ def fit_page(report: Facts) -> str:
     else:
         less = default_sentence(default, gain["ranker"])
         verdicts = [
-            headline(gain, second, name, taken_away=less is not None or _compared(report)),
+            headline(gain, second, name, taken_away=less is not None or bool(default.get("compared"))),
             *([] if less is None else [less]),
         ]
         sections = _second_stage(report, second)
@@ -103,10 +103,6 @@ def fit_page(report: Facts) -> str:
         settings=json.dumps(report["recipe"], indent=1),
         numbers=numbers,
     )
-
-
-def _compared(report: Facts) -> bool:
-    return bool(report.get("default_strategy", {}).get("compared"))
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:
@@ -397,11 +393,8 @@ def explained_section(report: Facts) -> list[PageSection]:
             tables.append(table)
         else:
             text.append(f"{table.title}. {table.note} No column adds anything.")
-    return [PageSection(f"{_queries_text(len(tables))} explained", text, (), tables)]
-
-
-def _queries_text(queries: int) -> str:
-    return "One test query" if queries == 1 else f"{queries} test queries"
+    queries = "One test query" if len(tables) == 1 else f"{len(tables)} test queries"
+    return [PageSection(f"{queries} explained", text, (), tables)]
 
 
 def _explained_query(query: Facts, metric: str) -> PageTable:

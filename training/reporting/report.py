@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich import box
@@ -169,10 +169,8 @@ def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dic
     """Return the mean NDCG of every ranker under each of the three conventions for empty queries."""
     result: dict[str, dict[str, float]] = {}
     for convention in (0, 1, "drop"):
-        protocol = EvalProtocol.model_validate({"empty_queries": convention})
-        result[str(convention)] = {
-            ranker: evaluation.mean(by_metric[metric], protocol) for ranker, by_metric in evaluation.values.items()
-        }
+        under = replace(evaluation, protocol=EvalProtocol.model_validate({"empty_queries": convention}))
+        result[str(convention)] = {ranker: under.mean(metric, ranker) for ranker in evaluation.rankers}
     return result
 
 

@@ -71,20 +71,14 @@ def run(
                 "command with --resume continues, with --jobs N for fewer at a time"
             ) from error
         done = [json.loads(path.read_text()) for path in sizes]
-        _remark(done, manifest, progress)
+        counts = np.array([counts for _, _, counts, _ in done], dtype=np.int64).sum(axis=0)
+        coarse = [sentence for *_, sentences in done for sentence in sentences]
+        for sentence in (*mostly_unknown(counts, manifest.feature_schema).values(), *coarse):
+            progress.remark(sentence)
         if _facts(job, manifest) != facts:
             raise DataError(job.data, f"changed while it was scored: delete {folder}, and score it again")
         _publish(folder, job.out)
     return ScoreResult(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
-
-
-def _remark(parts: Sequence[list[Any]], manifest: Manifest, progress: Progress) -> None:
-    """Print the workers' notes on the columns."""
-    schema = manifest.feature_schema
-    counts = np.array([counts for _, _, counts, _ in parts], dtype=np.int64).sum(axis=0)
-    coarse = [sentence for *_, sentences in parts for sentence in sentences]
-    for sentence in (*mostly_unknown(counts, schema).values(), *coarse):
-        progress.remark(sentence)
 
 
 def _remark_absent(names: Sequence[str], manifest: Manifest, qid: str, progress: Progress) -> None:

@@ -24,8 +24,7 @@ from listwright.ranking.features import FeatureSchema, count_categories
 from listwright.ranking.order import finite_scores
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
-from listwright.training.data.leaks import rounding_of
-from listwright.training.data.memory import read_unjudged
+from listwright.training.data.memory import read_unjudged, rounding
 from listwright.training.scoring.frames import ARROW, RowRange, columns_to_read, read
 from listwright.training.scoring.job import Job
 from listwright.training.stored.writing import disk_full_as_data_error, write_json
@@ -66,14 +65,9 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     path = part_file(Path(folder), number)
     with disk_full_as_data_error(path.parent, FULL):
         scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
-    write_json(size, [scored.height, lists, counts.tolist(), [] if number else _coarse(rows, schema)])
+    coarse = () if number else rounding(rows, schema)
+    write_json(size, [scored.height, lists, counts.tolist(), list(map(str, coarse))])
     rows_file(Path(folder), number).unlink(missing_ok=True)
-
-
-def _coarse(rows: pl.DataFrame, schema: FeatureSchema) -> list[str]:
-    """Return a note on each column of numbers many of which float32 merges."""
-    numbers = (rows[schema.names[d]] for d in schema.numeric if schema.names[d] in rows.columns)
-    return [str(sentence) for column in numbers if (sentence := rounding_of(numbers_in(column).values))]
 
 
 @cache

@@ -234,7 +234,9 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
     parts, beside = [], []
     for number, shard in enumerate(shards, start=1):
         rows, arrays_file = _files(folder, number)
-        _check_size(rows, 4 * shard["rows"] * shard["width"])
+        size, expected = rows.stat().st_size if rows.is_file() else 0, 4 * shard["rows"] * shard["width"]
+        if size != expected:
+            raise DataError(rows, f"has {size} bytes, {expected} were written: {_AGAIN}")
         if check:
             _check_digest(rows, shard["sha256"])
         _check_digest(arrays_file, shard["beside"])
@@ -254,12 +256,6 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
 
 def _files(folder: Path, number: int) -> tuple[Path, Path]:
     return folder / f"rows-{number:05d}.f32", folder / f"rows-{number:05d}.npz"
-
-
-def _check_size(path: Path, expected: int) -> None:
-    size = path.stat().st_size if path.is_file() else 0
-    if size != expected:
-        raise DataError(path, f"has {size} bytes, {expected} were written: {_AGAIN}")
 
 
 def _check_digest(path: Path, sha256: str) -> None:

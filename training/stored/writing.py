@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.command import write_whole
 
 
 @contextmanager
@@ -104,9 +105,7 @@ def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) ->
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file in full or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value))
-    partial.replace(path)
+    write_whole(path, json.dumps(value))
 
 
 def _check_same(path: Path, facts: Mapping[str, Any]) -> None:

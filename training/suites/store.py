@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.writing import remove_unused
+from listwright.training.stored.writing import remove_unused, write_json
 
 RESULTS = "results.parquet"
 
@@ -87,9 +87,7 @@ class Store:
                 raise RecipeError(f"{self.folder} holds results with other {names}: choose another --out, or delete it")
             if methods:
                 settings = {**settings, "methods": {**there, **methods}}
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(file)
+        write_json(file, settings)
 
     def __enter__(self) -> Store:
         return self

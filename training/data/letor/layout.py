@@ -80,15 +80,16 @@ def load(
     named = files_by_split(sources)
     if named is not None:
         check_fold(fold, 1, NAMED)
-        return _named_files(named, reader)
+        train, valid, test = as_wide([reader.file(Path(file)) for file in named.values()])
+        return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in named.items()))
     for source in sources:
         check_exists(source)
     paths = [Path(source) for source in sources]
     if len(paths) == 1 and (paths[0].is_dir() or is_archive(paths[0])):
         container = Container(paths[0])
         splits = _container(spec, container, fold=fold, rng=rng, reader=reader)
-        known = {name for files in _published(container).values() for name in files.values()}
-        known |= {name for part in spec.parts or () if (name := _part(container, part))}
+        known = {_part(container, part) for part in spec.parts or ()}
+        known.update(name for files in _published(container).values() for name in files.values())
         others = [name for name in container.names if name not in known and not name.endswith(".query")]
         note = f"{paths[0]}: {len(others)} files left out, of other names than a set's: {', '.join(others[:10])}"
         return replace(splits, notes=(*splits.notes, note)) if others else splits
@@ -97,11 +98,6 @@ def load(
     check_fold(fold, spec.split.parts, ", ".join(sources))
     dataset = concatenate([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
-
-
-def _named_files(named: dict[str, str], reader: Reader) -> Splits:
-    train, valid, test = as_wide([reader.file(Path(file)) for file in named.values()])
-    return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in named.items()))
 
 
 def _container(spec: LetorData, container: Container, *, fold: int, rng: np.random.Generator, reader: Reader) -> Splits:
@@ -340,7 +336,7 @@ def stream_into(
         block = parsed if rest is None else _append_block(rest, parsed)
         runs = block.runs if groups is None else _groups_in(groups[count:], len(block.labels))
         whole = len(runs) - 1 if groups is None else len(runs)  # the last query may go on
-        qids = block.qids[:whole] if groups is None else _numbered(source, count, whole)
+        qids = block.qids[:whole] if groups is None else [f"{source}#{count + n}" for n in range(1, whole + 1)]
         rows = int(runs[:whole].sum())
         _check_new(qids, runs, block, began, source)
         rest = _cut(block, rows, whole)
@@ -363,10 +359,6 @@ def stream_into(
 def _groups_in(sizes: Int[np.ndarray, " N"], rows: int) -> Int[np.ndarray, " M"]:
     """Return the sizes of the next queries that are complete in so many rows."""
     return sizes[: int(np.searchsorted(np.cumsum(sizes), rows, side="right"))]
-
-
-def _numbered(source: str, first: int, count: int) -> list[str]:
-    return [f"{source}#{n}" for n in range(first + 1, first + count + 1)]
 
 
 def _check_new(

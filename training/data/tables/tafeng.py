@@ -216,28 +216,22 @@ def _days(duration: pl.Expr) -> pl.Expr:
 
 
 def _transactions(path: Path) -> pl.DataFrame:
-    """Return the columns of the file, under the names used here.
-
-    Raises:
-        DataError: if it cannot be read, or a column or a value is not what Ta Feng's has.
-    """
+    """Return the columns of the file, under the names used here; raise DataError for one that is not Ta Feng's."""
     content = _extract(path.read_bytes(), path) if is_archive(path) else path.read_bytes()
     try:
         text = pl.read_csv(io.BytesIO(content), infer_schema=False).rename(str.strip)
         missing = [name for name in _COLUMNS if name not in text.columns]
         if missing:
-            raise DataError(
-                path, f"has no column {missing[0]!r}: these are not Ta Feng's transactions, see docs/tafeng.md"
-            )
+            fault = f"has no column {missing[0]!r}: these are not Ta Feng's transactions, see docs/tafeng.md"
+            raise DataError(path, fault)
         cells = text.select(pl.col(name).str.strip_chars().alias(own) for name, own in _COLUMNS.items())
         return cells.with_columns(
             pl.col("day").str.to_date("%m/%d/%Y"),
             pl.col("amount", "cost", "paid").cast(pl.Float64),
         )
     except pl.exceptions.PolarsError as error:
-        raise DataError(
-            path, f"cannot be read as Ta Feng's transactions: {str(error).partition(chr(10))[0]}"
-        ) from error
+        fault = f"cannot be read as Ta Feng's transactions: {str(error).partition(chr(10))[0]}"
+        raise DataError(path, fault) from error
 
 
 def _extract(content: bytes, path: Path) -> bytes:

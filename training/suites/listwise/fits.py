@@ -6,7 +6,6 @@ Its settings may be searched within the fold, on its own training and validation
 from __future__ import annotations
 
 import functools
-import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from listwright.training.second_stage.batching import Lists, lists_for
 from listwright.training.second_stage.fit import search_network, with_values
 from listwright.training.second_stage.loop import predict
 from listwright.training.steps import load
+from listwright.training.stored.writing import write_json
 from listwright.training.suites.listwise.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
@@ -221,10 +221,7 @@ def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str,
         run = RunContext(recipe, splits, state, SILENT, "cpu")
         chosen = steps.choose(run, first, comparisons)
         facts = [comparison.model_dump() for comparison in chosen.comparisons]
-        keep(
-            file,
-            json.dumps({"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": facts}),
-        )
+        write_json(file, {"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": facts})
     content = read_object(file)
     return content["strategy"], content["relative"]
 
@@ -314,7 +311,7 @@ def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int)
         search = lambdamart.search_settings(
             widened.train, widened.valid, spec, seed=seed, journal=file.with_suffix(".journal"), prune=True
         )
-        keep(file, LambdaMartSettings.model_validate(search.values).model_dump_json())
+        write_json(file, LambdaMartSettings.model_validate(search.values).model_dump(mode="json"))
     settings = LambdaMartSettings.model_validate_json(file.read_bytes())
     return spec.model_copy(update={"settings": settings, "trials": 1})
 
@@ -335,12 +332,5 @@ def tuned_network(
     if not file.exists():
         journal = file.with_suffix(".journal")
         search = search_network(spec, splits, first, trials=trials, seed=seed, journal=journal, state=state)
-        keep(file, json.dumps(search.values))
+        write_json(file, search.values)
     return with_values(spec, read_object(file))
-
-
-def keep(file: Path, text: str) -> None:
-    """Write a file in full or not at all."""
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.evaluation.intervals import verdict_of
-from listwright.training.reporting.fit_figures import COLOUR_OF, metric_name
+from listwright.training.reporting.fit_figures import draw_intervals, metric_name
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, legend, one, style, svg
 from listwright.training.suites.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, WEIGHTS, title, weight_name
 from listwright.training.suites.listwise.results import (
@@ -372,20 +372,13 @@ def _mean(mean: float, spread: float | None, *, best: bool = False) -> str:
 @style()
 def gains_figure(comparisons: Sequence[PairedComparison], name: str, label: str) -> str:
     """Draw every gain with its interval; blue and orange are significant by Holm's correction."""
-    figure, axes = one(height=0.8 + 0.31 * len(comparisons))
-    for place, gain in enumerate(comparisons):
-        colour = COLOUR_OF[gain.verdict]
-        axes.plot([gain.low, gain.high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")
-        axes.plot(gain.gain, place, "o", color=colour, markersize=6)
-    axes.axvline(0.0, color=INK, linewidth=1)
-    axes.set_yticks(
-        range(len(comparisons)), [f"{metric_name(gain.metric)} over {title(gain.rival)}" for gain in comparisons]
+    return draw_intervals(
+        [(gain.gain, gain.low, gain.high) for gain in comparisons],
+        [f"{metric_name(gain.metric)} over {title(gain.rival)}" for gain in comparisons],
+        "gain",
+        (name, label),
+        verdicts=[gain.verdict for gain in comparisons],
     )
-    axes.set(xlabel="gain", ylim=(len(comparisons) - 0.5, -0.5))
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    return svg(figure, name, label)
 
 
 @style()

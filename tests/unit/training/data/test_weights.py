@@ -265,8 +265,8 @@ def test_means_and_gains_are_weighted():
     metric = next(m for m in found.metrics() if (m.ranker, m.name) == ("qilcm", "mrr"))
     assert metric.mean == pytest.approx((1 * 1.0 + 3 * 0.5 + 4 * 0.0) / 8)
     assert found.gain("mrr", "qilcm", "first_stage")[0] == metric.mean
-    drop = EvalProtocol(empty_queries="drop", weighted=True)
-    assert found.mean(np.array([1.0, 0.5, np.nan]), drop) == pytest.approx((1 + 1.5) / 4)
+    drop = dataclasses.replace(found, protocol=EvalProtocol(empty_queries="drop", weighted=True))
+    assert drop.mean("mrr", "qilcm") == pytest.approx((1 + 1.5) / 4)
     assert "weighted mean over queries" in str(found.protocol)
 
 

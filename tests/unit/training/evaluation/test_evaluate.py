@@ -39,6 +39,13 @@ def test_gain_is_paired():
     assert (low, high) == (pytest.approx(0.01), pytest.approx(0.01))
 
 
+def test_a_query_that_is_empty_for_one_ranker_is_dropped_for_the_pair():
+    """A truncated ideal may be 0 for one first stage only."""
+    result = evaluation([np.nan, 0.5, 0.25, 0.5], [0.5, 1.0, np.nan, 0.75], EvalProtocol(empty_queries="drop"))
+    assert result.gain("ndcg@10", "qilcm", "first_stage")[0] == pytest.approx((0.5 + 0.25) / 2)
+    assert mean(result, "qilcm", "ndcg@10").mean == pytest.approx((0.5 + 1.0 + 0.75) / 3)
+
+
 def test_interval_covers_the_mean_and_shrinks_with_more_queries():
     rng = np.random.default_rng(1)
     few, many = rng.random(50), rng.random(5000)

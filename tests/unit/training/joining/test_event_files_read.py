@@ -281,7 +281,7 @@ def test_a_file_of_something_else_is_an_error(tmp_path):
         with pytest.raises(DataError, match="holds no event, and 1 of something else"):
             read(tmp_path / "events.jsonl")
     pl.DataFrame(FLAT).write_csv(tmp_path / "events.tsv", separator="\t")
-    with pytest.raises(DataError, match="separated by tabs"):
+    with pytest.raises(DataError, match=r"separated by '\\t'"):
         read(tmp_path / "events.tsv")
     pl.DataFrame(FLAT).write_csv(tmp_path / "events.txt")
     with pytest.raises(DataError, match="holds no event"):

@@ -210,6 +210,17 @@ def test_labels_above_four_change_the_scale_of_err_for_all_lists(models, frame, 
     assert (first[:-1] < lower).sum() > 30
 
 
+def test_given_gains_are_the_scale_of_err(models, data, monkeypatch):
+    served, protocol = bundle.load(models[0]), EvalProtocol(gains=(0.0, 1.0, 2.0, 5.0))
+    spec = TableData(qid="query", label="label", ignore=("note", "market", "offer", "weight"))
+    test = table.read(spec, str(data)).dataset.with_schema(served.manifest.feature_schema)
+    expected = evaluate(served.reranker, test, protocol=protocol).values["qilcm"]["err@10"]
+    manifest = served.manifest.model_copy(update={"protocol": protocol})
+    monkeypatch.setattr(judgement.bundle, "read_manifest", lambda _: manifest)
+    judged = judge(judging(models[:1], data))
+    assert judged.evaluation.values["shop/1"]["err@10"] == pytest.approx(expected, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("text", "gate"), [("ndcg@10 >= -0.002", Gate("ndcg@10", -0.002)), (" mrr>=.5 ", Gate("mrr", 0.5))]
 )
@@ -464,6 +475,16 @@ def test_lists_without_a_shared_candidate_are_left_out_where_only_shared_ones_co
     assert judged.evaluation.queries == len(LENGTHS) - 10
     assert any(text.startswith("10 lists are left out") for text in judged.scope)
     assert judged.estimate("map")[0] == pytest.approx(0.0, abs=TIES)
+
+
+def test_a_run_that_was_written_again_is_read_again(models, data, written, tmp_path):
+    _, run = written
+    path = tmp_path / "again.run"
+    path.write_text(run.read_text())
+    assert judge(judging(models[:1], data, doc="offer", run=path)).estimate("mrr")[0] == pytest.approx(0.0, abs=TIES)
+    rows = [line.split() for line in run.read_text().splitlines()]
+    path.write_text("".join(f"{qid} Q0 {doc} 1 {-int(score)} x\n" for qid, _, doc, _, score, _ in rows))
+    assert abs(judge(judging(models[:1], data, doc="offer", run=path)).estimate("mrr")[0]) > 0.05
 
 
 def test_equal_scores_of_a_run_are_told(models, data, written, tmp_path):

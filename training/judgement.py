@@ -494,9 +494,10 @@ def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
     whole = out.with_name(f".{out.name}.new")
     shutil.rmtree(whole, ignore_errors=True)  # of a command that was killed here
     whole.mkdir()
-    files = {"labels.qrels": "*.qrels"} | {
-        f"{work.name.replace('/', '-')}.run": f"*.{'first' if work.with_others else 'second'}.run" for work in works
-    }
+    files = {"labels.qrels": "*.qrels"}
+    for work in works:
+        name = f"{work.name.replace('/', '-')}.run"
+        files[f"other-{name}" if name in files else name] = f"*.{'first' if work.with_others else 'second'}.run"
     for name, pattern in files.items():
         with (whole / name).open("wb") as to:
             to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))

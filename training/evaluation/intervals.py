@@ -117,7 +117,7 @@ def mean_p_value(
     """
     if bound < lowest:
         return 0.0
-    weights = np.ones(len(values)) if weights is None else weights
+    weights = np.ones(len(values)) if weights is None else weights / (weights.max(initial=0.0) or 1.0)
     terms = np.append(weights * (values - bound), weights.max(initial=0.0) * (lowest - bound))
     counts = np.append(np.full(len(values), times), 1.0)
     least, most = float(terms.min()), float(terms.max())

@@ -54,6 +54,12 @@ def test_weights_that_are_alike_change_nothing_and_those_of_zero_leave_out(value
     assert bound_mean(more, weights, limits=(-1.0, 1.0)) == pytest.approx(plain, abs=1e-7)
 
 
+@pytest.mark.parametrize("weight", [1e-300, 1e300])
+def test_only_the_proportions_of_weights_count(weight):
+    plain = bound_mean(np.array([0.1]), limits=(-1.0, 1.0))
+    assert bound_mean(np.array([0.1]), np.array([weight]), limits=(-1.0, 1.0)) == pytest.approx(plain)
+
+
 def test_nothing_that_counts_says_nothing():
     assert bound_mean(np.empty(0), limits=(-1.0, 1.0)) == (-1.0, 1.0)
     assert bound_mean(np.ones(3), np.zeros(3), limits=(0.0, 1.0)) == (0.0, 1.0)

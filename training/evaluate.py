@@ -101,8 +101,8 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     for path in (options.out, options.json, options.trec):
         if path is not None:
             console.print(f"written: {path}", markup=False, soft_wrap=True)
-    found = {verdict["verdict"] for verdict in verdicts}
-    return 1 if "broken" in found else UNDECIDED if "undecided" in found else 0
+    outcomes = {verdict["verdict"] for verdict in verdicts}
+    return 1 if "broken" in outcomes else UNDECIDED if "undecided" in outcomes else 0
 
 
 def _what_is_left(options: argparse.Namespace) -> str:

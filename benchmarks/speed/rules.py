@@ -57,17 +57,16 @@ def main() -> int:
         ms: dict[str, list[float]] = {}
         for _ in range(STARTS):
             with service(served) as now, service(served, cwd=before) as old, service(served, rules=file) as ruled:
-                ways: dict[str, tuple[Any, list[Any]]] = {
-                    "before": (old, []),
-                    "without": (now, []),
-                    "five of the request": (now, rules),
-                    "five of the file": (ruled, []),
-                    "five and diversity": (now, [*rules, diverse]),
+                ways: dict[str, tuple[Any, dict[str, Any]]] = {
+                    "before": (old, {}),
+                    "without": (now, {}),
+                    "five of the request": (now, {"rules": rules}),
+                    "five of the file": (ruled, {}),
+                    "five and diversity": (now, {"rules": [*rules, diverse]}),
+                    "without, by QILCM": (now, {"strategy": "qilcm"}),
+                    "five of the request, by QILCM": (now, {"strategy": "qilcm", "rules": rules}),
                 }
-                sent = {
-                    name: [json.dumps(one | ({"rules": more} if more else {})).encode() for one in lists]
-                    for name, (_, more) in ways.items()
-                }
+                sent = {name: [json.dumps(one | more).encode() for one in lists] for name, (_, more) in ways.items()}
                 for number in range(1 + TURNS):
                     turn = number % len(ways)
                     for name in [*ways][turn:] + [*ways][:turn]:
@@ -103,7 +102,9 @@ def _toml(rule: dict[str, object]) -> str:
 
 
 def _row(name: str, ms: dict[str, list[float]]) -> dict[str, object]:
-    base = np.array(ms["before" if name == "without" else "without"])
+    base = np.array(
+        ms[{"without": "before", "five of the request, by QILCM": "without, by QILCM"}.get(name, "without")]
+    )
     values = np.array(ms[name])
     low, middle, high = np.percentile(values / base, (25, 50, 75))
     row: dict[str, object] = {

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError
+from listwright.ranking.manifest import MOST_VALUES
 from listwright.service.bundles import folder, loading, reload
 from listwright.service.settings import Settings
 from support.service.swapping import run, serving, tell, version
@@ -80,7 +81,7 @@ def nan_weights(bad):
 def masses_of_values(bad, _):
     """Where each would be a fault of its own."""
     values = json.loads((bad / "manifest.json").read_text())
-    (bad / "manifest.json").write_text(json.dumps(values | {"metrics": [{}] * 200_000}))
+    (bad / "manifest.json").write_text(json.dumps(values | {"metrics": [{}] * MOST_VALUES}))
 
 
 def a_leaf_too_many(bad):
@@ -104,7 +105,7 @@ BAD = {
 }
 SAYS = {
     "newer format": "manifest.json: bundle format 99 is newer",
-    "masses of values": "manifest.json: not JSON (it has more than 100,000 values)",
+    "masses of values": f"manifest.json: not JSON (it has more than {MOST_VALUES:,} values)",
     "a leaf too many": "first_stage.txt: not a LightGBM text model: tree 0 is damaged",
     "golden mismatch": "golden.jsonl: line 6: scores are",
     "NaN weights": "golden.jsonl: line 1: the second stage gave nan",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -51,7 +51,8 @@ Intervals = tuple[int, Ends, Ends]
 """A column, and the lowest and the highest numbers of ranges, of which one must hold."""
 
 
-class Match(NamedTuple, Generic[T]):
+@dataclass(frozen=True, slots=True)
+class Match(Generic[T]):
     """A rule on one list.
 
     Args:

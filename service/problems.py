@@ -6,7 +6,7 @@ import http
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, get_args
@@ -274,11 +274,11 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
     for fault in faults[:MAX_FAULTS]:
         path = fault["loc"]
         parts = (*path[:2], *path[3:]) if path[:1] == ("rules",) else path  # without the action behind a rule's number
-        fault |= {"loc": (*(place or ("body",)), *parts), "fields": partial(_fields, model, path[:-1])}
+        fault |= {"loc": (*(place or ("body",)), *parts), "fields": partial(fields_at, model, path[:-1])}
     return faults
 
 
-def _fields(model: Any, place: Sequence[str | int]) -> list[str]:
+def fields_at(model: Any, place: Sequence[str | int]) -> list[str]:
     """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
     models = list(_models(model))
     for part in place:
@@ -304,15 +304,20 @@ def _fault(path: str, message: str) -> dict[str, str]:
 
 
 def _message(fault: dict[str, Any], request: Request) -> str:
-    """Return pydantic's message in words of JSON and of the contract, with the value if it is short."""
-    kind, context, sent = fault["type"], fault.get("ctx", {}), fault.get("input")
-    if kind == "extra_forbidden":
-        return unknown("field", str(fault["loc"][-1]), fault["fields"]())
-    if kind == "literal_error" and fault["loc"][-1] == "strategy" and isinstance(sent, str):
+    sent = fault.get("input")
+    if fault["type"] == "literal_error" and fault["loc"][-1] == "strategy" and isinstance(sent, str):
         models = request.app.service.current.models
         bundles = () if models is None else models.current.values()
         known = dict.fromkeys(name for one in bundles for name in ("auto", *one.manifest.strategies))
         return unknown("strategy", sent, [*known])
+    return describe(fault)
+
+
+def describe(fault: Mapping[str, Any]) -> str:
+    """Describe a fault of pydantic in words of JSON and of the contract, with the value if it is short."""
+    kind, context, sent = fault["type"], fault.get("ctx", {}), fault.get("input")
+    if kind == "extra_forbidden":
+        return unknown("field", str(fault["loc"][-1]), fault["fields"]())
     if kind == "union_tag_invalid":
         return unknown(
             context["discriminator"].strip("'"), context["tag"], re.findall(r"\w+", context["expected_tags"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from listwright.ranking.plain_file import from_toml
 from listwright.ranking.rules import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
 from listwright.service.bundles.served import Current
 from listwright.service.participation import Participation, Team
+from listwright.service.problems import describe, fields_at
 from listwright.service.settings import PREFIX
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.watched_file import LookThread, WatchedFile, WatchedFileError
@@ -105,7 +107,7 @@ def open_rules(path: Path) -> WatchedFile[Rules]:
     try:
         file.content = file.read()
     except WatchedFileError as error:
-        raise WatchedFileError(f"{PREFIX}RULES: {path} {error}") from error
+        raise WatchedFileError(f"{PREFIX}RULES: {path}: {error}") from error
     return file
 
 
@@ -118,9 +120,8 @@ def parse(content: bytes) -> Rules:
     try:
         rules = _FILE.validate_python(from_toml(content))
     except ValidationError as error:
-        raise WatchedFileError(
-            "; ".join(_describe_fault(fault["loc"], fault["msg"]) for fault in error.errors()[:3])
-        ) from error
+        faults = [fault | {"fields": partial(fields_at, AnyRule, fault["loc"][2:-1])} for fault in error.errors()[:3]]
+        raise WatchedFileError("; ".join(_describe_fault(fault["loc"], describe(fault)) for fault in faults)) from error
     except ValueError as error:
         raise WatchedFileError(f"is no TOML: {error}") from error
     for model, listed in rules.items():
@@ -137,7 +138,7 @@ def _describe_fault(place: Sequence[str | int], message: str) -> str:
     if len(place) > 1:
         words.append(f"rule {int(place[1]) + 1}")
     words += [str(part)[:100] for part in place[3:]]
-    return ": ".join([*words, message.removeprefix("Value error, ")[:300]])
+    return ": ".join([*words, message[:300]])
 
 
 def _describe_rules(rules: Rules) -> str:

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _evaluate(options: argparse.Namespace, console: Console) -> int:
     outputs = {"--out": options.out, "--json": options.json, "--trec": options.trec}
     for option, path in outputs.items():
-        check_folder(option, path)
+        check_folder(option, None if option == "--trec" and path is not None and path.exists() else path)
     written = [path.absolute() for path in outputs.values() if path is not None]
     if len(set(written)) < len(written):
         raise RecipeError("--out, --json and --trec: name different files")

@@ -32,7 +32,7 @@ _UTF16 = re.compile(rb"\xff\xfe|\xfe\xff|.\0.\0|\0.\0.", re.DOTALL)
 
 _CONVERT = "Parquet, CSV with commas and LETOR text are read; convert it, for example with "
 
-_EXCEL = f"is a spreadsheet: {_CONVERT}polars.read_excel(FILE).write_parquet(OTHER)"
+_EXCEL = f"is a spreadsheet: {_CONVERT}polars.read_excel(FILE).write_parquet(OTHER) (pip install fastexcel)"
 
 _OTHERS = {
     rb"\xfd7zXZ\0": "is compressed with xz: unpack it first, with xz -d",
@@ -182,7 +182,8 @@ def check_kind(path: Path) -> None:
         if re.match(other, line):
             raise DataError(path, remedy)
     if separated := _SEPARATED.match(line):
-        call = f"polars.read_csv(FILE, separator={separated[1].decode()!r}, decimal_comma=True).write_parquet(OTHER)"
+        comma = ", decimal_comma=True" if separated[1] == b";" else ""
+        call = f"polars.read_csv(FILE, separator={separated[1].decode()!r}{comma}).write_parquet(OTHER)"
         raise DataError(path, f"is separated by {separated[1].decode()!r}: {_CONVERT}{call}")
 
 

@@ -426,3 +426,17 @@ def test_pins_of_a_file_may_share_a_place(shop, file):
 def test_a_misspelled_word_of_a_rule_is_told_with_the_one_that_is_meant(client, rule, path, meant):
     faults = {fault["path"]: fault["message"] for fault in ranked(client, rule, status=422).json()["errors"]}
     assert faults[path].endswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("action = 'exlude'\nids = ['a']", "unknown action 'exlude': did you mean exclude?"),
+        ("action = 'exclude'\nidz = ['a']", "unknown field 'idz': did you mean ids?"),
+        ("action = 'cap'\nby = 'x'\nmost = 'two'", 'expected a whole number, found "two"'),
+    ],
+)
+def test_a_mistake_of_a_file_is_told_as_one_of_a_request(text, says):
+    with pytest.raises(WatchedFileError) as error:
+        parse(f"[[shop]]\n{text}\n".encode())
+    assert says in str(error.value)

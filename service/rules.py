@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from prometheus_client import Counter, Gauge
 from pydantic import Field, TypeAdapter, ValidationError
@@ -120,7 +120,9 @@ def parse(content: bytes) -> Rules:
     try:
         rules = _FILE.validate_python(from_toml(content))
     except ValidationError as error:
-        faults = [fault | {"fields": partial(fields_at, AnyRule, fault["loc"][2:-1])} for fault in error.errors()[:3]]
+        faults: list[Any] = error.errors()[:3]
+        for fault in faults:
+            fault["fields"] = partial(fields_at, AnyRule, fault["loc"][2:-1])
         raise WatchedFileError("; ".join(_describe_fault(fault["loc"], describe(fault)) for fault in faults)) from error
     except ValueError as error:
         raise WatchedFileError(f"is no TOML: {error}") from error

@@ -12,7 +12,7 @@ from listwright.ranking import bundle
 from listwright.ranking.served import files
 from listwright.service import watched_file
 from listwright.service.app import create_app
-from listwright.service.rules import MOST_BYTES
+from listwright.service.rules import MOST_BYTES, parse
 from listwright.service.settings import Settings
 from listwright.service.watched_file import WatchedFileError
 from listwright.service.wire import json_codec

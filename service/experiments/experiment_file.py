@@ -14,6 +14,7 @@ from listwright.ranking.experiments import bounds
 from listwright.ranking.plain_file import from_toml
 from listwright.service.bundles.routing_switch import look
 from listwright.service.participation import Kind
+from listwright.service.problems import describe, fields_at
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.watched_file import LookThread, WatchedFile, WatchedFileError
 
@@ -136,7 +137,8 @@ def parse(content: bytes) -> ExperimentFile:
 def _describe(fault: object, content: bytes) -> str:
     """Describe one fault of pydantic, with the experiment's name for its place in the list."""
     assert isinstance(fault, dict)
-    place, message = list(fault["loc"]), fault["msg"].removeprefix("Value error, ")
+    place = list(fault["loc"])
+    message = describe(fault | {"fields": partial(fields_at, ExperimentFile, place[:-1])})
     if place[:1] == ["experiment"] and len(place) > 1:
         named = from_toml(content)["experiment"][place[1]]
         name = named.get("name") if isinstance(named, dict) else None

@@ -248,7 +248,7 @@ class Workers:
         worker.heartbeat.pipe.close()
         pid, code = worker.process.pid, worker.process.exitcode or 0
         if self._stop_by is not None:
-            if code not in (0, -signal.SIGTERM):  # SIGTERM ends one that was still loading
+            if code not in (0, -signal.SIGTERM, -signal.SIGINT):  # they end one that was still loading
                 self.code = self.code or max(code, 1)
             return
         how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
@@ -298,6 +298,7 @@ def work(
         others: what the other workers serve, in case that a bundle is refused, and keep for a rollback.
     """
     os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread of a library may take it, blocked as it is
     logs.configure(settings.log_level)
     try:
         _serve(settings, ports, pipe, beats, others)

@@ -6,7 +6,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
-from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
 BUCKET = "models"
@@ -19,7 +18,6 @@ class S3:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
-        s3_backends.reset()  # of an earlier server in this process
         self.port = self._server.get_host_and_port()[1]
         self.environment = {
             "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",

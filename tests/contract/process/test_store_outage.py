@@ -21,7 +21,7 @@ DOWN_S = 62.0
 
 
 def test_a_store_that_is_down_for_a_minute_fails_no_request(library, tmp_path, serve, monkeypatch):
-    store, url = S3(), Url("s3://models/live")
+    store, url = S3(), Url("s3://models/outage")  # no other test has it in this process
     for name, value in {**store.environment, "LISTWRIGHT_CACHE": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
     for number in (1, 2):

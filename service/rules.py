@@ -107,7 +107,7 @@ def open_rules(path: Path) -> WatchedFile[Rules]:
     try:
         file.content = file.read()
     except WatchedFileError as error:
-        raise WatchedFileError(f"{PREFIX}RULES: {path}: {error}") from error
+        raise WatchedFileError(f"{PREFIX}RULES: {path} {error}") from error
     return file
 
 

@@ -162,7 +162,7 @@ class _Sample:
 
     def __init__(self, evaluation: Evaluation, metric: str, compared: tuple[str, ...]) -> None:
         over = compared[0] if len(compared) > 1 else None
-        self._values, self._weights = evaluation.counted(metric, compared[-1], over)
+        self._values, self._weights = evaluation.select_counted(metric, compared[-1], over)
         self.lists = len(self._values) if self._weights is None else int(np.count_nonzero(self._weights))
         # against a truncated ideal a list may have more than 1
         most = max(1.0, *(float(np.nanmax(evaluation.values[name][metric], initial=0.0)) for name in compared))

@@ -75,25 +75,25 @@ class Evaluation:
         for ranker, by_metric in self.values.items():
             for name in by_metric:
                 mean, low, high = self.mean_with_interval(name, ranker)
-                n = len(self.counted(name, ranker)[0])
+                n = len(self.select_counted(name, ranker)[0])
                 rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=n))
         return tuple(rows)
 
     def mean(self, metric: str, ranker: str) -> float:
         """Return the weighted mean of a ranker over the queries that the protocol counts; 0 if it counts none."""
-        return weighted_mean(*self.counted(metric, ranker))
+        return weighted_mean(*self.select_counted(metric, ranker))
 
     def mean_with_interval(self, metric: str, ranker: str) -> tuple[float, float, float]:
         """Return the mean of a ranker, with its 95 % interval; see :func:`bootstrap_interval`."""
-        counted, weights = self.counted(metric, ranker)
+        counted, weights = self.select_counted(metric, ranker)
         return weighted_mean(counted, weights), *bootstrap_interval(counted, weights)
 
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
         """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
-        difference, weights = self.counted(metric, ranker, over)
+        difference, weights = self.select_counted(metric, ranker, over)
         return weighted_mean(difference, weights), *bootstrap_interval(difference, weights)
 
-    def counted(
+    def select_counted(
         self, metric: str, ranker: str, over: str | None = None
     ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"] | None]:
         """Return the values of a ranker on the queries that the protocol counts, and the weights of these queries.

@@ -179,7 +179,7 @@ def _position(feature: Feature, column: Column, lists: ListFacts, leave_out: str
     if feature.kind == "categorical":
         return None
     remedy = f"The order that was logged is not known of new lists: {leave_out}"
-    count, of = lists.select_counted(column), f"of {lists.longer} training lists of two or more"
+    count, of = lists.counted(column), f"of {lists.longer} training lists of two or more"
     if _nearly(count, lists.longer):
         return f"counts the candidates in row order in {count} {of}. {remedy}"
     if not _POSITION.fullmatch("_".join(word.lower() for word in _WORD.findall(feature.name))):
@@ -301,7 +301,7 @@ class ListFacts:
             shares[~counts] = by_code[whole[~counts]]
         return shares
 
-    def select_counted(self, column: Column) -> int:
+    def counted(self, column: Column) -> int:
         """Count the lists of two or more in which the column numbers the rows from 0 or from 1, whichever is more."""
         return max(self._nowhere(column != self.place + first) for first in (0, 1))
 

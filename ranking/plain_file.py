@@ -79,8 +79,8 @@ def files_below(path: Path, patterns: Sequence[str], report: Report | None = Non
     Names that begin with ``.`` or ``_`` are left out, and links to folders are not followed.
 
     Args:
-        path: of the file or folder.
-        patterns: of names in a folder, in lower case, as a shell has them.
+        path: Path of a file, or of a folder.
+        patterns: Patterns of file names, in lower case, as a shell has them.
         report: gets one line that names what is left out of a folder, if anything is.
     """
     if not path.is_dir():
@@ -134,7 +134,7 @@ def from_json(text: str | bytes, most_values: int | None = None) -> Any:
     """Parse a JSON text.
 
     Args:
-        text: in UTF-8, if it is bytes.
+        text: The JSON text; UTF-8 if it is bytes.
         most_values: most commas and opening brackets; every value but one has its own. None: any.
 
     Raises:

@@ -266,8 +266,8 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
     """Return pydantic's faults; the first have their places in the request, and a function that returns the fields.
 
     Args:
-        error: of the validation.
-        model: of what was validated.
+        error: Error of the validation.
+        model: Model that was validated.
         place: of what was validated; by default the body.
     """
     faults: list[Any] = error.errors(include_url=False)

@@ -184,7 +184,7 @@ class _Sample:
 def facts_of(judgement: Judgement) -> dict[str, Any]:
     """Return everything that was measured as JSON values."""
     evaluation = judgement.evaluation
-    gains = {metric: _named(judgement.estimate(metric)) for metric in METRICS if len(judgement.compared) > 1}
+    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in METRICS if len(judgement.compared) > 1}
     return {
         "lists": evaluation.queries,
         "rows": judgement.rows,
@@ -206,12 +206,12 @@ def facts_of(judgement: Judgement) -> dict[str, Any]:
 def gate_facts(verdict: GateVerdict) -> dict[str, Any]:
     """Return the verdict of a gate as JSON values."""
     segments = [_segment_facts(segment) for segment in verdict.segments]
-    return {**verdict._asdict(), "estimate": _named(verdict.estimate), "segments": segments}
+    return {**verdict._asdict(), "estimate": _estimate_facts(verdict.estimate), "segments": segments}
 
 
 def _segment_facts(segment: Segment) -> dict[str, Any]:
-    return {**segment._asdict(), "estimate": _named(segment.estimate)}
+    return {**segment._asdict(), "estimate": _estimate_facts(segment.estimate)}
 
 
-def _named(estimate: tuple[float, float, float]) -> dict[str, float]:
+def _estimate_facts(estimate: tuple[float, float, float]) -> dict[str, float]:
     return dict(zip(("mean", "low", "high"), estimate, strict=True))

@@ -10,33 +10,30 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.recipe.config import LambdaMart
 
 FITS = 12
-"""Default budget of a fit, as a multiple of one LightGBM fit."""
+"""Default budget of a fit at most, as a multiple of one LightGBM fit, where that is more than :data:`USUAL_S`."""
 
-LEAST_S = 60.0
-"""Smallest default budget in seconds, so that small tables get enough."""
+LEAST_S, USUAL_S, MOST_S = 60.0, 600.0, 1800.0
+"""Smallest default budget in seconds, largest one on small data, and largest one on any."""
+
+COLUMNS = "list-relative columns"
+"""Name of that work in plans and reports."""
 
 GIVEN_S = 300.0
 """Default budget in seconds with a given first stage, without LightGBM."""
 
-FITTING = 0.85
-"""Share of the time for fitting, less the time of the export; the rest is for figures and report."""
-
-EXPORT = 200.0
-"""Duration of a network's export, as a multiple of :func:`_loop_seconds`: Python traces it, whatever the data."""
-
-MOST_EXPORT = 1 / 3
-"""Largest share of the time that is reserved for it."""
+ENDING_S, ENDING_FITS, MOST_ENDING = 8.0, 1.0, 0.2
+"""Time reserved for export, evaluation and report: seconds, LightGBM fits, and the largest share of all time."""
 
 BOOSTING = 0.6
-"""Share of the time that the plan spends on LightGBM."""
+"""Share of the time that the plan spends on LightGBM at most."""
 
 FOLD = 0.75
 """LightGBM fits that the fit of one fold takes: the number of trees is known."""
@@ -46,14 +43,6 @@ LATER_TRIALS = 2.5
 
 _LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20, 5), (50, 5))
 """Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
-
-FEWEST_EPOCHS = 4
-"""Fewest epochs worth fitting a network for; or :data:`FEWEST_STEPS`, where an epoch has many steps."""
-
-FEWEST_STEPS = 500
-
-USUAL_EPOCHS = 30
-"""Epochs after which most networks have stopped: beyond, more parts are worth more than more epochs."""
 
 
 def check_minutes(minutes: float) -> None:
@@ -66,8 +55,9 @@ class Budget:
     """The time budget of one fit.
 
     Args:
-        minutes: from the first data that are read to the published bundle; 0 for no bound, None for the default,
-            :data:`FITS` times one LightGBM fit and at least :data:`LEAST_S`.
+        minutes: Bound on the time from the first data that are read to the published bundle; 0 for no bound, None for
+            the default, what it takes to fit every kind of ranker once: at least :data:`LEAST_S`, and at most
+            :data:`USUAL_S` or :data:`FITS` LightGBM fits, whichever is more, and :data:`MOST_S`.
         replay: ``budget`` of the report of another run, whose decisions are repeated; the clock then decides nothing.
         clock: seconds.
 
@@ -86,12 +76,10 @@ class Budget:
             check_minutes(minutes)
         self.bounded = minutes != 0.0 or replay is not None
         self.replayed = replay is not None
-        self.seconds = math.inf if minutes is None or not self.bounded else 60.0 * minutes
+        self.seconds = MOST_S if minutes is None else 60.0 * minutes if self.bounded else math.inf
         self.unit: float | None = None
         self.planned: dict[str, int] = dict((replay or {}).get("planned", {}))
         self.ends: dict[str, int] = dict((replay or {}).get("ends", {}))
-        self.reserved = 0.0  # seconds of a fit that is certain to come
-        self._export = 0.0
         self.left_out: list[str] = []
         self.undecided: tuple[str, ...] = ()
         self._minutes = minutes if replay is None else replay.get("minutes")
@@ -108,48 +96,36 @@ class Budget:
             raise RecipeError("the interrupted run decided otherwise than the report of --replay: leave --replay out")
         self.unit, self.planned, self.ends = content["unit"], content["planned"], content["ends"]
         self._began -= content["spent"]
-        if self.unit is not None:
-            self.set_unit(self.unit)
+        if self._minutes is None:
+            self.seconds = content["seconds"]
 
     @property
     def mode(self) -> str:
         """What a resumed run must have in common with the interrupted one."""
         return "bounded" if self.bounded else "unbounded"
 
-    def set_unit(self, unit: float) -> None:
-        """Set the seconds that one LightGBM fit takes.
+    def set_unit(self, unit: float, work: float = 0.0) -> None:
+        """Set the seconds that one LightGBM fit takes, and by default the bound.
 
-        Raises:
-            RecipeError: if there is not even the time for that.
+        Args:
+            unit: Seconds of one LightGBM fit.
+            work: Seconds from now until every kind of ranker is fitted once.
         """
         self.unit = unit
         if self._minutes is None and not self.replayed:
-            self.seconds = max(LEAST_S, FITS * unit)
-        self._measure_export()
+            usual = min(self.spent + work + self._ending, max(USUAL_S, FITS * unit))
+            self.seconds = min(MOST_S, max(LEAST_S, usual))
         self._remember()
-        if self.bounded and not self.replayed and unit > self.seconds:
-            raise RecipeError(
-                f"minutes {self._minutes:g}: one LightGBM fit takes {duration(unit)} here; give at least "
-                f"{math.ceil(2 * unit / 60)}, or 0 for no bound; --resume goes on with the fit that there is"
-            )
-
-    def check_first_fit(self, trees: int, _value: float) -> None:
-        """Raise RecipeError if the time is over while the first LightGBM fit is at so many trees."""
-        if self.bounded and not self.replayed and self.spent > self.seconds:
-            raise RecipeError(
-                f"minutes {self._minutes:g}: they ended while the first LightGBM fit was at {trees} trees; give "
-                "several times as many minutes (with --resume), or 0 for no bound in a new fit"
-            )
 
     def skip_lightgbm(self) -> None:
-        """Set :data:`GIVEN_S` as the unit, for a fit without LightGBM."""
+        """Set :data:`GIVEN_S` as the default bound, for a fit without LightGBM."""
         if self._minutes is None and not self.replayed:
             self.seconds = GIVEN_S
-        self._measure_export()
 
-    def _measure_export(self) -> None:
-        if self.bounded and not self.replayed:
-            self._export = EXPORT * min(_loop_seconds(self._clock) for _ in range(3))
+    @property
+    def _ending(self) -> float:
+        """Seconds for export, evaluation and report."""
+        return ENDING_S + ENDING_FITS * (self.unit or 0.0)
 
     @property
     def spent(self) -> float:
@@ -157,11 +133,10 @@ class Budget:
         return self._clock() - self._began
 
     def unspent(self) -> float:
-        """Return the seconds left for fitting, less those reserved; infinite without a bound."""
+        """Return the seconds left for fitting; infinite without a bound."""
         if not self.bounded or self.replayed:
             return math.inf
-        export = min(self._export, MOST_EXPORT * self.seconds)
-        return FITTING * self.seconds - export - self.spent - self.reserved
+        return self.seconds - min(self._ending, MOST_ENDING * self.seconds) - self.spent
 
     def plan(self, name: str, most: int, affordable: Callable[[], float]) -> int:
         """Return how much of a piece of work is planned: all of it without a bound, or what the time affords; decided
@@ -210,129 +185,107 @@ class Budget:
             "undecided": list(self.undecided),
         }
 
-    def plan_text(self, trials: int) -> list[str]:
-        """Return the plan for LightGBM as text."""
+    def plan_text(self, spec: LambdaMart, then: str) -> str:
+        """Return the plan as text.
+
+        Args:
+            spec: First stage of the recipe.
+            then: Work after LightGBM, as a phrase; empty for none.
+        """
         if self.replayed:
-            return ["The decisions of another run are repeated; the clock decides nothing"]
-        heading = f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}"
+            return "The decisions of another run are repeated; the clock decides nothing"
+        longest = " (the longest default)" if self._minutes is None and self.seconds == MOST_S else ""
         tried, folds = self.planned["settings"], self.planned["folds"]
         plan = [
-            f"{tried} of {trials} settings of LightGBM" if tried < trials else f"{trials} settings of LightGBM",
-            f"{folds} folds",
-            *([] if self.planned["list-relative columns"] else ["no list-relative columns"]),
+            f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}{longest}",
+            counted(tried, "setting", spec.trials) + " of LightGBM",
+            *(
+                ["with and without list-relative columns"]
+                if spec.relative == "auto" and self.planned.get(COLUMNS)
+                else []
+            ),
+            counted(folds, "fold"),
         ]
-        more = "; --minutes gives more, --minutes 0 tries all" if tried < trials else ""
-        return [f"{heading}: {', '.join(plan)}, then the second stages in the time that is left{more}"]
+        more = "; --minutes gives more, --minutes 0 tries all" if tried < spec.trials else ""
+        return f"{plan[0]}: {', '.join(plan[1:])}{then and ', then ' + then}{more}"
 
     def _remember(self) -> None:
         if self._file is None or not self.bounded:
             return
         temporary = self._file.with_suffix(".tmp")
-        content = {"unit": self.unit, "planned": self.planned, "ends": self.ends, "spent": self.spent}
+        content = {name: getattr(self, name) for name in ("unit", "seconds", "planned", "ends", "spent")}
         temporary.write_text(json.dumps(content), encoding="utf-8")
         temporary.replace(self._file)
 
 
-@dataclass(frozen=True, slots=True)
-class BoostingPlan:
-    """How LightGBM is fitted in the available time.
+def boosting_seconds(unit: float, spec: LambdaMart, width: float, *, trials: int = 1, folds: int = 2) -> float:
+    """Estimate the seconds of a first stage.
 
     Args:
-        trials: settings that are tried.
-        folds: of the out-of-fold scores.
-        by_folds: whether settings are chosen by a cross-validation, where the recipe enables it.
-        columns: whether list-relative columns are tried, where the recipe enables it.
-    """
-
-    trials: int
-    folds: int
-    by_folds: bool
-    columns: bool
-
-
-def boosting_plan(
-    budget: Budget, *, trials: int, folds: int, width: float, by_folds: bool, blind: bool = False
-) -> BoostingPlan:
-    """Plan as much of a recipe's first stage as :data:`BOOSTING` of the time allows.
-
-    Args:
-        budget: whose LightGBM fit is measured.
-        trials, folds, by_folds: of the recipe.
-        width: columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
-        blind: whether the validation queries can choose nothing, so that folds must.
+        unit: Seconds of one LightGBM fit.
+        spec: First stage of the recipe.
+        width: Number of columns with list-relative ones, as a multiple of those without; 1 where none are tried.
+        trials: Number of settings that are tried.
+        folds: Number of folds of the out-of-fold scores.
 
     Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
-    columns; it is repeated with those that the trees use. What is left out first are settings, then selection by folds,
-    then list-relative columns.
+    columns; it is repeated with those that the trees use.
     """
-    unit = budget.unit or 0.0
-    ladder = [rung for rung in _LADDER if rung[0] <= trials and rung[1] <= folds] + [(trials, folds)]
-
-    def cost(rung: tuple[int, int], width: float, by_folds: bool) -> float:
-        held_out = FOLD * ((folds if by_folds else rung[1]) - 1)
-        trial = FOLD * folds if by_folds else 1.0
-        settings = trial * (1.0 + LATER_TRIALS * (rung[0] - 1)) + (FOLD if by_folds else 0.0)
-        both = settings + held_out
-        return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
-
-    ways = [(width, by_folds), (width, by_folds and blind), (1.0, by_folds and blind)]
-    most = min(BOOSTING * budget.seconds, budget.unspent())
-    for columns, selection in ways:
-        affordable = [rung for rung in ladder if cost(rung, columns, selection) <= most]
-        if affordable:
-            break
-    tried, parts = affordable[-1] if affordable else (1, 2)
-    with_columns = columns > 1.0 or width == 1.0
-    return BoostingPlan(
-        trials=budget.plan("settings", trials, lambda: tried),
-        folds=budget.plan("folds", folds, lambda: folds if selection else parts),
-        by_folds=bool(budget.plan("selection by folds", int(by_folds), lambda: float(selection))),
-        columns=bool(budget.plan("list-relative columns", 1, lambda: float(with_columns))),
-    )
+    by_folds = spec.select_on == "folds"
+    trial = FOLD * spec.folds if by_folds else 1.0
+    settings = trial * (1.0 + LATER_TRIALS * (trials - 1)) + (FOLD if by_folds else 0.0)
+    both = settings + FOLD * ((spec.folds if by_folds else folds) - 1)
+    return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
 
-def network_plan(
-    budget: Budget,
-    title: str,
-    *,
-    seconds: float,
-    epoch: Callable[[], float],
-    epochs: int,
-    steps: float,
-    parts: int,
-    looks: int,
-) -> tuple[int, int]:
-    """Plan on how many held-out parts of the training queries a network is compared at most, and its epochs.
+def plan_boosting(
+    budget: Budget, spec: LambdaMart, *, width: float, network: float, blind: bool = False, foldless: bool = False
+) -> LambdaMart:
+    """Return as much of a recipe's first stage as the time affords after every kind of ranker is fitted once.
+
+    List-relative columns come before more settings. Without the time for any fold, there are no out-of-fold scores.
 
     Args:
-        budget: of the fit.
-        title: of the network.
-        seconds: for the comparison and the fit on all training queries.
-        epoch: measures the seconds of one on all training queries.
-        epochs, parts: of the recipe.
-        steps: of an epoch.
-        looks: parts that are worth looking at; 0 where it is compared on other queries.
-
-    Returns:
-        Parts, and epochs: none where there is time for too few of them.
+        budget: Budget whose LightGBM fit is measured.
+        spec: First stage of the recipe.
+        width: Number of columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
+        network: Seconds that one second stage takes; 0 for none.
+        blind: Whether the validation queries can choose nothing, so that folds must.
+        foldless: Whether a bundle without out-of-fold scores is of use.
     """
-    share = (parts - 1) / parts  # of the training queries in a comparison
+    unit, unspent = budget.unit or 0.0, budget.unspent()
+    most = min(BOOSTING * budget.seconds, unspent - network)
+    ladder = [rung for rung in _LADDER if rung[0] <= spec.trials and rung[1] <= spec.folds]
+    ladder.append((spec.trials, spec.folds))
+    on_valid = spec if blind else spec.model_copy(update={"select_on": "valid"})
+    ways = [(width, spec), (width, on_valid), (1.0, on_valid)]
+    tried, parts = 1, 0 if foldless else 2
+    for columns, selection in ways:
+        costs = [boosting_seconds(unit, selection, columns, trials=rung[0], folds=rung[1]) for rung in ladder]
+        affordable = [rung for rung, cost in zip(ladder, costs, strict=True) if cost <= most]
+        if affordable or costs[0] <= unspent:
+            tried, parts = affordable[-1] if affordable else ladder[0]
+            break
+    by_folds = bool(budget.plan("selection by folds", int(spec.select_on == "folds"), lambda: selection is spec))
+    changes: dict[str, object] = {
+        "trials": budget.plan("settings", spec.trials, lambda: tried),
+        "folds": budget.plan(
+            "folds", spec.folds, lambda: spec.folds if parts and selection.select_on == "folds" else parts
+        ),
+        "select_on": "folds" if by_folds else "valid",
+    }
+    if spec.relative == "auto" and not budget.plan(COLUMNS, 1, lambda: columns > 1.0 or width == 1.0):
+        changes["relative"] = "none"
+        budget.leave_out(COLUMNS)
+    if not by_folds and spec.select_on == "folds":
+        budget.leave_out("settings chosen by folds")
+    return spec.model_copy(update=changes)
 
-    def affordable_parts() -> float:
-        return max(1.0, (seconds / (epoch() * min(epochs, USUAL_EPOCHS)) - 1.0) / share)
 
-    if looks:
-        looks = budget.plan(f"parts for {title}", looks, affordable_parts)
-    most = budget.plan(f"epochs for {title}", epochs, lambda: seconds / (epoch() * (1.0 + looks * share)))
-    return looks, most if most >= min(epochs, FEWEST_EPOCHS, math.ceil(FEWEST_STEPS / steps)) else 0
-
-
-def _loop_seconds(clock: Callable[[], float]) -> float:
-    """Measure the current speed of Python: the seconds of a million additions."""
-    began, total = clock(), 0
-    for number in range(1_000_000):
-        total += number
-    return clock() - began
+def counted(number: int, noun: str, of: int | None = None) -> str:
+    """Format a number with its noun: ``1 fold``, ``12 of 20 settings``."""
+    total = number if of is None else of
+    return f"{number}{f' of {of}' if total > number else ''} {noun}{'' if total == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

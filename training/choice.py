@@ -1,16 +1,15 @@
 """Which ranker ``auto`` means: the simplest that no second stage beats on queries that neither was fitted on.
 
-Where there are :data:`ENOUGH` validation queries, rankers are compared on these: where the data are split by time, they
-are later than the training queries, as the queries to come are. Each network is then fitted once. Where there are
-fewer, rankers are compared on the training queries, by folds.
+Rankers are compared on the validation queries: each network is fitted once, and what wins is the network that is
+shipped. Where these are fewer than :data:`ENOUGH` and leave a worthwhile gain possible, the training queries are added,
+by folds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,11 +21,9 @@ from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
-from listwright.training.budget import network_plan
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import FEWEST, SAME, choice_verdict_of
-from listwright.training.evaluation.intervals import Sequence as ConfidenceSequence
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds
@@ -54,10 +51,13 @@ NAMES = {
 """Display names of the rankers in a comparison; a network has its title."""
 
 ENOUGH = 2_000
-"""Validation queries with two different labels from which rankers are compared on them; see :func:`count_alike`."""
+"""Validation queries with two different labels from which no training queries are needed; see :func:`count_alike`."""
 
-USUAL_SPREAD = 0.2
-"""Assumed standard deviation of a query's gain in NDCG, for which intervals valid at every look are narrowest."""
+WORTHWHILE = 0.01
+"""Gain in NDCG that justifies more fits, where an interval does not exclude it."""
+
+MOST_TIMED = 1_000
+"""Training queries by which the time of an epoch is estimated."""
 
 ROUNDING = 1e-12
 """Difference of means below which they count as equal."""
@@ -92,7 +92,6 @@ def compared(
     weights: Float[np.ndarray, " N"] | None = None,
     *,
     comparisons: int = 1,
-    of: int | None = None,
 ) -> Comparison:
     """Return the paired gain of one ranker over another.
 
@@ -102,17 +101,9 @@ def compared(
         metric: its name.
         weights: ``(N,)`` of the queries; None: all alike.
         comparisons: of second stages; their intervals hold together with 95 %.
-        of: queries that all planned looks together see, for an interval that holds at all of them; None for one look.
     """
     mean = float(np.average(gains, weights=weights))
-    if of is None:
-        low, high = bootstrap_interval(gains, weights, intervals=comparisons)
-    else:
-        share = np.full(len(gains), 1 / len(gains)) if weights is None else weights / weights.sum()
-        variance = float(np.sum((share * (gains - mean)) ** 2)) * len(gains) / max(1, len(gains) - 1)
-        sequence = ConfidenceSequence(2.0 * USUAL_SPREAD / math.sqrt(of), 0.05 / comparisons)
-        half = sequence.half_width(variance) if variance > 0.0 else 0.0
-        low, high = max(-1.0, mean - half), min(1.0, mean + half)
+    low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     return Comparison(
         ranker=ranker, over=over, metric=metric, mean=mean, low=low, high=high, n=count_alike(len(gains), weights)
     )
@@ -163,37 +154,38 @@ def better_first_stage(
     if not relative.relative:
         return plain, None, ()
     gains = first_stage_ndcg(relative, splits, cutoff) - first_stage_ndcg(plain, splits, cutoff)
-    weights = compared_queries(splits).query_weights
+    weights = comparison_weights(splits)
     comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights)
     if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
 
 
-def on_validation(splits: Splits) -> bool:
-    """Return whether rankers are compared on the validation queries."""
-    mixed = np.array([labels.min() < labels.max() for labels in splits.valid.label_lists()], dtype=np.float64)
-    weights = splits.valid.query_weights
-    return count_alike(len(mixed), mixed if weights is None else mixed * weights) >= ENOUGH
+def count_informative(data: Dataset) -> int:
+    """Return the effective number of queries with two different labels; see :func:`count_alike`."""
+    mixed = np.array([labels.min() < labels.max() for labels in data.label_lists()], dtype=np.float64)
+    weights = data.query_weights
+    return count_alike(len(mixed), mixed if weights is None else mixed * weights)
 
 
-def compared_queries(splits: Splits) -> Dataset:
-    """Return the N queries that rankers are compared on."""
-    return splits.valid if on_validation(splits) else splits.train
+def comparison_weights(splits: Splits) -> Float[np.ndarray, " N"] | None:
+    """Return the weights of the N queries that rankers are compared on: the validation queries, then the training
+    queries; None if all are alike.
+    """
+    valid, train = splits.valid.query_weights, splits.train.query_weights
+    return None if valid is None or train is None else np.concatenate([valid, train])
 
 
 def first_stage_ndcg(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:
     """Return ``(N,)`` NDCG of the first stage on the comparison queries; on training queries by out-of-fold scores."""
-    scores = first.valid_scores if on_validation(splits) else first.train_scores
-    return lambdamart.query_ndcg(compared_queries(splits), scores, cutoff)
+    parts = ((splits.valid, first.valid_scores), (splits.train, first.train_scores))
+    return np.concatenate([lambdamart.query_ndcg(data, scores, cutoff) for data, scores in parts])
 
 
 def reason(
     comparisons: Sequence[Comparison],
     titles: Mapping[str, str],
     undecided: Collection[str] = (),
-    *,
-    validation: bool = False,
 ) -> str:
     """Describe the comparisons in words.
 
@@ -201,7 +193,6 @@ def reason(
         comparisons: in the order in which they were made.
         titles: of the networks.
         undecided: rankers whose comparison the clock ended.
-        validation: whether they were made on the validation queries.
     """
     names = {**NAMES, **titles}
     texts = [
@@ -210,12 +201,8 @@ def reason(
         for c in comparisons
     ]
     n = queries_text([one.n for one in comparisons])
-    if not validation:
-        how = "each ranked by models of this fit that were not trained on it"
-        return f"on {n} training queries, {how}: {'; '.join(texts)}"
-    networks = any(c.ranker in titles for c in comparisons)
-    halves = ", half of which choose a network's epoch for the other half" if networks else ""
-    return f"on {n} validation queries{halves}: {'; '.join(texts)}"
+    how = "each ranked by models that were not fitted on it"
+    return f"on {n} validation and training queries, {how}: {'; '.join(texts)}"
 
 
 def queries_text(queries: Sequence[int]) -> str:
@@ -285,107 +272,76 @@ class NetworkComparison:
     """The result of comparing a network with the ranker selected before it.
 
     Args:
-        values: ``(N,)`` its NDCG of every query; NaN for those that were not looked at.
+        values: ``(N,)`` NDCG of the network on the comparison queries; NaN for those that were not looked at.
         comparison: over the queries that were.
         in_time: whether the comparison was not cut short; False makes "no difference shown" "not enough time".
-        seconds: that as many epochs on all training queries take about; 0 where they are done.
     """
 
     values: Float[np.ndarray, " N"]
     comparison: Comparison
     in_time: bool
-    seconds: float
-
-
-def compare_fitted(
-    run: RunContext, spec: NetworkSpec, network: FittedNetwork, current: tuple[str, Values]
-) -> NetworkComparison:
-    """Compare a network on the validation queries that stopped its fit.
-
-    Half of them choose the epoch by which the other half is ranked, and the other way round: no query is ranked by an
-    epoch that it was chosen by. The first stage has no such care taken of it: its settings and trees were chosen on all
-    of them, which favours it.
-
-    Args:
-        run: of the fit.
-        spec: of the network, as the recipe has it.
-        network: fitted on all training queries.
-        current: name of the ranker to beat, and its ``(N,)`` values.
-    """
-    valid, values = run.splits.valid, np.empty(len(run.splits.valid))
-    weights = valid.query_weights
-    for rest, held_out in query_folds(valid, 2, run.recipe.seed):
-        means = np.average(network.valid_values[:, rest], axis=1, weights=None if weights is None else weights[rest])
-        values[held_out] = network.valid_values[np.argmax(means), held_out]
-    others = len(compared_networks(run.recipe))
-    metric = f"ndcg@{spec.ndcg_at}"
-    comparison = compared(spec.kind, current[0], values - current[1], metric, weights, comparisons=others)
-    in_time = not run.budget.bounded or has_ended(network.history, network.best_epoch, spec)
-    return NetworkComparison(values, comparison, in_time, 0.0)
 
 
 def compare(
-    run: RunContext, spec: NetworkSpec, first: FittedFirstStage, current: tuple[str, Values]
+    run: RunContext, spec: NetworkSpec, network: FittedNetwork, first: FittedFirstStage, current: tuple[str, Values]
 ) -> NetworkComparison | None:
-    """Rank training queries by networks that did not see them, and compare.
+    """Compare a network with the ranker to beat, on queries that neither was fitted on.
 
-    Without a bound on the time, every query is looked at. With one, a comparison ends as soon as its interval lies
-    above 0, below 0, or within :data:`SAME` of it.
+    Half of the validation queries choose the epoch by which the other half is ranked, and the other way round: no query
+    is ranked by an epoch that it was chosen by. The first stage has no such care taken of it: its settings and trees
+    were chosen on all of them, which favours it. Training queries are ranked by networks that are fitted without them.
+    They are left alone where the validation queries exclude a worthwhile gain: that can only keep a network out.
 
     Args:
-        run: its recipe has the number of folds; finished ones are not repeated.
-        spec: of the network.
-        first: that it stands on.
-        current: name of the ranker to beat, and its ``(N,)`` values; NaN where it was not looked at.
+        run: Context of the fit, whose recipe has the number of folds; finished ones are not repeated.
+        spec: Network as the recipe has it.
+        network: Network as fitted on all training queries.
+        first: First stage that it stands on.
+        current: Name of the ranker to beat, and its ``(N,)`` values; NaN where it was not looked at.
 
     Returns:
-        None if there is no time for it.
+        None if there are too few validation queries, and no time for training queries.
     """
-    recipe, budget = run.recipe, run.budget
-    assert recipe.choice is not None
-    others = len(compared_networks(recipe))
-    parts, epochs = recipe.choice.folds, spec.max_epochs
-    looks = parts
-    if budget.bounded:
-        epochs, looks = time_for(run, spec, first)
-        if epochs == 0:
-            return None
-    values = np.full(len(run.splits.train), np.nan)
-    weights = run.splits.train.query_weights
-    task = run.progress.begin(f"Comparing {spec.title}, by folds", looks, name=spec.kind)
-    to_the_end, seconds, comparison = True, 0.0, None
-    held_out = _held_out(run, spec, first, (epochs, looks), np.isfinite(current[1]), task)
-    for number, part in enumerate(held_out, start=1):
-        values[part.queries] = part.values
-        to_the_end, seconds = to_the_end and part.ended, max(seconds, part.seconds)
-        gains = values - current[1]
-        known = np.isfinite(gains)
-        comparison = compared(
-            spec.kind,
-            current[0],
-            gains[known],
-            f"ndcg@{spec.ndcg_at}",
-            None if weights is None else weights[known],
-            comparisons=others,
-            of=len(values) if budget.bounded and looks > 1 else None,
-        )
-        task.reach(number, gain_text(comparison))
-        mean = np.average(part.values, weights=None if weights is None else weights[part.queries])
-        task.measure(number, {"ndcg_by_part": float(mean), "gain_so_far": comparison.mean})
-        if budget.bounded and is_settled(comparison):
-            break
-    assert comparison is not None
-    whole = bool(np.isfinite(values).all())
-    in_time = not budget.bounded or (to_the_end and (whole or is_settled(comparison)))
-    return NetworkComparison(values, comparison, in_time, seconds)
+    valid, values, complete = run.splits.valid, np.full(len(current[1]), np.nan), True
+    informative, of_valid = count_informative(valid), len(valid)
+    if informative >= FEWEST:
+        weights = valid.query_weights
+        for rest, held_out in query_folds(valid, 2, run.recipe.seed):
+            means = np.average(
+                network.valid_values[:, rest], axis=1, weights=None if weights is None else weights[rest]
+            )
+            values[:of_valid][held_out] = network.valid_values[np.argmax(means), held_out]
+    comparison = None if informative < FEWEST else _compared(run, spec, values, current)
+    if comparison is None or (informative < ENOUGH and comparison.high > WORTHWHILE):
+        assert run.recipe.choice is not None
+        task = run.progress.begin(f"Comparing {spec.title}, by folds", run.recipe.choice.folds, name=spec.kind)
+        parts = _held_out(run, spec, network, first, np.isfinite(current[1][of_valid:]), task)
+        for number, part in enumerate(parts, start=1):
+            values[of_valid + part.queries] = part.values
+            comparison = _compared(run, spec, values, current)
+            task.reach(number, gain_text(comparison))
+            weights = run.splits.train.query_weights
+            mean = np.average(part.values, weights=None if weights is None else weights[part.queries])
+            task.measure(number, {"ndcg_by_part": float(mean), "gain_so_far": comparison.mean})
+        complete = not np.isnan(values[of_valid:][np.isfinite(current[1][of_valid:])]).any()
+    if comparison is None:
+        return None
+    ended = has_ended(network.history, network.best_epoch, spec)
+    return NetworkComparison(values, comparison, not run.budget.bounded or (ended and complete))
 
 
-def is_settled(comparison: Comparison) -> bool:
-    """Return whether more queries would change nothing: the interval excludes 0, or lies within :data:`SAME` of it."""
-    if comparison.n < FEWEST:
-        return False
-    low, high = comparison.low, comparison.high
-    return low > 0.0 or high < 0.0 or (low > -SAME and high < SAME)
+def _compared(run: RunContext, spec: NetworkSpec, values: Values, current: tuple[str, Values]) -> Comparison:
+    """Return the paired gain over the queries where both are known."""
+    gains, weights = values - current[1], comparison_weights(run.splits)
+    known = np.isfinite(gains)
+    return compared(
+        spec.kind,
+        current[0],
+        gains[known],
+        f"ndcg@{spec.ndcg_at}",
+        None if weights is None else weights[known],
+        comparisons=len(compared_networks(run.recipe)),
+    )
 
 
 def gain_text(comparison: Comparison) -> str:
@@ -393,33 +349,12 @@ def gain_text(comparison: Comparison) -> str:
     return f"{comparison.mean:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
 
 
-def time_for(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> tuple[int, int]:
-    """Return the epochs and comparison parts that a bounded fit has time for, leaving as much to each later network.
-
-    No parts where the network on all training queries is the one that is compared.
-    """
-    assert run.recipe.choice is not None
-    kinds = [one.kind for one in compared_networks(run.recipe)]
-    waiting = len(kinds) - kinds.index(spec.kind)
-    looks, epochs = network_plan(
-        run.budget,
-        spec.title,
-        seconds=run.budget.unspent() / waiting,
-        epoch=cache(lambda: epoch_of(run, spec, first)),
-        epochs=spec.max_epochs,
-        steps=len(run.splits.train) / spec.batch_size,
-        parts=run.recipe.choice.folds,
-        looks=0 if on_validation(run.splits) else run.recipe.choice.folds,
-    )
-    return epochs, looks
-
-
-def epoch_of(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> float:
-    """Return the seconds of an epoch on all training queries."""
-    spec = as_fitted(spec, first)
-    train = widened(run.splits, first.relative).train if spec.relative else run.splits.train
-    seconds = epoch_seconds(spec, train, first.train_scores, score_feature=first.score_feature, device=run.device)
-    return seconds / (1 if run.workers is None else run.workers.size)
+def estimate_epoch(run: RunContext, spec: NetworkSpec) -> float:
+    """Estimate the seconds of an epoch on all training queries, by some of them."""
+    train, rng = run.splits.train, np.random.default_rng(run.recipe.seed)
+    part = train.select(np.sort(rng.permutation(len(train))[:MOST_TIMED]))
+    seconds = epoch_seconds(spec, part, np.zeros(part.rows), device=run.device)
+    return seconds * len(train) / len(part) / (1 if run.workers is None else run.workers.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,46 +363,35 @@ class _Part:
 
     queries: Int[np.ndarray, " M"]
     values: Float[np.ndarray, " M"]
-    ended: bool
-    seconds: float
 
 
 def _held_out(
     run: RunContext,
     spec: NetworkSpec,
+    network: FittedNetwork,
     first: FittedFirstStage,
-    most: tuple[int, int],
     known: Bool[np.ndarray, " N"],
     task: Task,
 ) -> Iterator[_Part]:
-    """Yield the parts one after the other, for those where the ranker to beat is ``known``; ``most`` are epochs and
-    parts.
+    """Yield parts of the training queries one after the other, for those where the ranker to beat is ``known``.
 
-    Networks stop early by the validation queries, as the one on all training queries does. The clock ends one where
-    there is no time left to fit as many epochs on all training queries.
+    Networks stop early by the validation queries, as the one on all training queries does. A part that the clock ends
+    is not used.
     """
     choice, seed, budget = run.recipe.choice, run.recipe.seed, run.budget
     assert choice is not None
-    share = (choice.folds - 1) / choice.folds
+    seconds = sum(epoch.seconds for epoch in network.history) * (choice.folds - 1) / choice.folds
     spec = as_fitted(spec, first)
     splits = widened(run.splits, first.relative) if spec.relative else run.splits
-    took = 0.0
-    for number, (rest, held_out) in enumerate(query_folds(splits.train, choice.folds, seed + 1)[: most[1]], start=1):
-        if not known[held_out].any():
-            return
-        if number > 1 and not budget.goes_on(f"parts of {spec.title}", number - 1, took * (1.0 + share)):
+    for number, (rest, held_out) in enumerate(query_folds(splits.train, choice.folds, seed + 1), start=1):
+        if not known[held_out].any() or not budget.goes_on(f"parts of {spec.title}", number - 1, seconds):
             return
         file = run.state / f"compared_{spec.kind}_{number}.npz"
         if not file.exists():
             checkpoint = run.state / f"compared_{spec.kind}_{number}.pt"
             train, part = splits.train.select(rest), splits.train.select(held_out)
-            name, began = f"epochs of {spec.title}, part {number}", budget.spent
-
-            def goes_on(done: int, pace: float, name: str = name) -> bool:
-                return budget.goes_on(name, done, pace + (done + 1) * pace / share)
-
             fitted = fit_network(
-                spec.model_copy(update={"max_epochs": most[0]}),
+                spec,
                 train,
                 splits.valid,
                 first.train_scores[splits.train.rows_of(rest)],
@@ -478,19 +402,19 @@ def _held_out(
                 device=run.device,
                 task=_Epochs(task, number),
                 workers=run.workers,
-                goes_on=goes_on,
+                goes_on=partial(budget.goes_on, f"epochs of {spec.title}, part {number}"),
             )
+            if not has_ended(fitted.history, fitted.best_epoch, spec):
+                return
             scores = first.train_scores[splits.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
             values = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
-            ended = has_ended(fitted.history, fitted.best_epoch, spec)
             temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, values=values, ended=ended, seconds=(budget.spent - began) / share)
+            np.savez(temporary, values=values)
             temporary.replace(file)
             checkpoint.unlink(missing_ok=True)
         with np.load(file) as done:
-            took = float(done["seconds"])
-            yield _Part(held_out, done["values"], bool(done["ended"]), took)
+            yield _Part(held_out, done["values"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
 from listwright.training import steps
-from listwright.training.choice import compared_queries, first_stage_ndcg, pays, ranks_better
+from listwright.training.budget import Budget
+from listwright.training.choice import WORTHWHILE, comparison_weights, first_stage_ndcg, pays, ranks_better
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
@@ -55,9 +57,6 @@ PRINTED_FEATURES = 10
 
 MOSTLY, PARTLY = 0.5, 0.1
 """Intraclass correlation from which on most, or a part, of a feature is the level of its list."""
-
-WORTHWHILE = 0.01
-"""Gain in NDCG that justifies a longer fit, where an interval does not exclude it."""
 
 _WIDTH, _NAME, _BAR = 80, 28, 10
 
@@ -115,11 +114,12 @@ def diagnose(
         sources: as for :func:`listwright.training.data.load.load`.
         device: torch device.
         progress: reports progress.
-        minutes: how long it may take about; 0 for all queries.
+        minutes: Bound on the time, and on the queries that are used; 0 for none.
 
     Raises:
         ListwrightError: if the data cannot be read or compared on; with the place and the remedy.
     """
+    budget = Budget(minutes)
     progress.enter("data")
     splits = load(recipe, sources, progress=progress)
     announce(recipe, splits, progress)
@@ -129,12 +129,13 @@ def diagnose(
         progress.say(
             f"Rankers are fitted on {len(part.train):,} of {len(splits.train):,} training queries, drawn at random"
         )
-    relative, second = _compare(quick(recipe, part.train, minutes=minutes), part, device, progress)
+    quick_recipe = quick(recipe, part.train, minutes=minutes)
+    relative, second = _compare(quick_recipe, part, device, progress, budget)
     schema = splits.train.schema
     return Diagnosis(
         data=splits.how,
-        queries=len(compared_queries(part)),
-        rows=compared_queries(part).rows,
+        queries=len(part.valid) + len(part.train),
+        rows=part.valid.rows + part.train.rows,
         of_queries=len(splits.train),
         of_rows=splits.train.rows,
         features=features,
@@ -144,17 +145,22 @@ def diagnose(
     )
 
 
-def _compare(recipe: Recipe, splits: Splits, device: str, progress: Progress) -> tuple[Gain | None, Gain]:
+def _compare(
+    recipe: Recipe, splits: Splits, device: str, progress: Progress, budget: Budget
+) -> tuple[Gain | None, Gain]:
     """Compare list-relative columns with none, and the second stage with the better of the two."""
     with tempfile.TemporaryDirectory() as folder:
-        run = RunContext(recipe, splits, Path(folder), progress, device)
+        run = RunContext(recipe, splits, Path(folder), progress, device, budget=budget)
         progress.enter("first stage")
         first, _, comparisons = steps.fit_first_stage(run)
         progress.enter("second stage")
         chosen = steps.choose(run, first, comparisons)
+    if chosen.comparisons[-1:] == comparisons[-1:]:
+        minutes = f"--minutes {budget.seconds / 60:g}"
+        raise RecipeError(f"{minutes}: they ended before a second stage was compared; give more, or 0 for no bound")
     *columns, network = chosen.comparisons
     values = first_stage_ndcg(first, splits, NDCG_AT)
-    level = float(np.average(values, weights=compared_queries(splits).query_weights))
+    level = float(np.average(values, weights=comparison_weights(splits)))
     second = Gain(network, level, level + network.mean)
     if not columns:
         return None, second

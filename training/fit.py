@@ -13,7 +13,7 @@ from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.budget import FITS, LEAST_S, Budget
+from listwright.training.budget import LEAST_S, MOST_S, USUAL_S, Budget
 from listwright.training.cluster import Workers, add_on_option, connected
 from listwright.training.command import command_parser, repeatable, run_command
 from listwright.training.recipe import config
@@ -178,8 +178,8 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes",
         type=float,
         metavar="N",
-        help=f"the fit ends by then, with a published bundle; 0 for no bound (default: {FITS} LightGBM fits on these "
-        f"data, at least {LEAST_S:.0f} seconds)",
+        help="the fit ends by then, with a published bundle; 0 for no bound (default: what it takes to try every kind "
+        f"of ranker once, {LEAST_S / 60:.0f} minute to {USUAL_S / 60:.0f}, on large data to {MOST_S / 60:.0f})",
     )
     parser.add_argument(
         "--replay",

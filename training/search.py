@@ -146,6 +146,11 @@ def stored(value: Value) -> float | int | str:
 Pruned = optuna.TrialPruned
 """Raised by ``report`` to end a trial, and by an objective that fails in its own way."""
 
+
+class TimeOverError(Exception):
+    """Raised by ``report`` to end a trial at the step that it has reached, whose value then counts."""
+
+
 StepReport = Callable[[int, float], None]
 """Callback with a step, counted from 1, and the held-out value after it; ends the trial if it is below the median."""
 

@@ -6,6 +6,7 @@ choice, networks, anomaly score and specialists, one after the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +20,17 @@ from listwright.ranking.errors import DataError, RecipeError, ScoringError
 from listwright.ranking.manifest import MAX_MANIFEST_BYTES, Comparison
 from listwright.ranking.relative import KINDS
 from listwright.training import choice
-from listwright.training.budget import boosting_plan
+from listwright.training.budget import FOLD, boosting_seconds, plan_boosting
 from listwright.training.choice import (
+    ENOUGH,
     DefaultChoice,
     Strategy,
     better_first_stage,
     compare,
-    compare_fitted,
     compared_networks,
-    epoch_of,
+    count_informative,
+    estimate_epoch,
     first_stage_ndcg,
-    on_validation,
-    time_for,
 )
 from listwright.training.data import load as reading
 from listwright.training.data.dataset import Splits
@@ -42,14 +42,24 @@ from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import candidates, widened
-from listwright.training.progress import NO_TASK, SILENT, Progress, Stopwatch
+from listwright.training.progress import SILENT, Progress, Stopwatch
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.router import FittedAnomaly, fit_anomaly
+from listwright.training.search import TimeOverError
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
 from listwright.training.workspace import RunContext
+
+FIRST_TREES = "trees of the first LightGBM fit"
+"""Name of that work, where the clock ends it."""
+
+FEWEST_EPOCHS, FEWEST_STEPS = 4, 500
+"""Fewest epochs worth fitting a network for; or steps, where an epoch has many."""
+
+USUAL_EPOCHS = 30
+"""Epochs after which most networks have stopped."""
 
 MOST_ROWS = 10_000
 """Most rows of a query that LightGBM fits a ranker to."""
@@ -122,54 +132,77 @@ def fit_first_stage(
             progress.remark(note)
         return fitted, None, ()
     grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
-    spec = _plan_first_stage(run, spec, grower)
+    spec, reserved = _plan_first_stage(run, spec, grower)
     more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
     if run.budget.bounded:
         unit = run.budget.unit or 0.0
-        more["goes_on"] = lambda name, done, pace: run.budget.goes_on(name, done, max(pace, unit))
+        more["goes_on"] = lambda name, done, pace: run.budget.goes_on(name, done, max(pace, unit) + reserved)
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, **more), None, ()
     plain, relative = first_stage.with_and_without(spec, splits, **more)
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
 
 
-def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> LambdaMart:
-    """Plan the recipe's first stage for the available time, once one LightGBM fit is timed."""
-    budget, splits = run.budget, run.splits
+def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tuple[LambdaMart, float]:
+    """Plan the recipe's first stage for the available time, once one LightGBM fit is timed.
+
+    Returns:
+        What is planned, and the seconds that must be left after the settings.
+    """
+    budget, splits, recipe = run.budget, run.splits, run.recipe
     if not budget.bounded:
-        return spec
-    by_folds = spec.select_on == "folds"
-    if budget.unit is None and not budget.replayed:
-        kinds = first_stage.kinds_of(spec)
-        task = run.progress.begin("One LightGBM fit", 1, name=first_stage.name_of(kinds))
-        wide = widened(splits, candidates(splits.train.schema, kinds))
-        search = lambdamart.search_settings(
-            wide.train,
-            wide.valid,
-            spec.model_copy(update={"trials": 1, "select_on": "valid"}),
-            seed=run.recipe.seed,
-            journal=None if by_folds else run.state / first_stage.trials_file(kinds),  # the first trial, if it is one
-            prune=True,
-            task=NO_TASK if by_folds else task,
-            grower=grower,
-            watch=budget.check_first_fit,
-        )
-        budget.set_unit(search.first_seconds)
-        task.end(1)
+        return spec, 0.0
+    seconds = None if budget.unit is not None else _time_lightgbm(run, spec, grower)
     numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
     width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
+    compared = compared_networks(recipe)
+    network, then = 0.0, ""
+    if not isinstance(recipe.model, FirstStageAlone):
+        title = (compared[0] if compared else recipe.model).title
+        then = "the second stages in the time that is left" if compared else title
+        if not budget.replayed and FIRST_TREES not in budget.ends:
+            network = _usual_seconds(run, compared[0] if compared else recipe.model)
+    if seconds is not None:
+        few = compared and count_informative(splits.valid) < ENOUGH
+        fits = recipe.choice.folds if few and recipe.choice is not None else 1
+        budget.set_unit(seconds, boosting_seconds(seconds, spec, width) + fits * network)
+    foldless = bool(compared) or isinstance(recipe.model, FirstStageAlone)
     blind = not informative(splits.valid)
-    plan = boosting_plan(budget, trials=spec.trials, folds=spec.folds, width=width, by_folds=by_folds, blind=blind)
-    changes: dict[str, object] = {"trials": plan.trials, "folds": plan.folds}
-    if by_folds and not plan.by_folds:
-        budget.leave_out("settings chosen by folds")
-        changes["select_on"] = "valid"
-    if spec.relative == "auto" and not plan.columns:
-        budget.leave_out("list-relative columns")
-        changes["relative"] = "none"
-    for line in budget.plan_text(spec.trials):
-        run.progress.say(line)
-    return spec.model_copy(update=changes)
+    plan = plan_boosting(budget, spec, width=width, network=network, blind=blind, foldless=foldless)
+    run.progress.say(budget.plan_text(spec, then if plan.folds else ""))
+    return plan, network + FOLD * (budget.unit or 0.0) * (plan.folds - 1)
+
+
+def _time_lightgbm(run: RunContext, spec: LambdaMart, grower: Grower) -> float:
+    """Return the seconds of one LightGBM fit, the first trial, which the clock may end."""
+    budget, kinds = run.budget, first_stage.kinds_of(spec)
+
+    def watch(trees: int, _value: float) -> None:
+        if not budget.goes_on(FIRST_TREES, trees, 0.0):
+            raise TimeOverError
+
+    wide = widened(run.splits, candidates(run.splits.train.schema, kinds))
+    task = run.progress.begin("One LightGBM fit", 1, name=first_stage.name_of(kinds))
+    search = lambdamart.search_settings(
+        wide.train,
+        wide.valid,
+        spec.model_copy(update={"trials": 1, "select_on": "valid"}),
+        seed=run.recipe.seed,
+        journal=run.state / first_stage.trials_file(kinds, "valid"),
+        prune=True,
+        task=task,
+        grower=grower,
+        watch=watch,
+    )
+    task.end(1)
+    if FIRST_TREES in budget.ends:
+        run.progress.remark(f"the time ended while the first LightGBM fit was at {search.fact} trees: it has these")
+    return search.first_seconds
+
+
+def _usual_seconds(run: RunContext, spec: NetworkSpec) -> float:
+    """Return the seconds that one fit of a network usually takes."""
+    return estimate_epoch(run, spec) * min(spec.max_epochs, USUAL_EPOCHS)
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> DefaultChoice:
@@ -180,37 +213,40 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
         first: that the second stages stand on.
         comparisons: of first stages, which only the reason tells.
     """
-    recipe, splits, validation = run.recipe, run.splits, on_validation(run.splits)
+    recipe, splits, budget = run.recipe, run.splits, run.budget
     specs = compared_networks(recipe)
     if not specs:  # a network that is not compared is the default for no reason
         alone = isinstance(recipe.model, FirstStageAlone) and comparisons
-        return DefaultChoice(
-            recipe.model.kind, choice.reason(comparisons, {}, validation=validation) if alone else None, comparisons
-        )
+        return DefaultChoice(recipe.model.kind, choice.reason(comparisons, {}) if alone else None, comparisons)
     current: Strategy = "first_stage"
     values: dict[str, Float[np.ndarray, " N"]] = {current: first_stage_ndcg(first, splits, specs[0].ndcg_at)}
     all_comparisons, undecided, networks = list(comparisons), [], {}
     for spec in specs:
-        if validation:
-            compared = None
-            if not run.budget.bounded or time_for(run, spec, first)[0]:
-                networks[spec.kind] = _fit_network(run, spec, first)
-                compared = compare_fitted(run, spec, networks[spec.kind], (current, values[current]))
-        else:
-            compared = compare(run, spec, first, (current, values[current]))
-        if compared is None:
-            run.budget.leave_out(spec.title)
+        if not budget.plan(spec.title, 1, partial(_has_time_for, run, spec)):
+            budget.leave_out(spec.title)
             continue
-        values[spec.kind] = compared.values
-        all_comparisons.append(compared.comparison)
-        if choice.pays(compared.comparison):
-            current, run.budget.reserved = spec.kind, compared.seconds
-        elif not compared.in_time:
+        networks[spec.kind] = network = _fit_network(run, spec, first)
+        compared = compare(run, spec, network, first, (current, values[current]))
+        if compared is not None:
+            values[spec.kind] = compared.values
+            all_comparisons.append(compared.comparison)
+        if compared is not None and choice.pays(compared.comparison):
+            current = spec.kind
+        elif compared is None or not compared.in_time:
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
-    run.budget.undecided = tuple(undecided)
-    reason = choice.reason(all_comparisons, titles, undecided, validation=validation) if all_comparisons else None
+    budget.undecided = tuple(undecided)
+    reason = choice.reason(all_comparisons, titles, undecided) if all_comparisons else None
     return DefaultChoice(current, reason, tuple(all_comparisons), networks)
+
+
+def _has_time_for(run: RunContext, spec: NetworkSpec) -> bool:
+    """Return whether there is time for so many epochs of a network that it is worth fitting."""
+    if not run.budget.planned.get("folds", 1):
+        return False
+    steps = len(run.splits.train) / spec.batch_size
+    epochs = min(spec.max_epochs, FEWEST_EPOCHS, math.ceil(FEWEST_STEPS / steps))
+    return run.budget.unspent() >= epochs * estimate_epoch(run, spec)
 
 
 def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice) -> list[FittedNetwork]:
@@ -224,7 +260,6 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
     kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
     chosen_networks = [specs[kind] for kind in kinds if kind != "first_stage"]
-    run.budget.reserved = 0.0  # it begins now
     return [
         chosen.networks.get(spec.kind) or _fit_network(run, spec, first)
         for spec in chosen_networks
@@ -233,14 +268,9 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice
 
 
 def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) -> FittedNetwork:
-    most = run.budget.plan(
-        f"epochs for {spec.title}",
-        spec.max_epochs,
-        lambda: max(1.0, run.budget.unspent() / epoch_of(run, spec, first)),
-    )
-    task = run.progress.begin(f"Training {spec.title}", most, name=spec.kind)
+    task = run.progress.begin(f"Training {spec.title}", spec.max_epochs, name=spec.kind)
     fitted = second_stage.fit(
-        spec.model_copy(update={"max_epochs": most}),
+        spec,
         run.splits,
         first,
         seed=run.recipe.seed,
@@ -258,6 +288,8 @@ def _fit_network(run: RunContext, spec: NetworkSpec, first: FittedFirstStage) ->
 
 def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly | None:
     """Fit the anomaly score; rankings depend on it only through a router, so that a bundle can lack it."""
+    if not run.budget.planned.get("folds", 1):  # the scores are not out-of-fold
+        return None
     try:
         return fit_anomaly(run.splits.train, first.train_scores, seed=run.recipe.seed)
     except ScoringError as error:

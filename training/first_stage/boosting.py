@@ -23,7 +23,7 @@ from listwright.ranking.metrics import QueryNdcg, gains_of
 from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import Objective, StepReport, Value
+from listwright.training.search import Objective, StepReport, TimeOverError, Value
 from listwright.training.stored.rows import CHUNK_ROWS, Features
 
 FEWEST_WAITS = 2
@@ -254,7 +254,10 @@ def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], N
     def after_tree(env: lightgbm.callback.CallbackEnv) -> None:
         trees = env.iteration + 1
         if trees % REPORT_EVERY == 0 and env.evaluation_result_list:
-            report(trees, float(env.evaluation_result_list[0][2]))
+            try:
+                report(trees, float(env.evaluation_result_list[0][2]))
+            except TimeOverError:
+                raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list) from None
 
     return after_tree
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from listwright.training.first_stage.boosting import (
     silence_lightgbm,
 )
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import Objective, StepReport, Value
+from listwright.training.search import Objective, StepReport, TimeOverError, Value
 
 SEGMENT = 25
 """Trees per step: the most that the loss of a worker costs."""
@@ -100,18 +100,19 @@ class ParallelGrower:
         """Return the held-out NDCG tree by tree, until the patience is used up."""
         curve: list[float] = []
         model = None
-        while len(curve) < spec.max_trees and not (
-            curve and has_ended(len(curve), int(np.argmax(curve)) + 1, spec.patience)
-        ):
-            trees = min(SEGMENT, spec.max_trees - len(curve))
-            grown = self._grow(group, settings, seed, len(curve), trees, model)
-            for value in grown.curve[:trees]:
-                curve.append(value)
-                if len(curve) % REPORT_EVERY == 0:
-                    report(len(curve), value)
-            if len(grown.curve) < trees:  # no split gains anything any more
-                break
-            model = grown.model
+        with suppress(TimeOverError):
+            while len(curve) < spec.max_trees and not (
+                curve and has_ended(len(curve), int(np.argmax(curve)) + 1, spec.patience)
+            ):
+                trees = min(SEGMENT, spec.max_trees - len(curve))
+                grown = self._grow(group, settings, seed, len(curve), trees, model)
+                for value in grown.curve[:trees]:
+                    curve.append(value)
+                    if len(curve) % REPORT_EVERY == 0:
+                        report(len(curve), value)
+                if len(grown.curve) < trees:  # no split gains anything any more
+                    break
+                model = grown.model
         return curve
 
     def _grow(

@@ -148,7 +148,7 @@ def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...
     facts: dict[str, object] = {
         "kind": "lambdamart",
         **_facts(tuned),
-        "train_scores": f"out-of-fold, {spec.folds} folds",
+        "train_scores": f"out-of-fold, {spec.folds} folds" if spec.folds else "of the model itself",
     }
     if columns:
         facts["relative"] = [column.name for column in columns]
@@ -181,7 +181,7 @@ def _tuned(
         wide.valid,
         spec,
         seed=seed,
-        journal=shared.state / trials_file(kinds),
+        journal=shared.state / trials_file(kinds, spec.select_on),
         task=tuning,
         grower=grower,
         goes_on=None if shared.goes_on is None else partial(shared.goes_on, f"settings of {TITLES[which]}"),
@@ -193,17 +193,20 @@ def _tuned(
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
         again = lambdamart.tune(wide.train, wide.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)
-    folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds, name=name)
-    scores = lambdamart.out_of_fold_scores(
-        wide.train,
-        tuned,
-        folds=spec.folds,
-        seed=seed,
-        ndcg_at=spec.ndcg_at,
-        monotone=spec.monotone,
-        task=folding,
-        grower=grower,
-    )
+    if spec.folds:
+        folding = shared.progress.begin(f"Out-of-fold scores, {TITLES[which]}", spec.folds, name=name)
+        scores = lambdamart.out_of_fold_scores(
+            wide.train,
+            tuned,
+            folds=spec.folds,
+            seed=seed,
+            ndcg_at=spec.ndcg_at,
+            monotone=spec.monotone,
+            task=folding,
+            grower=grower,
+        )
+    else:
+        scores = lambdamart.scores_of(tuned.model, wide.train)
     model_file.write_text(tuned.model, encoding="utf-8")
     np.save(scores_file, scores)
     facts = {**_facts(tuned), "columns": [column.model_dump() for column in columns]}
@@ -211,9 +214,9 @@ def _tuned(
     return tuned, scores, columns
 
 
-def trials_file(kinds: tuple[RelativeKind, ...]) -> str:
-    """Return the name of the journal of trials, with list-relative columns or without."""
-    return f"{'relative' if kinds else 'plain'}_trials.journal"
+def trials_file(kinds: tuple[RelativeKind, ...], held_out: str) -> str:
+    """Return the name of the journal of trials, with list-relative columns or without, by the held-out queries."""
+    return f"{'relative' if kinds else 'plain'}_trials_{held_out}.journal"
 
 
 def name_of(kinds: tuple[RelativeKind, ...]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from listwright.training.budget import duration
+from listwright.training.budget import counted, duration
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of, verdict_of
 from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
@@ -65,7 +65,7 @@ def choice_sentence(
     ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
-    named = re.search(r"(training|validation) queries", default.get("reason") or "")
+    named = re.search(r"(validation and )?(training|validation) queries", default.get("reason") or "")
     queries = f"{n:,} {named[0]}" if named else f"{n:,} queries" if given else f"{n:,} held-out queries"
     if n < FEWEST:
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
@@ -95,12 +95,11 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         origin = "by default" if budget["minutes"] is None else "by --minutes"
         sentences = [f"This fit was given {duration(budget['seconds'])} {origin}."]
     if unit is not None and "settings" in planned:
-        settings = planned["settings"]
-        tried = (
-            f"One LightGBM fit takes {duration(unit)}; {settings} {'settings were' if settings > 1 else 'setting was'}"
-        )
-        sentences.append(f"{tried} planned, and {planned['folds']} folds.")
-    cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith("epochs of ")]
+        ends = [done for name, done in budget["ends"].items() if name.startswith("settings of ")]
+        tried = f", of which {min(ends)} tried in time" if ends else ""
+        settings, folds = counted(planned["settings"], "setting"), counted(planned["folds"], "fold")
+        sentences.append(f"One LightGBM fit takes {duration(unit)}; planned were {settings}{tried}, and {folds}.")
+    cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith(("epochs of ", "trees of "))]
     if cut:
         sentences.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
     if budget["left_out"]:

@@ -246,15 +246,13 @@ def run_epoch(
     return Epoch(number, float(rank_mean), float(confusion_mean), 0.0, 0.0, time.perf_counter() - started)
 
 
-def epoch_seconds(
-    spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, " R"], *, score_feature: str | None, device: str
-) -> float:
+def epoch_seconds(spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, " R"], *, device: str) -> float:
     """Estimate the seconds of one epoch, validation included, by a few of its batches on a temporary network."""
     lists = lists_for(spec, train, scores, device=device)
     rng = np.random.default_rng(0)
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(0)
-        model = Ranker(train.schema, lists.matrix, spec, _score_column(spec, train.schema, score_feature)).to(device)
+        model = Ranker(train.schema, lists.matrix, spec, _score_column(spec, train.schema, None)).to(device)
         optimizer = torch.optim.Adam(model.parameters())
         conf_weight = _confusion_weight(model, spec, lists)
         took = []

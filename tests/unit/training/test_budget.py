@@ -8,16 +8,22 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import (
-    EXPORT,
+    COLUMNS,
+    ENDING_FITS,
+    ENDING_S,
     FITS,
-    FITTING,
     LEAST_S,
-    MOST_EXPORT,
+    MOST_ENDING,
+    MOST_S,
+    USUAL_S,
     Budget,
-    boosting_plan,
+    boosting_seconds,
     duration,
-    network_plan,
+    plan_boosting,
 )
+from listwright.training.recipe.config import LambdaMart
+
+SPEC = LambdaMart(trials=20, folds=5, relative="auto")
 
 
 class Clock:
@@ -35,9 +41,9 @@ def clock():
     return Clock()
 
 
-def bounded(minutes, unit, clock=None):
+def bounded(minutes, unit, clock=None, work=0.0):
     budget = Budget(minutes, clock=clock or Clock())
-    budget.set_unit(unit)
+    budget.set_unit(unit, work)
     return budget
 
 
@@ -47,14 +53,26 @@ def test_odd_minutes_are_refused(minutes):
         Budget(minutes)
 
 
-def test_less_than_one_fit_is_refused_with_what_would_do():
-    with pytest.raises(RecipeError, match=r"minutes 0.5: one LightGBM fit takes 42 s here; give at least 2,"):
-        bounded(0.5, 42.0)
+@pytest.mark.parametrize(
+    ("unit", "work", "seconds"),
+    [
+        (1.0, 10.0, LEAST_S),
+        (1.0, 200.0, 200.0 + ENDING_S + ENDING_FITS),
+        (1.0, 1e6, USUAL_S),
+        (100.0, 1e6, FITS * 100.0),
+        (1000.0, 1e6, MOST_S),
+    ],
+)
+def test_the_default_is_what_every_kind_of_ranker_takes_once(unit, work, seconds):
+    assert bounded(None, unit, work=work).seconds == seconds
 
 
-@pytest.mark.parametrize(("unit", "seconds"), [(1.0, LEAST_S), (5.0, LEAST_S), (10.0, FITS * 10.0)])
-def test_the_default_is_some_lightgbm_fits(unit, seconds):
-    assert bounded(None, unit).seconds == seconds
+def test_a_first_fit_has_the_longest_default(clock):
+    budget = Budget(None, clock=clock)
+    clock.now += MOST_S - ENDING_S
+    assert budget.goes_on("trees", 10, 0.0)
+    clock.now += 1.0
+    assert not budget.goes_on("trees", 20, 0.0)
 
 
 def test_without_a_bound_nothing_is_left_out(clock):
@@ -69,20 +87,16 @@ def test_without_a_bound_nothing_is_left_out(clock):
 def test_a_work_ends_once_and_stays_ended(clock):
     budget = bounded(1.0, 1.0, clock)
     assert budget.goes_on("trials", 1, 50.0)
-    clock.now += FITTING * 60.0 - 9.0
+    clock.now += 60.0 - (ENDING_S + ENDING_FITS) - 9.0
     assert budget.goes_on("trials", 2, 9.0)
     assert not budget.goes_on("trials", 3, 9.5)
     assert [budget.goes_on("trials", done, 0.0) for done in (2, 3, 4)] == [True, False, False]
     assert budget.goes_on("epochs", 3, 1.0), "another work"
 
 
-@pytest.mark.parametrize(("loop", "export"), [(0.25, EXPORT * 0.25), (100.0, MOST_EXPORT * 240.0)])
-def test_a_slow_machine_ends_fitting_earlier(loop, export):
-    """The time of a loop of Python says how long an export takes there."""
-    times = iter([0.0, *[10.0, 10.0 + loop] * 3, 20.0])
-    budget = Budget(4.0, clock=lambda: next(times))
-    budget.set_unit(1.0)
-    assert budget.unspent() == pytest.approx(FITTING * 240.0 - export - 20.0)
+def test_what_is_reserved_for_the_end_is_a_share_of_a_short_time(clock):
+    budget = bounded(0.5, 10.0, clock)
+    assert budget.unspent() == 30.0 * (1.0 - MOST_ENDING)
 
 
 def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock):
@@ -101,17 +115,17 @@ def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock
     assert not again.goes_on("trials", 4, 0.0)
     more = Budget(20.0, clock=others)
     more.keep_in(file)
-    assert more.unspent() == FITTING * 1200.0 - 70.0, "more minutes may be given on the way"
+    assert more.unspent() == 1200.0 - (ENDING_S + 10.0 * ENDING_FITS) - 70.0, "more minutes may be given on the way"
 
 
 def test_a_replay_repeats_decisions_and_knows_no_clock(clock):
     budget = bounded(1.0, 4.0, clock)
-    plan = boosting_plan(budget, trials=20, folds=5, width=3.0, by_folds=False)
+    plan = plan_boosting(budget, SPEC, width=3.0, network=0.0)
     clock.now += 1e6
     assert not budget.goes_on("trials", 2, 1.0)
     budget.leave_out("QILCM")
     again = Budget(replay=budget.facts, clock=clock)
-    assert boosting_plan(again, trials=20, folds=5, width=3.0, by_folds=False) == plan
+    assert plan_boosting(again, SPEC, width=3.0, network=0.0) == plan
     assert (again.goes_on("trials", 1, 1e9), again.goes_on("trials", 2, 0.0)) == (True, False)
     assert again.goes_on("epochs", 50, 1e9), "did not end by the clock"
     assert {name: again.facts[name] for name in ("minutes", "planned", "ends")} == {
@@ -123,81 +137,74 @@ units = st.floats(0.01, 500.0)
 widths = st.sampled_from([1.0, 1.7, 3.0])
 
 
+def spec_of(by_folds, folds=5, trials=20):
+    return LambdaMart(trials=trials, folds=folds, relative="auto", select_on="folds" if by_folds else "valid")
+
+
 @given(unit=units, times=st.floats(1.0, 1000.0), width=widths, by_folds=st.booleans(), folds=st.integers(2, 10))
 def test_plans_grow_with_the_time_and_stay_within_the_recipe(unit, times, width, by_folds, folds):
     plans = [
-        boosting_plan(bounded(minutes, unit), trials=20, folds=folds, width=width, by_folds=by_folds)
+        plan_boosting(bounded(minutes, unit), spec_of(by_folds, folds), width=width, network=0.0)
         for minutes in (unit * times / 60, unit * times / 30)
     ]
     for plan in plans:
         assert 1 <= plan.trials <= 20
         assert 2 <= plan.folds <= folds
-        assert by_folds or not plan.by_folds
+        assert by_folds or plan.select_on == "valid"
     less, more = plans
-    assert (less.columns, less.by_folds) <= (more.columns, more.by_folds)
-    if (less.columns, less.by_folds) == (more.columns, more.by_folds):
+    kinds = [(plan.relative == "auto", plan.select_on == "folds") for plan in plans]
+    assert kinds[0] <= kinds[1]
+    if kinds[0] == kinds[1]:
         assert less.trials <= more.trials
         assert less.folds <= more.folds
 
 
-@given(unit=units, width=widths, by_folds=st.booleans())
-def test_with_much_time_the_recipe_is_planned(unit, width, by_folds):
-    plan = boosting_plan(bounded(1e6, unit), trials=37, folds=7, width=width, by_folds=by_folds)
-    assert (plan.trials, plan.folds, plan.by_folds, plan.columns) == (37, 7, by_folds, True)
+@given(unit=units, width=widths, by_folds=st.booleans(), network=st.floats(0.0, 1e5))
+def test_with_much_time_the_recipe_is_planned(unit, width, by_folds, network):
+    spec = spec_of(by_folds, folds=7, trials=37)
+    assert plan_boosting(bounded(1e6, unit), spec, width=width, network=network) == spec
 
 
-def test_list_relative_columns_come_before_settings():
-    """At the default, whatever the set."""
-    for unit in (0.1, 1.0, 30.0, 3000.0):
-        assert boosting_plan(bounded(None, unit), trials=20, folds=5, width=3.0, by_folds=False).columns
+@given(unit=units, network=st.floats(0.0, 300.0))
+def test_by_default_columns_and_a_network_come_before_a_second_setting(unit, network):
+    once = boosting_seconds(unit, SPEC, 3.0)
+    budget = bounded(None, unit, work=once + network)
+    plan = plan_boosting(budget, SPEC, width=3.0, network=network)
+    assert plan.relative == "auto" or once > budget.unspent()
+    more = boosting_seconds(unit, SPEC, 3.0, trials=plan.trials, folds=plan.folds)
+    assert (plan.trials, plan.folds) == (1, 2) or more + network <= budget.unspent()
+
+
+def test_columns_come_before_a_network():
+    """There is time for one of them."""
+    budget = bounded(1.0, 5.0)
+    assert plan_boosting(budget, SPEC, width=3.0, network=1e9).relative == "auto"
+    assert COLUMNS not in budget.left_out
+
+
+@pytest.mark.parametrize(("foldless", "folds"), [(True, 0), (False, 2)])
+def test_without_any_time_there_are_folds_only_where_they_are_needed(foldless, folds):
+    budget = bounded(0.5, 60.0)
+    plan = plan_boosting(budget, SPEC, width=3.0, network=0.0, foldless=foldless)
+    assert (plan.trials, plan.folds, plan.relative) == (1, folds, "none")
+    assert budget.left_out == [COLUMNS]
 
 
 @given(unit=units, times=st.floats(1.0, 100.0))
 def test_folds_are_kept_where_the_validation_queries_choose_nothing(unit, times):
     budget = bounded(unit * times / 60, unit)
-    assert boosting_plan(budget, trials=20, folds=5, width=3.0, by_folds=True, blind=True).by_folds
+    plan = plan_boosting(budget, spec_of(by_folds=True), width=3.0, network=0.0, blind=True)
+    assert plan.select_on == "folds"
 
 
 def test_time_that_is_spent_is_not_planned_again():
     clock = Clock()
     budget = bounded(2.0, 1.0, clock)
     clock.now += 95.0
-    assert boosting_plan(budget, trials=20, folds=5, width=3.0, by_folds=False).trials < 5
-
-
-@given(epoch=st.floats(0.01, 100.0), times=st.floats(0.1, 1000.0), parts=st.integers(2, 6))
-def test_a_network_has_time_for_its_comparison_and_for_itself(epoch, times, parts):
-    budget, seconds = bounded(1.0, 1.0), epoch * times
-    looks, epochs = network_plan(
-        budget, "QILCM", seconds=seconds, epoch=lambda: epoch, epochs=100, steps=30.0, parts=parts, looks=parts
-    )
-    assert 1 <= looks <= parts
-    assert epochs == 0 or 4 <= epochs <= 100
-    assert epochs * epoch * (1 + looks * (parts - 1) / parts) <= seconds * (1 + 1e-9)
+    assert plan_boosting(budget, SPEC, width=3.0, network=0.0).trials < 5
 
 
 def test_time_is_said_as_people_read_it():
     assert [duration(seconds) for seconds in (0.44, 42.4, 130.0, 3900.0, 6100.0)] == [
         "0.4 s", "42 s", "2:10 min", "65:00 min", "1:42 h",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("times", "steps", "epochs"), [(6.0, 30.0, 0), (8.0, 30.0, 4), (6.0, 400.0, 3), (1.5, 400.0, 0)]
-)
-def test_a_few_long_epochs_are_enough(times, steps, epochs):
-    """Of one part of four and the fit on all: 1.75 epochs' time for each epoch."""
-    found = network_plan(
-        bounded(1.0, 1.0), "QILCM", seconds=times, epoch=lambda: 1.0, epochs=100, steps=steps, parts=4, looks=1
-    )
-    assert found == (1, epochs)
-
-
-def test_a_network_that_is_fitted_once_has_the_time_of_two():
-    plans = {
-        looks: network_plan(
-            bounded(10.0, 1.0), "QILCM", seconds=100.0, epoch=lambda: 1.0, epochs=500, steps=100, parts=5, looks=looks
-        )
-        for looks in (0, 1)
-    }
-    assert plans == {0: (0, 100), 1: (1, 55)}

@@ -9,6 +9,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
 from listwright.training import diagnosis
+from listwright.training.budget import Budget
 from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
@@ -231,13 +232,14 @@ def test_levels_belong_to_the_rankers_that_are_compared():
 
 
 def test_levels_count_queries_by_their_weights(monkeypatch):
-    whole = splits(replace(lists(2, 4), weights=np.repeat([3.0, 1.0], 4)), lists(2, 4))
+    weighted = [replace(lists(2, 4), weights=np.repeat(weights, 4)) for weights in ([3.0, 1.0], [0.0, 0.0])]
+    whole = splits(*weighted)
     whole.train.labels[:] = [1, 0, 0, 0, 0, 0, 0, 1]
     scores = np.array([4.0, 3.0, 2.0, 1.0, 4.0, 3.0, 2.0, 1.0])  # the first list in order, the second one upside down
     one = gain(*NOTHING, "qilcm2").comparison
     fitted = FittedFirstStage(LightGbmStage(), None, scores, scores, {})
     monkeypatch.setattr(diagnosis.steps, "fit_first_stage", lambda *_arguments: (fitted, None, ()))
     monkeypatch.setattr(diagnosis.steps, "choose", lambda *_arguments: DefaultChoice("first_stage", None, (one,)))
-    relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT)
+    relative, second = diagnosis._compare(config.load("demo"), whole, "cpu", SILENT, Budget())
     assert relative is None
     assert second.before == pytest.approx((3 * 1.0 + 1.0 / np.log2(5)) / 4)

@@ -287,10 +287,8 @@ def compare(
 ) -> NetworkComparison | None:
     """Compare a network with the ranker to beat, on queries that neither was fitted on.
 
-    Half of the validation queries choose the epoch by which the other half is ranked, and the other way round: no query
-    is ranked by an epoch that it was chosen by. The first stage has no such care taken of it: its settings and trees
-    were chosen on all of them, which favours it. Training queries are ranked by networks that are fitted without them.
-    They are left alone where the validation queries exclude a worthwhile gain: that can only keep a network out.
+    Training queries are ranked by networks that are fitted without them. They are left alone where the validation
+    queries exclude a worthwhile gain: that can only keep a network out.
 
     Args:
         run: Context of the fit, whose recipe has the number of folds; finished ones are not repeated.
@@ -305,12 +303,7 @@ def compare(
     valid, values, complete = run.splits.valid, np.full(len(current[1]), np.nan), True
     informative, of_valid = count_informative(valid), len(valid)
     if informative >= FEWEST:
-        weights = valid.query_weights
-        for rest, held_out in query_folds(valid, 2, run.recipe.seed):
-            means = np.average(
-                network.valid_values[:, rest], axis=1, weights=None if weights is None else weights[rest]
-            )
-            values[:of_valid][held_out] = network.valid_values[np.argmax(means), held_out]
+        values[:of_valid] = values_by_halves(network, valid, run.recipe.seed)
     comparison = None if informative < FEWEST else _compared(run, spec, values, current)
     if comparison is None or (informative < ENOUGH and comparison.high > WORTHWHILE):
         assert run.recipe.choice is not None
@@ -328,6 +321,19 @@ def compare(
         return None
     ended = has_ended(network.history, network.best_epoch, spec)
     return NetworkComparison(values, comparison, not run.budget.bounded or (ended and complete))
+
+
+def values_by_halves(network: FittedNetwork, valid: Dataset, seed: int) -> Values:
+    """Return the NDCG of every validation query by an epoch that it did not choose.
+
+    Half of the queries choose the epoch by which the other half is ranked, and the other way round. The first stage has
+    no such care taken of it: its settings and trees were chosen on all of them, which favours it.
+    """
+    values, weights = np.empty(len(valid)), valid.query_weights
+    for rest, held_out in query_folds(valid, 2, seed):
+        means = np.average(network.valid_values[:, rest], axis=1, weights=None if weights is None else weights[rest])
+        values[held_out] = network.valid_values[np.argmax(means), held_out]
+    return values
 
 
 def _compared(run: RunContext, spec: NetworkSpec, values: Values, current: tuple[str, Values]) -> Comparison:

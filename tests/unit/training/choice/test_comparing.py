@@ -1,7 +1,6 @@
 """What auto means: the simplest ranker that no other beats beyond doubt."""
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -10,14 +9,11 @@ import pytest
 from listwright.ranking.manifest import Comparison
 from listwright.training import choice
 from listwright.training.choice import compared, compared_networks, pays, ranks_better
-from listwright.training.data.dataset import Splits
 from listwright.training.evaluation.intervals import FEWEST
-from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
 from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, MlpSpec, QilcmSpec
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.workspace import RunContext
 from support.training.planted import ranking_data
 
 
@@ -80,15 +76,8 @@ def test_a_tie_keeps_the_simpler_one():
 
 def test_the_reason_tells_every_comparison():
     said = choice.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
-    assert said.startswith("on 90 training queries")
+    assert said.startswith("on 90 validation and training queries")
     assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
-
-
-def test_the_reason_names_the_validation_queries():
-    first = [of(0.02, 0.01, "relative", "plain", n=2500)]
-    assert choice.reason(first, {}, validation=True).startswith("on 2500 validation queries: ")
-    network = [*first, of(0.02, 0.01, n=2500)]
-    assert "half of which choose" in choice.reason(network, {"qilcm": "QILCM"}, validation=True)
 
 
 @pytest.fixture(scope="module")
@@ -98,37 +87,19 @@ def network():
     return fit_network(spec, train, valid, np.zeros(train.rows), np.zeros(valid.rows), seed=0)
 
 
-def on_validation(network, values, weights=None, current=0.0):
-    """A network with these values of validation queries after each epoch, compared with a constant."""
-    train, valid = (ranking_data(np.random.default_rng(seed), queries=values.shape[1]) for seed in (0, 1))
+def by_halves(network, values, weights=None):
+    """The values of a network that has these on the validation queries after each epoch."""
+    valid = ranking_data(np.random.default_rng(1), queries=values.shape[1])
     valid = replace(valid, weights=None if weights is None else np.repeat(weights, 8))
-    recipe = config.changed(config.load("shifted"), {"choice": Choice(second_stages=("mlp",)), "model": network.spec})
-    run = RunContext(recipe, Splits(train, valid, valid, "made up"), Path(), SILENT)
-    network = replace(network, valid_values=values)
-    return choice.compare_fitted(run, network.spec, network, ("first_stage", np.full(values.shape[1], current)))
+    return choice.values_by_halves(replace(network, valid_values=values), valid, seed=0)
 
 
 def test_no_query_is_ranked_by_an_epoch_that_it_chose(network):
     """The best epoch of pure noise looks good on the queries that chose it, and is not on others."""
     values = np.random.default_rng(3).normal(0.0, 1.0, size=(400, 300))
     assert values.mean(axis=1).max() > 0.13
-    assert abs(on_validation(network, values).comparison.mean) < 0.1
-    better = np.stack([np.zeros(8), np.full(8, 0.2), np.full(8, 0.1)])
-    compared = on_validation(network, better, current=0.05)
-    assert compared.values.tolist() == [0.2] * 8
-    assert compared.comparison.mean == pytest.approx(0.15)
-
-
-def test_validation_queries_count_by_their_weights(monkeypatch):
-    monkeypatch.setattr(choice, "ENOUGH", 8)
-    train, valid = (ranking_data(np.random.default_rng(seed), queries=count) for seed, count in ((0, 30), (1, 8)))
-    few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))
-    assert choice.compared_queries(Splits(train, valid, valid, "made up")) is valid
-    assert choice.compared_queries(Splits(train, few, valid, "made up")) is train
-    alike = replace(valid, labels=np.where(np.arange(valid.rows) < 8, 1, valid.labels).astype(np.int32))
-    assert choice.compared_queries(Splits(train, alike, valid, "made up")) is train
-    nothing = replace(valid, labels=np.zeros_like(valid.labels))
-    assert choice.compared_queries(Splits(train, nothing, valid, "made up")) is train
+    assert abs(by_halves(network, values).mean()) < 0.1
+    assert by_halves(network, np.stack([np.zeros(8), np.full(8, 0.2), np.full(8, 0.1)])).tolist() == [0.2] * 8
 
 
 def test_queries_without_weight_choose_no_epoch(network):
@@ -136,7 +107,16 @@ def test_queries_without_weight_choose_no_epoch(network):
     values[0, 2] = 50.0
     weights = np.ones(8)
     weights[2] = 0.0
-    assert on_validation(network, values, weights).comparison.mean == pytest.approx(0.2)
+    assert by_halves(network, values, weights).tolist() == [0.2] * 8
+
+
+def test_informative_queries_have_two_labels_and_count_by_their_weights():
+    valid = ranking_data(np.random.default_rng(1), queries=8)
+    few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))
+    alike = replace(valid, labels=np.where(np.arange(valid.rows) < 8, 1, valid.labels).astype(np.int32))
+    nothing = replace(valid, labels=np.zeros_like(valid.labels))
+    counts = [choice.count_informative(data) for data in (valid, few, alike, nothing)]
+    assert counts == [8, round(100 / 16), 7, 0]
 
 
 @pytest.mark.parametrize(

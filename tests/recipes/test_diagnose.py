@@ -79,7 +79,7 @@ def test_the_numbers_fit_together_and_repeat(tmp_path):
     for gain in (found["relative_columns"], found["second_stage"]):
         assert gain["after"] - gain["before"] == pytest.approx(gain["mean"], abs=1e-12)
         assert gain["low"] <= gain["mean"] <= gain["high"]
-        assert gain["n"] == found["queries"] == 144
+        assert gain["n"] <= found["queries"] == 192
     assert found["second_stage"]["before"] == pytest.approx(found["relative_columns"]["after"], abs=1e-12)
     assert found["command"] == "listwright diagnose shift-1.5.toml", "no folder of one machine"
     assert numbers(tmp_path, recipe) == found

@@ -119,7 +119,7 @@ def test_a_fit_that_loses_nodes_ends_with_the_same_bundle(ray, tmp_path):
     ray.kill(node)
     assert status == 0, said
     state = tmp_path / "other" / ".1.partial" / "state"
-    in_trees, in_epochs = (state / name for name in ("plain_trials.journal", "qilcm.pt"))
+    in_trees, in_epochs = (state / name for name in ("plain_trials_valid.journal", "qilcm.pt"))
     status, said = ray.run_and_lose_nodes("fit", *words, "--out", other, when=[in_trees.exists, in_epochs.exists])
     assert status == 0, said
     for name in ("first_stage.txt", "qilcm.onnx"):

@@ -23,7 +23,7 @@ line or from lines below; ``pyproject.toml`` holds them to it::
     experiments                          arms of the traffic; two rankings interleaved into one list
     onnx_graph, deadline                 which graphs are safe; whether a stage fits the deadline
     plain_file                           untrusted files, small JSON and TOML
-    errors, order                        errors; orders, ties, probabilities
+    errors, order, threads               errors; orders, ties, probabilities; cores and threads of this machine
 
 ``docs/glossary.md`` has the words, and the shape letters of docstrings and annotations.
 """

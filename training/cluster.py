@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from listwright.ranking import threads
 from listwright.ranking.errors import ListwrightError, RecipeError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
@@ -130,8 +131,8 @@ def room_seconds() -> float:
 
 def _begin(ray: Any, on: str, cores: int | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    bounds = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-    options = {"address": "local", **bounds} if on == LOCAL else {"address": on}
+    bounds = {"num_cpus": cores or threads.cores(), "object_store_memory": OBJECT_STORE_BYTES}
+    options = {"address": "local", "include_dashboard": False, **bounds} if on == LOCAL else {"address": on}
     for _ in range(STARTS):
         try:
             ray.init(**options, **quiet)
@@ -189,11 +190,6 @@ def no_room(ray: Any, seconds: float) -> RecipeError:
         f"the cluster has no room: no core was free for {seconds:.0f} s, {free} of {cores} are free now; add nodes, or "
         "wait until others are done"
     )
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
-from listwright.training.cluster import cores, side_by_side
+from listwright.ranking.threads import cores
+from listwright.training.cluster import side_by_side
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import row_weights, whole_labels

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.threads import cores
 from listwright.training.bars import progress_bars
-from listwright.training.cluster import add_on_option, cores, side_by_side
+from listwright.training.cluster import add_on_option, side_by_side
 from listwright.training.command import command_parser, run_command, split_names
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.job import Job, ScoreResult, check_output

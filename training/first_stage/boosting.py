@@ -6,6 +6,7 @@ import difflib
 import logging
 import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg, gains_of
 from listwright.ranking.relative import KINDS, RelativeColumn
+from listwright.ranking.threads import threads
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import Objective, StepReport, TimeOverError, Value
@@ -37,6 +39,11 @@ Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " held"]]]
 
 MOST_SAMPLED = 200_000
 """Rows up to which LightGBM takes the bins from all of them: its ``bin_construct_sample_cnt``."""
+
+TIMED_TREES, COMPARED_S = 3, 60.0
+"""Trees that are timed by one thread, and by all; seconds until they are compared again."""
+
+_LIGHTGBM = lightgbm.basic._LIB  # with the OpenMP that it uses: torch may have another one
 
 _LOGGER = logging.getLogger("listwright.lightgbm")
 
@@ -79,6 +86,7 @@ class LocalGrower:
         self._train: Dataset | None = None
         self._binned: lightgbm.Dataset | None = None
         self._best: tuple[float, Mapping[str, Any], str] | None = None
+        self._threads = FasterThreads()
 
     def trial_of(
         self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
@@ -91,9 +99,10 @@ class LocalGrower:
         def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
             settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
             measure = HeldOutNdcg(spec.ndcg_at, settings.get("label_gain"))
-            options: dict[str, Any] = {"feval": measure, "callbacks": [stopping(spec.patience), reporting(report)]}
-            unmeasured = settings | {"metric": "None"}
-            with clear_refusal():
+            callbacks: list[Any] = [stopping(spec.patience), reporting(report), self._threads]
+            options: dict[str, Any] = {"feval": measure, "callbacks": callbacks}
+            unmeasured = settings | {"metric": "None", "num_threads": self._threads.count}
+            with clear_refusal(), self._threads.bounded():
                 if rows is not None:
                     curves = lightgbm.cv(unmeasured, train_set, spec.max_trees, folds=rows, **options)
                     curve = np.array(curves[f"valid {measure.name}-mean"])
@@ -102,7 +111,7 @@ class LocalGrower:
             trees = booster.best_iteration or booster.current_iteration()
             value = float(booster.best_score["valid_0"][measure.name])
             if self._best is None or value > self._best[0]:
-                self._best = value, {**settings, "trees": trees}, _cut(booster, trees)
+                self._best = value, {**settings, "trees": trees}, _text(booster, trees)
             return value, trees
 
         return try_setting
@@ -123,9 +132,9 @@ class LocalGrower:
             binned.free_raw_data = True  # it needs no rows, which may be on disk
         elif self._best is not None and self._best[1] == {**settings, "trees": trees}:
             return self._best[2]  # as a trial has grown it
-        with clear_refusal():
-            text: str = lightgbm.train(settings, binned, num_boost_round=trees).model_to_string()
-        return text
+        settings["num_threads"] = self._threads.count
+        with clear_refusal(), self._threads.bounded():
+            return _text(lightgbm.train(settings, binned, num_boost_round=trees, callbacks=[self._threads]), trees)
 
     def _bins_of(self, train: Dataset) -> lightgbm.Dataset:
         if self._train is not train:
@@ -134,10 +143,56 @@ class LocalGrower:
         return self._binned
 
 
-def _cut(booster: lightgbm.Booster, trees: int) -> str:
-    """Return the model of the first trees, byte for byte as if LightGBM had grown no more."""
+class FasterThreads:
+    """LightGBM's callback that grows trees by one thread or by all, whichever was faster a moment ago.
+
+    Both grow a few trees; the faster goes on. They are compared again after :data:`COMPARED_S`, or once a tree takes
+    longer than the slower one. The trees are the same: LightGBM divides its work among all threads, and OpenMP has one
+    do all parts. Changing ``num_threads`` instead would leave most of LightGBM's loops as they are.
+    """
+
+    before_iteration = True
+
+    def __init__(self) -> None:
+        self.count, self.all_threads = threads(), False
+        self._began = self._compared = self._slower = 0.0
+        self._seconds, self._to_time = {True: 0.0, False: 0.0}, list[bool]()
+
+    def __call__(self, env: lightgbm.callback.CallbackEnv) -> None:
+        """Set the threads of the next tree; with one core there is nothing to choose."""
+        if self.count > 1:
+            now = time.perf_counter()
+            if env.iteration > env.begin_iteration + 1:  # the first tree prepares what the others use
+                self._learn(now - self._began, now)
+            _LIGHTGBM.omp_set_max_active_levels(int(self.all_threads))
+            self._began = now
+
+    def _learn(self, seconds: float, now: float) -> None:
+        if self._to_time:
+            self._seconds[self._to_time.pop()] += seconds
+            if not self._to_time:
+                self._compared, self._slower = now, max(self._seconds.values()) / TIMED_TREES
+                self.all_threads = self._seconds[True] < self._seconds[False]
+        elif seconds > self._slower or now > self._compared + COMPARED_S:
+            self._seconds, self._to_time = {True: 0.0, False: 0.0}, [True, False] * TIMED_TREES
+        if self._to_time:
+            self.all_threads = self._to_time[-1]
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Leave OpenMP's limit as it was before the fit."""
+        levels = _LIGHTGBM.omp_get_max_active_levels()
+        try:
+            yield
+        finally:
+            _LIGHTGBM.omp_set_max_active_levels(levels)
+
+
+def _text(booster: lightgbm.Booster, trees: int) -> str:
+    """Return the model of the first trees, byte for byte as if LightGBM had grown no more, and with any threads."""
     text = booster.model_to_string(num_iteration=trees)
     text = re.sub(r"^\[num_iterations: \d+\]$", f"[num_iterations: {trees}]", text, flags=re.MULTILINE)
+    text = re.sub(r"^\[num_threads: \d+\]$", "[num_threads: 0]", text, flags=re.MULTILINE)
     return text.replace("\n[metric: custom]\n", "\n[metric: ndcg]\n")
 
 
@@ -283,7 +338,6 @@ def settings_of(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
         "seed": seed,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 0,  # OpenMP decides, so that OMP_NUM_THREADS counts
         "feature_pre_filter": False,
         "verbosity": -1,
     }
@@ -350,7 +404,7 @@ def lightgbm_dataset(data: Dataset, reference: lightgbm.Dataset | None = None) -
         group=data.lengths,
         reference=reference,
         categorical_feature=list(data.schema.categorical),
-        params={"feature_pre_filter": False, "verbosity": -1},  # trials differ in min_data_in_leaf
+        params={"feature_pre_filter": False, "verbosity": -1, "num_threads": threads()},  # min_data_in_leaf differs
         free_raw_data=False,
     )
 

@@ -17,6 +17,7 @@ from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.metrics import QueryNdcg
+from listwright.ranking.threads import threads
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
 from listwright.training.progress import NO_TASK, Task
@@ -272,7 +273,8 @@ def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
 
     def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         matrix = lightgbm_input(rows, data.schema)
-        sums: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, raw_score=True) for one in boosters], axis=0)
+        options: dict[str, Any] = {"raw_score": True, "num_threads": threads()}
+        sums: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, **options) for one in boosters], axis=0)
         return sums
 
     return by_chunk(data.features, summed_up)

@@ -6,7 +6,6 @@ and, as a fact of this machine at this moment and not of the run, how long the b
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
+from listwright.ranking.threads import cores, threads
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import Evaluation
 from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
@@ -267,10 +267,8 @@ def latency(reranker: Reranker, test: Dataset, strategy: str) -> dict[str, objec
 
 def machine() -> str:
     """Describe the machine in one line: processor, usable cores, threads, system, Python."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = os.environ.get("OMP_NUM_THREADS", "not set")
     return (
-        f"{_processor()}, {cores} usable cores, OMP_NUM_THREADS {threads}, {platform.system()} {platform.machine()}, "
+        f"{_processor()}, usable cores: {cores()}, threads: {threads()}, {platform.system()} {platform.machine()}, "
         f"Python {platform.python_version()}"
     )
 

@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from listwright.ranking.errors import ListwrightError, RecipeError
+from listwright.ranking.threads import cores
 from listwright.training.bars import BAR, PACE, progress_bars
-from listwright.training.cluster import cores, side_by_side
+from listwright.training.cluster import side_by_side
 from listwright.training.data.load import announce, data_facts, measurable
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import render

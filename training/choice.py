@@ -122,8 +122,8 @@ def pays(comparison: Comparison) -> bool:
 
 
 def ranks_better(comparison: Comparison) -> bool:
-    """Return whether the mean gain is above :data:`SAME`, or significant, and there are enough queries."""
-    return pays(comparison) or (comparison.mean > SAME and comparison.n >= FEWEST)
+    """Return whether the mean gain is above 0, and there are enough queries."""
+    return comparison.mean > 0.0 and comparison.n >= FEWEST
 
 
 def compared_networks(recipe: Recipe) -> list[NetworkSpec]:

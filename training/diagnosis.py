@@ -90,7 +90,7 @@ class Diagnosis:
         relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given,
             the recipe rules them out, or its trees use none.
         second: a quick second stage beside the first stage that it stands on. That has list-relative columns if its
-            mean is better by more than 0.002 with them.
+            mean is better with them.
     """
 
     data: str

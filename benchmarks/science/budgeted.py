@@ -26,13 +26,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import lightgbm
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from rich.console import Console
 
 from benchmarks import machine
+from benchmarks.tables.entrants import fit_lightgbm
 from listwright.ranking import bundle
 from listwright.training.budget import Budget
 from listwright.training.data.dataset import Dataset, Splits
@@ -82,32 +81,8 @@ def parts_of(name: str, path: str) -> Iterator[Part]:
 
 def twenty_lines(splits: Splits, *, relative: bool) -> Values:
     """Return ``(N,)`` test NDCG of LightGBM as most people would fit it."""
-    names = splits.train.schema.names
-    numbers = [name for n, name in enumerate(names) if n not in splits.train.schema.categorical]
-    others = [name for name in names if name not in numbers]
-
-    def table(data: Dataset) -> pd.DataFrame:
-        frame = pd.DataFrame(np.asarray(data.features), columns=list(names))
-        frame[others] = frame[others].astype("int32").astype("category")
-        if not relative:
-            return frame
-        lists = frame[numbers].groupby(np.repeat(np.arange(len(data)), data.lengths))
-        z = (frame[numbers] - lists.transform("mean")) / lists.transform("std").clip(lower=1e-6)
-        return pd.concat([frame, z.add_suffix(" z"), lists.rank(pct=True).add_suffix(" rank")], axis=1)
-
-    model = lightgbm.LGBMRanker(n_estimators=1000, learning_rate=0.05, random_state=0, verbosity=-1)
-    valid = (table(splits.valid), splits.valid.labels)
-    stop = lightgbm.early_stopping(50, verbose=False)
-    model.fit(
-        table(splits.train),
-        splits.train.labels,
-        group=splits.train.lengths,
-        eval_set=[valid],
-        eval_group=[splits.valid.lengths],
-        eval_at=[CUTOFF],
-        callbacks=[stop],
-    )
-    return query_ndcg(splits.test, np.asarray(model.predict(table(splits.test)), dtype=np.float64), CUTOFF)
+    rank = fit_lightgbm(splits.train, splits.valid, relative=relative)
+    return query_ndcg(splits.test, rank(splits.test), CUTOFF)
 
 
 def fit(part: Part, minutes: float | None, test: Dataset) -> tuple[Values, str]:

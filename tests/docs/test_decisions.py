@@ -116,8 +116,8 @@ def rules():
     """Decision 6: in how many folds each rule takes the list-relative columns."""
     choices = result("shipped_choices")["choices"]
     takes = {
-        "better mean": lambda one: one["mean"] > 0.0,
-        "better by more than 0.002: the decision": lambda one: one["mean"] > 0.002 or one["low"] > 0.0,
+        "better mean: the decision": lambda one: one["mean"] > 0.0,
+        "better by more than 0.002": lambda one: one["mean"] > 0.002 or one["low"] > 0.0,
         "one standard error": lambda one: one["mean"] > (one["high"] - one["low"]) / 2 / 1.96,
         "95 % interval above 0": lambda one: one["low"] > 0.0,
     }
@@ -137,6 +137,30 @@ def meanings():
         for data in ("without a shift", "with planted shifts")
     ]
     return table(["data", *kinds], rows)
+
+
+def columns(found):
+    """Decision 17: what each rule for the list-relative columns loses, by the queries that it sees."""
+    of = {(one["rule"], one["view"]): one for one in found["rules"]}
+    rules, views = (list(dict.fromkeys(key[n] for key in of)) for n in (0, 1))
+    rows = []
+    for rule in rules:
+        last = of[rule, views[-1]]
+        mean, low, high = (f"{1000 * figure:+.2f}" for figure in last["over_before"])
+        regrets = [f"{1000 * of[rule, view]['mean_regret']:.2f}" for view in views]
+        rows.append([rule, *regrets, f"{last['worst_loss']:.3f}", last["taken"], f"{mean} [{low}, {high}]"])
+    return table(["rule", *views, "worst loss", f"taken of {len(found['gains'])}", "gain over the rule before"], rows)
+
+
+def gains_by_columns(found):
+    """Decision 17: what a rule sees on each public table, and what that is worth."""
+    rows = []
+    for name in dict.fromkeys(one["table"] for one in found["gains"]):
+        splits = [one for one in found["gains"] if one["table"] == name]
+        means = [sum(one[view] for one in splits) / len(splits) for view in ("both, 5 folds", "test")]
+        taken = sum(one["both, 5 folds"] > 0.0 for one in splits)
+        rows.append([name, *(f"{mean:+.4f}" for mean in means), f"{taken} of {len(splits)}"])
+    return table(["table", "both, 5 folds", "test", "taken"], rows)
 
 
 def over_scanner():
@@ -184,12 +208,20 @@ TABLES = {
     "0008-json-scanner": (scanner,),
     "0009-supervisor": (supervisor,),
     "0010-merged-metrics": (scrapes,),
+    "0017-rule-for-columns": (lambda: columns(result("columns")), lambda: gains_by_columns(result("columns"))),
 }
 
 
 @pytest.mark.parametrize("decision", TABLES)
 def test_the_tables_are_the_measurements(decision):
     assert blocks(page(f"docs/decisions/{decision}.md")) == [made() for made in TABLES[decision]]
+
+
+def test_the_rule_for_columns_has_the_least_regret_of_those_that_need_no_other_tables():
+    for view in ("both, 2 folds", "both, 5 folds"):
+        regrets = {one["rule"]: one["mean_regret"] for one in result("columns")["rules"] if one["view"] == view}
+        del regrets["mean, shrunk towards other tables, > 0"]
+        assert regrets["mean > 0"] == min(regrets.values())
 
 
 def test_no_choice_of_the_first_stage_differs_beyond_two_standard_errors():

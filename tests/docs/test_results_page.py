@@ -135,10 +135,10 @@ def routing_time():
     return table(head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()])
 
 
-def gain(of):
+def gain(of, digits=3):
     """A mean with its interval."""
-    mean, low, high = of
-    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    mean, low, high = (f"{figure:+.{digits}f}" for figure in of)
+    return f"{mean} [{low}, {high}]"
 
 
 def budgeted():
@@ -178,8 +178,34 @@ def budgeted():
     return table(head, rows)
 
 
+def public():
+    """A default fit beside the LightGBM of an afternoon, on public tables."""
+    entrants = ("lambdarank", "lambdarank + relative", "xendcg + relative", "afternoon", "default")
+    found, rows = result("tables"), []
+    for row in found["tables"]:
+        of, ships = row["entrants"], Counter(row.get("ships", ()))
+        seconds = "{wall_s:.0f}, {cpu_s:.0f}".format(**of["default"]) if "default" in of else MISSING
+        rows.append(
+            [
+                row["table"],
+                row["test_queries"],
+                *(f"{of[name]['ndcg@10']:.4f}" if name in of else MISSING for name in entrants),
+                gain(row["default_over_afternoon"], 4) if "default" in of else MISSING,
+                seconds,
+                ", ".join(f"{count} {name}" for name, count in ships.most_common()) or MISSING,
+            ]
+        )
+    if together := found.get("all"):
+        regrets = [f"{together['mean_regret'][name]:.4f}" for name in entrants]
+        shown = f"better {together['shown_better']}, worse {together['shown_worse']}"
+        queries = sum(row["test_queries"] for row in found["tables"])
+        rows.append(["mean regret", queries, *regrets, f"{together['mean_gain']:+.4f}; {shown}", "", ""])
+    head = ["NDCG@10", "test queries", "lambdarank", "+ relative", "xendcg + relative", "picked", "default"]
+    return table([*head, "default over picked", "seconds, CPU", "ships"], rows)
+
+
 def test_the_tables_are_the_committed_results():
-    first = [quality(), tuning(), paired(), budgeted()]
+    first = [quality(), tuning(), paired(), budgeted(), public()]
     figures = [*first, latency(), speed(), specialists(), routing_time()]
     assert blocks(PAGE) == figures
 

@@ -65,7 +65,7 @@ class LambdaMart(RecipePart):
         monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
             never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
         relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
-            queries that neither was trained on, and takes them where the mean is better by more than 0.002; ``none``;
+            queries that neither was trained on, and takes them where the mean is better; ``none``;
             or the kinds to take in any case. Columns that the trees hardly use are left out.
     """
 

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from listwright.ranking.plain_file import from_json
-from listwright.training.evaluation.intervals import FEWEST, SAME
+from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
@@ -299,9 +299,7 @@ def choice_section(report: Facts) -> list[PageSection]:
     rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
     text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries choose nothing."]
     if "relative" in rankers:
-        text.append(
-            f"LightGBM takes list-relative columns if its mean gain is above {SAME:g}, or its interval above 0."
-        )
+        text.append("LightGBM takes list-relative columns if their mean gain is above 0.")
     if rankers != {"relative"}:
         text.append(
             "A second stage becomes the default if the 95 % interval of its gain lies above 0; those of several second "

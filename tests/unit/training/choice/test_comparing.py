@@ -54,7 +54,13 @@ def test_few_queries_choose_nothing():
 
 @pytest.mark.parametrize(
     ("mean", "spread", "n", "expected"),
-    [(0.01, 0.03, 90, True), (0.0, 0.03, 90, False), (-0.01, 0.03, 90, False), (0.01, 0.005, FEWEST - 1, False)],
+    [
+        (0.01, 0.03, 90, True),
+        (0.0001, 0.03, 90, True),
+        (0.0, 0.03, 90, False),
+        (-0.01, 0.03, 90, False),
+        (0.01, 0.005, FEWEST - 1, False),
+    ],
 )
 def test_columns_are_chosen_by_the_mean_of_enough_queries(mean, spread, n, expected):
     assert ranks_better(of(mean, spread, "relative", "plain", n)) is expected

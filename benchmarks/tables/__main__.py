@@ -1,0 +1,113 @@
+"""``python -m benchmarks.tables``: public tables, a default fit beside the LightGBM of an afternoon, rules for columns.
+
+======================  ==============================================================================================
+``build FOLDER``        writes ``FOLDER/TABLE.parquet`` for each table whose source can be had, and says which cannot
+``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.json``
+``columns FOLDER``      fits LightGBM without and with list-relative columns; writes ``benchmarks/results/columns.json``
+======================  ==============================================================================================
+
+``run`` and ``columns`` keep what is finished in FOLDER, a line for each table, split and entrant, and go on there. Of
+``run`` seconds are of the machine as it was; LightGBM of an afternoon has one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.tables import builders, columns, comparison, entrants
+from benchmarks.tables.runs import SPLITS, Key, Row, measure_missing, read_rows, read_split
+
+COMMAND = "python -m benchmarks.tables"
+
+
+def build(options: argparse.Namespace) -> None:
+    """Write the tables that can be had."""
+    options.folder.mkdir(parents=True, exist_ok=True)
+    sources = builders.Sources(options.folder / "packages", options.bayesm, options.letor)
+    for name in options.only or builders.TABLES:
+        try:
+            rows = builders.build(name, sources)
+        except builders.MissingSourceError as missing:
+            print(f"{name} is skipped: {missing}", flush=True)
+            continue
+        rows.write_parquet(options.folder / f"{name}.parquet")
+        source = f"{builders.TABLES[name].source}; {builders.TABLES[name].licence}"
+        print(f"{name}: {rows['qid'].n_unique()} lists, {len(rows)} rows, of {source}", flush=True)
+
+
+def keys_of(options: argparse.Namespace, names: list[str]) -> list[Key]:
+    """Return what to measure: first split 1 of every table, then split 2, so that an early end leaves all tables."""
+    tables = [name for name in options.only or builders.TABLES if (options.folder / f"{name}.parquet").exists()]
+    if not tables:
+        raise SystemExit(f"{options.folder} has none of these tables: make them by {COMMAND} build {options.folder}")
+    return [(table, split, name) for split, table, name in product(options.splits, tables, names)]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Fit what is missing, and write what all of it says."""
+    keys, lines = keys_of(options, options.entrants), options.folder / "entrants.jsonl"
+    measure_missing(lines, keys, lambda key: entrants.measure(options.folder / f"{key[0]}.parquet", key[1], key[2]))
+    protocol = "NDCG@10 of test queries, split by query 60/20/20; equal scores share ranks; seconds: mean of a split"
+    result = comparison.compare(read_rows(lines).values())
+    print(machine.save("tables", f"{COMMAND} run FOLDER", {"protocol": protocol, **result}, folder=options.results))
+
+
+def choose_columns(options: argparse.Namespace) -> None:
+    """Fit what is missing, and write what each rule loses."""
+    lines, name = options.folder / "columns.jsonl", "columns"
+
+    def measure(key: Key) -> Row:
+        return columns.measure(read_split(options.folder / f"{key[0]}.parquet", key[1]))
+
+    measure_missing(lines, keys_of(options, [name]), measure)
+    result = columns.summarise(list(read_rows(lines).values()))
+    print(machine.save(name, f"{COMMAND} columns FOLDER", result, folder=options.results))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=formatter)
+    commands = parser.add_subparsers(required=True)
+    for name, command in (("build", build), ("run", run), ("columns", choose_columns)):
+        own = commands.add_parser(name)
+        own.set_defaults(command=command)
+        own.add_argument("folder", type=Path, metavar="FOLDER")
+        own.add_argument("--only", type=_names(list(builders.TABLES)), metavar="TABLE,...")
+        if name == "build":
+            where = "folder with margarine.rda and orangeJuice.rda"
+            own.add_argument("--bayesm", type=Path, default=Path("/usr/lib/R/site-library/bayesm/data"), help=where)
+            where = "folder with the folders mq2008, ohsumed and mslr-sample"
+            own.add_argument("--letor", type=Path, default=Path("letor"), help=where)
+            continue
+        own.add_argument("--splits", type=_numbers, default=range(1, SPLITS + 1), metavar="N,...")
+        own.add_argument("--results", type=Path, default=machine.RESULTS, metavar="FOLDER", help="where the JSON goes")
+        if name == "run":
+            among = list(entrants.ENTRANTS)
+            own.add_argument("--entrants", type=_names(among), default=among, metavar="NAME,...", help=", ".join(among))
+    options = parser.parse_args(arguments)
+    options.command(options)
+    return 0
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        for name in (names := text.split(",")):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"there is no {name!r}: use {', '.join(known)}")
+        return names
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Rules for taking list-relative columns, and what each would have lost on the public tables.
+
+On each table and split LightGBM is fitted once without and once with the columns, by the product's own functions. A
+rule sees the paired gains of queries that neither was trained on, and decides; the test queries say what that is worth.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from benchmarks.tables.runs import Row
+from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.first_stage import lambdamart, relative
+from listwright.training.first_stage.fit import FittedFirstStage, with_and_without
+from listwright.training.recipe.config import LambdaMart
+
+FOLDS = (2, 5)
+"""Folds of the out-of-fold scores of the training queries."""
+
+VIEWS = ("validation", *(f"{queries}, {folds} folds" for folds in FOLDS for queries in ("training", "both")))
+"""Queries that a rule may see: "both" are validation and training queries pooled."""
+
+BEFORE = "mean > 0.002 or interval above 0"
+"""The rule until decision 17."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Mean paired gain by the columns over n queries, its 95 % bootstrap interval and its standard error.
+
+    Args:
+        shrunk: Mean gain, shrunk towards that of other tables.
+    """
+
+    mean: float
+    low: float
+    high: float
+    error: float
+    n: int
+    shrunk: float = 0.0
+
+
+Rule = Callable[[Gain], bool]
+"""Whether the columns are taken."""
+
+
+RULES: Mapping[str, Rule] = {
+    "never": lambda _: False,
+    "always": lambda _: True,
+    "interval above 0": lambda gain: gain.low > 0.0,
+    BEFORE: lambda gain: gain.mean > 0.002 or gain.low > 0.0,
+    "mean > one standard error": lambda gain: gain.mean > gain.error,
+    "interval above -0.001 and mean above 0": lambda gain: gain.low > -0.001 and gain.mean > 0.0,
+    "mean > 0.001": lambda gain: gain.mean > 0.001,
+    "mean x n / (n + 1000) > 0.001": lambda gain: gain.mean * gain.n / (gain.n + 1000) > 0.001,
+    "mean > 0": lambda gain: gain.mean > 0.0,
+    "mean, shrunk towards other tables, > 0": lambda gain: gain.shrunk > 0.0,
+}
+
+
+def shrink(gain: Gain, others: Sequence[Gain]) -> Gain:
+    """Return a gain with its mean shrunk towards the mean of others: normal errors and prior, by their moments.
+
+    Convention: fewer than two others shrink nothing.
+    """
+    if len(others) < 2:
+        return replace(gain, shrunk=gain.mean)
+    means, variances = np.array([other.mean for other in others]), np.array([other.error**2 for other in others])
+    spread = max(0.0, float(means.var(ddof=1) - variances.mean()))
+    share = spread / (spread + gain.error**2) if spread > 0.0 else 0.0
+    return replace(gain, shrunk=share * gain.mean + (1.0 - share) * float(means.mean()))
+
+
+def gain_of(values: Float[np.ndarray, " N"]) -> Gain:
+    """Return the mean of paired gains, and how sure it is."""
+    low, high = bootstrap_interval(values)
+    return Gain(float(values.mean()), low, high, float(values.std(ddof=1)) / math.sqrt(len(values)), len(values))
+
+
+def measure(splits: Splits, seed: int = 0) -> Row:
+    """Return the gain by list-relative columns on the queries of every view, and on the test queries."""
+    spec = LambdaMart(trials=1, folds=FOLDS[0])
+    with tempfile.TemporaryDirectory() as state:
+        plain, wide = with_and_without(spec, splits, seed=seed, state=Path(state))
+
+    def gains(part: str, scores: Callable[[FittedFirstStage], Float[np.ndarray, " R"]]) -> Float[np.ndarray, " N"]:
+        values = [lambdamart.query_ndcg(getattr(splits, part), scores(fit), spec.ndcg_at) for fit in (plain, wide)]
+        return values[1] - values[0]
+
+    views = {"validation": gains("valid", lambda fit: fit.valid_scores)}
+    for folds in FOLDS:
+        train = gains("train", lambda fit, folds=folds: _out_of_fold(fit, splits, spec, folds, seed))
+        views[f"training, {folds} folds"] = train
+        views[f"both, {folds} folds"] = np.concatenate([views["validation"], train])
+    test = gains("test", lambda fit: fit.scores_of(splits.test))
+    row = {view: asdict(gain_of(values)) for view, values in views.items()}
+    return {"columns": len(wide.relative), "gains": row, "test": asdict(gain_of(test))}
+
+
+def _out_of_fold(
+    fit: FittedFirstStage, splits: Splits, spec: LambdaMart, folds: int, seed: int
+) -> Float[np.ndarray, " R"]:
+    """Return ``(R,)`` scores of the training rows, each by a model that did not see its query."""
+    if folds == spec.folds:
+        return fit.train_scores
+    facts: Any = {name: fit.facts[name] for name in ("params", "trees", "valid_ndcg", "trials", "members")}
+    tuned = lambdamart.TunedLambdaMart(model=str(fit.model), **facts)
+    train = relative.widened_part(splits.train, fit.relative)
+    return lambdamart.out_of_fold_scores(train, tuned, folds=folds, seed=seed, ndcg_at=spec.ndcg_at)
+
+
+def judge(rows: Sequence[Row]) -> list[Row]:
+    """Return for each view and rule what it lost on the test queries, on average and at worst over tables and splits.
+
+    Args:
+        rows: of :func:`measure`, with ``table`` and ``split``.
+
+    Returns:
+        One row each. Regret is the test NDCG of the better of both, less that of the one that the rule takes;
+        ``over_before`` is the mean gain over the rule :data:`BEFORE` on the same view, with its 95 % bootstrap interval
+        over tables.
+    """
+    tests = np.array([row["test"]["mean"] for row in rows])
+    _, table = np.unique([row["table"] for row in rows], return_inverse=True)
+    result = []
+    for view in VIEWS:
+        alone = [Gain(**row["gains"][view]) for row in rows]
+        gains = [shrink(one, [alone[m] for m in np.flatnonzero(table != table[n])]) for n, one in enumerate(alone)]
+        before = tests * np.array([RULES[BEFORE](gain) for gain in gains])
+        for name, rule in RULES.items():
+            takes = np.array([rule(gain) for gain in gains])
+            regret = np.maximum(tests, 0.0) - tests * takes
+            over, worst = tests * takes - before, int(np.argmax(regret))
+            figures = (float(over.mean()), *interval(resampled_means(over, table)))
+            result.append(
+                {
+                    "view": view,
+                    "rule": name,
+                    "taken": int(takes.sum()),
+                    "taken_and_harmful": int((takes & (tests < 0.0)).sum()),
+                    "mean_regret": round(float(regret.mean()), 5),
+                    "worst_loss": round(float(regret[worst]), 4),
+                    "worst_at": f"{rows[worst]['table']}, split {rows[worst]['split']}",
+                    "over_before": [round(float(value), 5) for value in figures],
+                }
+            )
+    return result
+
+
+def summarise(rows: Sequence[Row]) -> Row:
+    """Return the rules' losses, and the mean gains that they are made of."""
+    gains = [
+        {
+            "table": row["table"],
+            "split": row["split"],
+            "test": round(row["test"]["mean"], 4),
+            **{view: round(row["gains"][view]["mean"], 4) for view in VIEWS},
+        }
+        for row in sorted(rows, key=lambda row: (row["table"], row["split"]))
+    ]
+    protocol = "gain in NDCG@10 by list-relative columns; LightGBM with one setting; regret against the better of both"
+    return {"protocol": protocol, "rules": judge(rows), "gains": gains}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import lightgbm
 import numpy as np
@@ -37,7 +38,7 @@ from listwright.training.stored.rows import in_memory
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 
-RANKER = "qilcm"
+RANKER: Final = "qilcm"
 """The strategy that ``auto`` means: LightGBM and QILCM."""
 
 _LISTS, _LENGTH = 250, 100

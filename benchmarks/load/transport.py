@@ -64,7 +64,7 @@ class Bench:
         self.folder, self.served = folder, served
 
     @contextmanager
-    def variant(self, name: str, **settings: object) -> Iterator[tuple[psutil.Process, int]]:
+    def variant(self, name: str, **settings: Any) -> Iterator[tuple[psutil.Process, int]]:
         """Start the service with a part replaced; yield its process and port."""
         os.environ["TRANSPORT"] = name
         with service(self.served, module="benchmarks.load.transport_variant", log=None, cwd=None, **settings) as (

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.rivals [--shared] [--quick] [--seconds S] [--rounds N]``: ours and what people would use instead, on one bundle's files.
+"""``python -m benchmarks.rivals [OPTIONS]``: ours and what people would use instead, on one bundle's files.
 
 Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
 clients that wait, then raise a constant arrival rate until it no longer keeps to the limit. Then ours and the best

@@ -1,6 +1,8 @@
 """A bundle of the size that people serve, for the clock only: 136 features, 500 trees of 63 leaves, QILCM as published.
 
-Its weights are fitted to noise: how long a ranker takes does not depend on whether it is any good.
+Its weights are fitted to noise: how long a ranker takes does not depend on whether it is any good. ``auto`` means
+LightGBM and QILCM in it all the same; with specialists it asks a router, which always abstains to these: the longest
+way. :func:`check_route` holds every benchmark to that.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import lightgbm
 import numpy as np
@@ -15,12 +18,14 @@ import torch
 from jaxtyping import Float
 
 from listwright.ranking import bundle
+from listwright.ranking.candidates import Ranking
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.stages import LightGbmStage, SrmStage
+from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.config import Recipe, Router, Srm
+from listwright.training.recipe.config import Choice, Recipe, Router, Srm
 from listwright.training.recipe.data import LetorData
 from listwright.training.recipe.model import QilcmSpec
 from listwright.training.router import FittedAnomaly, JudgedLists, fit_anomaly, fit_router
@@ -33,11 +38,14 @@ from listwright.training.stored.rows import in_memory
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 
+RANKER: Final = "qilcm"
+"""The strategy that ``auto`` means: LightGBM and QILCM."""
+
 _LISTS, _LENGTH = 250, 100
 
 
 def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
-    """Publish the bundle at ``out``; with specialists it has a router, which always abstains: the longest way."""
+    """Publish the bundle at ``out``, with a router where it has specialists."""
     rng = np.random.default_rng(0)
     data = noise(rng, features)
     model = boost(data)
@@ -52,13 +60,28 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     anomaly = fit_anomaly(data, first.train_scores, seed=0)
     assert anomaly is not None
     chosen = _specialists(data, first, anomaly, specialists, rng) if specialists else None
-    recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec)
+    # a choice was made, by name: a stage that ranks noise worse than LightGBM would else not be the default
+    recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec, choice=Choice())
+    default = DefaultChoice(RANKER)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=chosen)
+    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=chosen, chosen=default)
     write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), whole)
     bundle.publish(folder, out)
     return out
+
+
+def check_route(ranking: Ranking, strategy: str = RANKER) -> Ranking:
+    """Return a ranking, if it was made by the ranker that the benchmark's page names.
+
+    Raises:
+        SystemExit: if it was made by another.
+    """
+    if ranking.route.strategy != strategy or ranking.degraded:
+        route = f"{ranking.route.strategy}, decided by {ranking.route.decided_by}"
+        answered = f"{ranking.stage_reached} because {ranking.reason}" if ranking.degraded else route
+        raise SystemExit(f"ranked by {answered}: this benchmark measures {strategy}; build its bundle anew")
+    return ranking
 
 
 def _specialists(

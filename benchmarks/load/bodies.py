@@ -24,7 +24,7 @@ import numpy as np
 from starlette.types import Message
 
 from benchmarks import machine
-from benchmarks.wide_bundle import build
+from benchmarks.wide_bundle import RANKER, build
 from listwright.ranking import bundle
 from listwright.ranking.features import FeatureSchema
 from listwright.service.app import create_app
@@ -156,11 +156,11 @@ class Maker:
 
 
 async def answered(app: Any, path: str, media_type: bytes, content: bytes) -> tuple[int, float]:
-    """Send a body; return the status of the answer, and the seconds."""
+    """Send a body; return the status of the answer, and the seconds; exit if another ranker than QILCM ranked it."""
     headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(content))]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "root_path": ""}
     messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-    status = 0
+    status, answer = 0, bytearray()
 
     async def receive() -> Any:
         return messages.pop() if messages else await asyncio.get_running_loop().create_future()
@@ -168,10 +168,16 @@ async def answered(app: Any, path: str, media_type: bytes, content: bytes) -> tu
     async def send(message: Message) -> None:
         nonlocal status
         status = message.get("status", status)
+        answer.extend(message.get("body", b""))
 
     began = time.perf_counter()
     await app(scope, receive, send)
-    return status, time.perf_counter() - began
+    took = time.perf_counter() - began
+    if path == "/rerank" and status == 200 and media_type == JSON:
+        route = json.loads(answer)["route"]["strategy"]
+        if route != RANKER:
+            raise SystemExit(f"ranked by {route}: this benchmark measures {RANKER}")
+    return status, took
 
 
 async def measured(served: Path, rounds: int) -> dict[str, Any]:

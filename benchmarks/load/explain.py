@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.load.pairs import Outcome, Pair, pair
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 
@@ -94,7 +94,7 @@ def both(folder: Path, workers: int, *, in_a_thread: bool) -> Iterator[Explained
     features = rows(np.random.default_rng(3), CANDIDATES)
     body, _ = formats(reranker, features)["npy"]
     (folder / "body").write_bytes(body)
-    middle = int(reranker.rerank(CandidateList(features)).order[CANDIDATES // 4])
+    middle = int(check_route(reranker.rerank(CandidateList(features))).order[CANDIDATES // 4])
     question = json.dumps({"features": features.tolist(), "candidate": middle}).encode()
     common = {"workers": workers, "queue_ms": 10_000}
     more: dict[str, Any] = {"explain": True, "explain_timeout_ms": 120_000}

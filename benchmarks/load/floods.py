@@ -21,7 +21,7 @@ from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 
 CANDIDATES, RANKERS, FLOOD = 100, 4, 64
@@ -49,7 +49,7 @@ def main() -> int:
         body, _ = formats(bundle.load(served).reranker, rows(np.random.default_rng(3), CANDIDATES))["columnar JSON"]
         (folder / "body").write_bytes(body)
         (folder / "nothing").write_bytes(b"")
-        with service(served) as (_, connection, _):
+        with service(served, ranker=RANKER) as (_, connection, _):
             port = connection.port
             connection.close()
             table = measure(folder, port, options.seconds)

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.bundles import folder as models_folder
 
@@ -53,7 +53,7 @@ def connect(folder: Path) -> Iterator[tuple[http.client.HTTPConnection, dict[str
         "interleaved": plain | {"model": "wide"},
     }
     file = folder / "experiments.toml"
-    with service(models / "wide" / "1", models=models, experiments=file) as (_, connection, _):
+    with service(models / "wide" / "1", ranker=RANKER, models=models, experiments=file) as (_, connection, _):
         yield connection, {way: json.dumps(value).encode() for way, value in bodies.items()}
 
 

@@ -26,7 +26,7 @@ from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.settings import Settings
 
@@ -51,7 +51,7 @@ def main() -> int:
         reranker = bundle.load(served).reranker
         body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[options.format]
         (folder / "body").write_bytes(body)
-        with service(served) as (process, connection, _):
+        with service(served, ranker=RANKER) as (process, connection, _):
             port = connection.port
             connection.close()
             result = measure(Bench(folder, kind, port, process), options.seconds, Settings(bundle=served))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import subprocess
 import sys
@@ -16,7 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks.load.generator import Plan
-from benchmarks.load.service import service
+from benchmarks.load.service import metrics_of, service
+from benchmarks.wide_bundle import RANKER
 
 TURN_S, SETTLE_S = 0.25, 0.05
 """Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly. Where a turn
@@ -171,11 +171,7 @@ class Pair:
 
     def metrics(self) -> str:
         """Return ``GET /metrics`` of the service with it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports["with"], timeout=30)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        return text
+        return metrics_of(self.ports["with"])
 
 
 def _check(name: str, outcome: Outcome) -> None:
@@ -202,7 +198,7 @@ def _interval(values: np.ndarray, digits: int) -> list[float]:
 
 @contextmanager
 def pair(folder: Path, served: Path, common: Mapping[str, Any], more: Mapping[str, Any]) -> Iterator[Pair]:
-    """Start two services of one bundle, of which the second has more settings.
+    """Start two services of the wide bundle, of which the second has more settings.
 
     Args:
         folder: for plans.
@@ -213,7 +209,7 @@ def pair(folder: Path, served: Path, common: Mapping[str, Any], more: Mapping[st
     with ExitStack() as stack:
         ports = {}
         for name, settings in {"without": common, "with": {**common, **more}}.items():
-            _, connection, _ = stack.enter_context(service(served, **settings))
+            _, connection, _ = stack.enter_context(service(served, ranker=RANKER, **settings))
             ports[name] = connection.port
             connection.close()
         yield Pair(folder, ports)

@@ -27,7 +27,7 @@ from benchmarks import machine
 from benchmarks.load.pairs import Pair, pair
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.served_log.writer import in_share
 
@@ -115,7 +115,7 @@ def latencies(
 ) -> dict[str, dict[str, Any]]:
     """Measure each format at its rate, and what the log has written."""
     log: dict[str, Any] = {"served_log": folder / "half", "served_max_bytes": MOST_BYTES, "served_share": 0.5}
-    with service(served, workers=workers, queue_ms=QUEUE_MS, **log) as (_, connection, _):
+    with service(served, ranker=RANKER, workers=workers, queue_ms=QUEUE_MS, **log) as (_, connection, _):
         connection.close()
         halves = warmed(Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids()))
         by_format = {

@@ -12,6 +12,7 @@ import argparse
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ import psutil
 from jaxtyping import Float
 
 from benchmarks import machine
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ListwrightError
@@ -38,6 +39,9 @@ REQUESTS = {10: 300, 100: 300, 1000: 60}
 """Requests per form at each list length."""
 
 WARM_UP = 10
+
+MOST_DEGRADED = 0.01
+"""Share of the rankings that an earlier stage may have made because the machine paused."""
 
 Row = dict[str, float | str]
 
@@ -58,7 +62,7 @@ def main() -> int:
             print(f"error: {error}", file=sys.stderr)
             return 1
         started = start_up(options.demo)
-        table = latency(served, reranker, options.rounds)
+        table = latency(served, reranker, options.rounds, None if options.bundle else RANKER)
     second = reranker.manifest.second_stage
     result: dict[str, object] = {
         "start_up": {"bundle": "/".join(options.demo.absolute().parts[-2:]), **started},
@@ -78,12 +82,18 @@ def main() -> int:
 
 @contextmanager
 def service(
-    folder: Path, *, module: str = "service", log: int | None = None, cwd: Path | None = None, **more: object
+    folder: Path,
+    *,
+    module: str = "service",
+    log: int | None = None,
+    cwd: Path | None = None,
+    ranker: str | None = None,
+    **more: object,
 ) -> Iterator[tuple[psutil.Process, http.client.HTTPConnection, float]]:
     """Start a module; yield its process, a connection, and the seconds until it was ready.
 
     Its log goes to the open file ``log``; by default, where that of this process goes. It runs in the folder ``cwd``;
-    by default, in that of this process.
+    by default, in that of this process. With a ``ranker``, all that it ranked is checked by :func:`check_routes`.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -99,9 +109,35 @@ def service(
                 raise SystemExit(f"the service stopped with exit code {process.returncode}")
             time.sleep(0.01)
         yield psutil.Process(process.pid), connection, time.perf_counter() - began
+        if ranker is not None:
+            check_routes(metrics_of(port), ranker)
     finally:
         process.terminate()
         process.wait(timeout=30)
+
+
+def check_routes(metrics: str, ranker: str = RANKER) -> None:
+    """Check that a service ranked, and by the ranker that the benchmark's page names.
+
+    Raises:
+        SystemExit: if it ranked nothing, or by another; if an earlier stage had to answer more than seldom.
+    """
+    ranked = re.findall(r'^listwright_routes_total\{.*strategy="(\w+)".*\} (\S+)$', metrics, flags=re.MULTILINE)
+    rankers = {strategy for strategy, count in ranked if float(count)}
+    if rankers != {ranker}:
+        raise SystemExit(f"ranked by {', '.join(sorted(rankers)) or 'nothing'}: this benchmark measures {ranker}")
+    degraded = sum(map(float, re.findall(r"^listwright_degraded_total\{.*\} (\S+)$", metrics, flags=re.MULTILINE)))
+    if degraded > MOST_DEGRADED * sum(float(count) for _, count in ranked):
+        raise SystemExit(f"{degraded:.0f} answers are an earlier stage's: this benchmark measures {ranker}")
+
+
+def metrics_of(port: int) -> str:
+    """Return ``GET /metrics`` of a service."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
 
 
 def _is_ready(connection: http.client.HTTPConnection) -> bool:
@@ -137,11 +173,11 @@ def start_up(folder: Path, *, runs: int = 5) -> dict[str, float]:
     }
 
 
-def latency(folder: Path, reranker: Reranker, rounds: float) -> list[dict[str, object]]:
-    """Measure each list length and way of sending; return a row for each."""
+def latency(folder: Path, reranker: Reranker, rounds: float, ranker: str | None) -> list[dict[str, object]]:
+    """Measure each list length and way of sending, all by one ranker unless that is None; return a row for each."""
     rng = np.random.default_rng(2)
     table: list[dict[str, object]] = []
-    with service(folder) as (_, connection, _):
+    with service(folder, ranker=ranker) as (_, connection, _):
         for length, requests in REQUESTS.items():
             times: dict[str, list[float]] = {}
             server: dict[str, list[float]] = {}

@@ -34,7 +34,7 @@ from benchmarks.load.more_work import core_seconds, later_by, more_work
 from benchmarks.load.pairs import Pair
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.experiments import fraction
 from listwright.service.bundles import folder as models_folder
@@ -94,7 +94,7 @@ def shadowed(folder: Path, models: Path, core_share: float) -> Iterator[tuple[Pa
     file = folder / "experiments.toml"
     file.write_text(FILE.format(core_share), encoding="utf-8")
     served = models / "wide" / "1"
-    with service(served, queue_ms=10_000, models=models, experiments=file) as (process, connection, _):
+    with service(served, ranker=RANKER, queue_ms=10_000, models=models, experiments=file) as (process, connection, _):
         connection.close()
         services = Pair(folder, dict.fromkeys(("without", "with"), connection.port), query_ids())
         services.ask("with", folder / "body", MEDIA_TYPE, 5.0, 20.0)

@@ -27,7 +27,7 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.load.generator import Plan
-from benchmarks.load.service import service
+from benchmarks.load.service import check_routes, metrics_of, service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
@@ -64,7 +64,7 @@ class Bench:
         self.folder, self.served = folder, served
 
     @contextmanager
-    def variant(self, name: str, **settings: object) -> Iterator[tuple[psutil.Process, int]]:
+    def variant(self, name: str, **settings: Any) -> Iterator[tuple[psutil.Process, int]]:
         """Start the service with a part replaced; yield its process and port."""
         os.environ["TRANSPORT"] = name
         with service(self.served, module="benchmarks.load.transport_variant", log=None, cwd=None, **settings) as (
@@ -82,6 +82,7 @@ class Bench:
         plan = Plan(port, body, seconds, callers, patient=patient).save(self.folder / "plan.json")
         command = [sys.executable, "-m", "benchmarks.load.generator", str(plan)]
         outcome: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        check_routes(metrics_of(port))
         return outcome
 
     def in_turns(self, names: tuple[str, ...], ask: dict[str, Any], **settings: object) -> dict[str, Any]:

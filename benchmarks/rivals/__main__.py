@@ -1,4 +1,4 @@
-"""``python -m benchmarks.rivals [--shared] [--quick]``: ours and what people would use instead, on one bundle's files.
+"""``python -m benchmarks.rivals [OPTIONS]``: ours and what people would use instead, on one bundle's files.
 
 Each server in turn: start it in its own environment, see that it ranks a list as we do, warm it up, find its peak with
 clients that wait, then raise a constant arrival rate until it no longer keeps to the limit. Then ours and the best
@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import machine, wide_bundle
@@ -33,6 +34,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="five minutes: does everything run?")
     parser.add_argument("--limit-ms", type=float, default=50.0, help="99th percentile that counts as served")
     parser.add_argument("--shared", action="store_true", help="the generator takes its time from the server's cores")
+    parser.add_argument("--seconds", type=int, default=WHOLE.step_s, help="of each load (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=WHOLE.rounds, help="in turns (default: %(default)s)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends as Ctrl-C does
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -63,7 +66,8 @@ def main() -> int:
 def _bench(options: argparse.Namespace) -> Bench:
     cores = shared() if options.shared else divided()
     k6 = prepare("k6") / "k6"
-    return Bench(k6, _bundle(), cores, QUICK if options.quick else WHOLE, options.limit_ms)
+    whole = replace(WHOLE, step_s=options.seconds, rounds=options.rounds)
+    return Bench(k6, _bundle(), cores, QUICK if options.quick else whole, options.limit_ms)
 
 
 def _bundle() -> Path:
@@ -145,8 +149,15 @@ def _publish(
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,
     }
-    command = "python -m benchmarks.rivals" + ("" if bench.cores.apart else " --shared") + (" --quick" if quick else "")
-    print(machine.save(name, command, written, folder=folder))
+    words = ["python -m benchmarks.rivals"]
+    words += ["--shared"] * (not bench.cores.apart) + ["--quick"] * quick
+    if not quick:
+        for option, value, usual in (
+            ("seconds", bench.plan.step_s, WHOLE.step_s),
+            ("rounds", bench.plan.rounds, WHOLE.rounds),
+        ):
+            words += [f"--{option} {value}"] * (value != usual)
+    print(machine.save(name, " ".join(words), written, folder=folder))
     if results:
         print(figure.draw(results, bench.limit_ms, folder / f"{name}.svg"))
 

@@ -116,7 +116,8 @@ def ready(bench: Bench, server: Server, place: Place, request_format: Format) ->
     answer = first_answer(
         server, place.port, request_format.path, request_format.content_type, request_format.write(probe, names)
     )
-    if not np.array_equal(request_format.read(answer), reranker.rerank(CandidateList(probe)).ranks):
+    ranks = wide_bundle.check_route(reranker.rerank(CandidateList(probe))).ranks
+    if not np.array_equal(request_format.read(answer), ranks):
         raise DisagreementError(f"it ranks the {PROBE} candidates of the probe in another order than we do")
     return Target(f"http://127.0.0.1:{place.port}{request_format.path}", request_format.content_type, tuple(bodies))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
@@ -33,6 +33,13 @@ KINDS: dict[str, dict[str, object]] = {
     "router_to_specialist": {"strategy": "auto"},
     "specialist": {"specialist": 0},
 }
+ROUTES = {
+    "generalist": ("qilcm", "caller"),
+    "router_then_generalist": ("qilcm", "abstained"),
+    "router_to_specialist": ("srm", "router"),
+    "specialist": ("srm", "caller"),
+}
+"""Of each kind, the ranker and who chose it."""
 
 
 def main() -> int:
@@ -51,6 +58,8 @@ def main() -> int:
                     started = time.perf_counter()
                     ranking = rerankers.get(kind, reranker).rerank(candidates, **options)  # type: ignore[arg-type]
                     elapsed = time.perf_counter() - started
+                    strategy, decided_by = ROUTES[kind]
+                    assert check_route(ranking, strategy).route.decided_by == decided_by
                     if number >= WARM_UP:
                         seconds[kind].append(elapsed)
                         if "routing" in ranking.timings_ms:

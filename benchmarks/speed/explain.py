@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks import machine
-from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, rows
+from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.explaining import contributions
@@ -95,7 +95,7 @@ def golden_lists(folder: Path) -> list[Float[np.ndarray, "L D"]]:
 def timed(reranker: Reranker, listed: CandidateList, way: str) -> dict[str, object]:
     """Return the seconds of whole explanations and of their parts, over the places."""
     options = WAYS[way]
-    order = reranker.rerank(listed, **options).order  # type: ignore[arg-type]
+    order = check_route(reranker.rerank(listed, **options), str(options.get("strategy", "srm"))).order  # type: ignore[arg-type]
     reranker.explain(listed, int(order[0]), budget=1, **options)  # reads the trees once
     times, parts = [], dict[str, list[float]]()
     evaluations, tried, largest = [], [], []

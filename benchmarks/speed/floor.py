@@ -26,7 +26,7 @@ from jaxtyping import Float
 
 from benchmarks import machine
 from benchmarks.load.service import bodies, service
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
@@ -51,7 +51,7 @@ def main() -> int:
         reranker = bundle.load(served).reranker
         times: dict[int, dict[str, list[float]]] = {length: {} for length in ROUNDS}
         for _ in range(STARTS):
-            with service(served) as (_, ours, _), bare_app() as bare:
+            with service(served, ranker=RANKER) as (_, ours, _), bare_app() as bare:
                 for length, rounds in ROUNDS.items():
                     ask(reranker, ours, bare, length, rounds // STARTS, times[length])
     table = [row for length in ROUNDS for row in summary(length, times[length])]
@@ -130,7 +130,7 @@ def formats(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> dict[str,
 
 
 def _rank(reranker: Reranker, features: Float[np.ndarray, "L D"]) -> object:
-    return reranker.rerank(CandidateList(features))
+    return check_route(reranker.rerank(CandidateList(features)))
 
 
 def post(connection: http.client.HTTPConnection, body: bytes, kind: str, more: dict[str, str]) -> bytes:

@@ -22,7 +22,7 @@ from benchmarks import machine
 from benchmarks.load.service import bodies, service
 from benchmarks.load.unused import tree_of
 from benchmarks.speed.floor import JSON, post
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 
 LENGTH, LISTS, TURNS, STARTS = 100, 20, 25, 4
@@ -57,14 +57,15 @@ def main() -> int:
         ms: dict[str, list[float]] = {}
         for _ in range(STARTS):
             with service(served) as now, service(served, cwd=before) as old, service(served, rules=file) as ruled:
+                trees, both = {"strategy": "first_stage"}, {"strategy": RANKER}
                 ways: dict[str, tuple[Any, dict[str, Any]]] = {
-                    "before": (old, {}),
-                    "without": (now, {}),
-                    "five of the request": (now, {"rules": rules}),
-                    "five of the file": (ruled, {}),
-                    "five and diversity": (now, {"rules": [*rules, diverse]}),
-                    "without, by QILCM": (now, {"strategy": "qilcm"}),
-                    "five of the request, by QILCM": (now, {"strategy": "qilcm", "rules": rules}),
+                    "before": (old, trees),
+                    "without": (now, trees),
+                    "five of the request": (now, trees | {"rules": rules}),
+                    "five of the file": (ruled, trees),
+                    "five and diversity": (now, trees | {"rules": [*rules, diverse]}),
+                    "without, by QILCM": (now, both),
+                    "five of the request, by QILCM": (now, both | {"rules": rules}),
                 }
                 sent = {name: [json.dumps(one | more).encode() for one in lists] for name, (_, more) in ways.items()}
                 for number in range(1 + TURNS):
@@ -82,12 +83,16 @@ def main() -> int:
 def _turn(running: Any, sent: list[bytes]) -> float:
     """Send some requests; return the mean CPU time of one, in milliseconds."""
     process, connection, _ = running
+    answers = []
     account = Path(f"/proc/{process.pid}/schedstat")
     began = int(account.read_text(encoding="ascii").split()[0])
     for body in sent:
-        post(connection, body, JSON, {})
+        answers.append(post(connection, body, JSON, {}))
     time.sleep(PAUSE_S)
-    return (int(account.read_text(encoding="ascii").split()[0]) - began) / 1e6 / len(sent)
+    spent = int(account.read_text(encoding="ascii").split()[0]) - began
+    for body, answer in zip(sent, answers, strict=True):
+        assert json.loads(answer)["route"]["strategy"] == json.loads(body)["strategy"]
+    return spent / 1e6 / len(sent)
 
 
 def _toml(rule: dict[str, object]) -> str:

@@ -162,7 +162,7 @@ def _ranked(served: str, data: str, rows: int) -> float:
     held, _ = read_unjudged(frame.select(schema.names), frame["qid"], schema, schema.names)
     lists = [CandidateList(candidates) for candidates, _ in held.lists()]
     for candidates in lists[:20]:
-        loaded.reranker.rerank(candidates, strategy=STRATEGY)
+        wide_bundle.check_route(loaded.reranker.rerank(candidates, strategy=STRATEGY), STRATEGY)
     done, began = 0, time.perf_counter()
     while done < rows:
         for candidates in lists:

@@ -26,7 +26,7 @@ from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import STARTS, ask, bare_app, formats, post, summary
-from benchmarks.wide_bundle import build, rows
+from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.reranker import Reranker
 
@@ -51,7 +51,7 @@ def main() -> int:
         served = build(folder / "wide" / "1")
         reranker = bundle.load(served).reranker
         floors = _floors(served, reranker)
-        with service(served) as (_, ours, _):
+        with service(served, ranker=RANKER) as (_, ours, _):
             cost = _cost(reranker, ours)
         clients = [
             _four_clients(folder, served, reranker, request_format, settings, floors[request_format])
@@ -67,7 +67,7 @@ def _floors(served: Path, reranker: Reranker) -> dict[str, float]:
     """Return the milliseconds of each format, over several starts: each depends on the cores it lands on."""
     times: dict[str, list[float]] = {}
     for _ in range(STARTS):
-        with service(served) as (_, ours, _), bare_app() as bare:
+        with service(served, ranker=RANKER) as (_, ours, _), bare_app() as bare:
             ask(reranker, ours, bare, CANDIDATES, ROUNDS // STARTS, times)
     return {
         str(row["format"]): float(str(row["in_process_ms"])) + float(str(row["bare_round_trip_ms"]))
@@ -81,7 +81,7 @@ def _four_clients(
     """Return the outcome of four clients, and its share of what could be."""
     body, kind = formats(reranker, rows(np.random.default_rng(3), CANDIDATES))[request_format]
     (folder / "body").write_bytes(body)
-    with service(served, **SETTINGS[name]) as (_, connection, _):
+    with service(served, ranker=RANKER, **SETTINGS[name]) as (_, connection, _):
         port = connection.port
         connection.close()
         _load(Plan(port, str(folder / "body"), SECONDS / 5, CLIENTS, media_type=kind), folder)  # warm

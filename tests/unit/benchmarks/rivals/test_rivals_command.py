@@ -64,6 +64,16 @@ def test_what_does_not_serve_is_skipped_with_a_line(run, capsys):
     assert "skipped: Ray Serve, JSON rows: no memory left" in capsys.readouterr().out
 
 
+def test_a_shorter_run_says_so_in_its_command(run):
+    def measure(bench, contender, request_format, limits):
+        assert (bench.plan.step_s, bench.plan.rounds) == (5, 1)
+        return result(contender, request_format, 100)
+
+    _, results, _ = run(measure, "--seconds", "5", "--rounds", "1")
+    assert results["command"] == "python -m benchmarks.rivals --seconds 5 --rounds 1"
+    assert results["seconds_per_step"] == 5
+
+
 def test_ours_is_asked_within_the_best_rivals_percentile_too(run):
     asked = {}
 

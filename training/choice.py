@@ -23,7 +23,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete, shuffled_lists
-from listwright.training.evaluation.intervals import FEWEST, SAME, choice_verdict_of
+from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds

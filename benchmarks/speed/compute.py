@@ -3,7 +3,8 @@
 First stage: LightGBM's own ``predict``, ONNX Runtime's tree ensemble, oneDAL where ``daal4py`` is installed, and the
 compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. The compiled one again with 40
 list-relative columns. Second stage: QILCM as torch exports
-it from the module that was trained, and as a fit writes it, in the inference form. The candidates take turns on the same lists.
+it from the module that was trained, and in the inference form that a fit writes. The candidates take turns on the same
+lists.
 """
 
 from __future__ import annotations

@@ -81,15 +81,15 @@ class _QilcmGraph:
             centred = self._add("Sub", h, mean)
             centred = self._add("Sub", centred, self._mean(centred, a))  # twice, as in training
             variance = self._mean(self._add("Mul", centred, centred), a)
-            of_product, alone = self._inverse(self._add("Mul", self._add("Mul", c, c), variance)), self._inverse(variance)
+            of_product = self._inverse(self._add("Mul", self._add("Mul", c, c), variance))
+            alone = self._inverse(variance)
             representation = self._add("Mul", centred, alone)
             ratio = self._add("Div", self._add("Mul", c, of_product), alone)
         products, plain = np.split(_numbers(network.ranking[0].weight).T.astype(np.float32), 2)
         ratio = self._add("Transpose", self._cast(ratio, self._type, np.float32))
         weights = self._add("Add", plain, self._add("Mul", ratio, products))
-        last = self._layers(
-            self._cast(representation, self._type, np.float32), network.ranking, np.zeros(network.width), weights=weights
-        )
+        representation = self._cast(representation, self._type, np.float32)
+        last = self._layers(representation, network.ranking, np.zeros(network.width), weights=weights)
         self._nodes.append(helper.make_node("Squeeze", [last, self._constant(np.array([1]))], ["scores"]))
         graph = helper.make_graph(
             self._nodes,
@@ -151,8 +151,9 @@ class _QilcmGraph:
             preprocess.categorical, preprocess.sizes, preprocess.embeddings, strict=True
         ):
             code = self._add("Gather", features, np.array(column), axis=1)
-            above, below = self._add("GreaterOrEqual", code, one), self._add("LessOrEqual", code, self._array(categories))
-            known = self._add("Where", self._add("And", above, below), code, self._array(UNKNOWN_CODE))
+            inside = self._add("LessOrEqual", code, self._array(categories))
+            inside = self._add("And", self._add("GreaterOrEqual", code, one), inside)
+            known = self._add("Where", inside, code, self._array(UNKNOWN_CODE))
             table = self._array(_numbers(embedding.weight))
             parts.append(self._add("Gather", table, self._cast(known, self._type, np.int64)))
         return self._add("Concat", *parts, axis=1)

@@ -156,9 +156,7 @@ def session(network):
 @pytest.mark.parametrize("kinds", [("numeric",), ("categorical",), ("categorical", "numeric")])
 def test_the_written_graph_takes_columns_of_one_kind_alone(kinds):
     categories = {"numeric": (), "categorical": ("a", "b")}
-    schema = FeatureSchema(
-        features=tuple(Feature(name=kind, kind=kind, categories=categories[kind]) for kind in kinds)
-    )
+    schema = FeatureSchema(features=tuple(Feature(name=kind, kind=kind, categories=categories[kind]) for kind in kinds))
     rows = np.random.default_rng(0).integers(0, 3, (40, len(kinds))).astype(np.float32)
     network = Ranker(schema, rows, QilcmSpec()).eval()
     with torch.no_grad():

@@ -31,7 +31,7 @@ from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.evaluation.evaluate import HEADLINE, Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
-from listwright.training.export.inference_form import to_export
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.progress import Stopwatch
@@ -292,7 +292,7 @@ def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]
     """Write every stage to a file; return the files' names."""
     first, specialists, contents = fitted.first, fitted.specialists, dict[str, bytes]()
     for stage, network in zip(manifest.second_stages, fitted.networks, strict=True):
-        contents[stage.file] = to_onnx(to_export(network.module), bundle.input_width(stage, manifest))
+        contents[stage.file] = ranker_graph(network.module)
     if not isinstance(first.entry, ColumnStage) and first.model is not None:
         contents[first.entry.file] = first.model if isinstance(first.model, bytes) else first.model.encode()
     if fitted.anomaly is not None:

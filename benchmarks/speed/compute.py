@@ -3,7 +3,8 @@
 First stage: LightGBM's own ``predict``, ONNX Runtime's tree ensemble, oneDAL where ``daal4py`` is installed, and the
 compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. The compiled one again with 40
 list-relative columns. Second stage: QILCM as torch exports
-it from the module that was trained, and from its inference form. The candidates take turns on the same lists.
+it from the module that was trained, and in the inference form that a fit writes. The candidates take turns on the same
+lists.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from listwright.ranking.compiled.lightgbm_trees import Forest, read_forest
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.relative import KINDS, RelativeColumns
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import InferenceForm
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.relative import candidates, widened_part
 from listwright.training.networks.ranker import Ranker, Unbatched
@@ -61,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     module = Ranker(schema, sample, QilcmSpec()).eval()
     second = {
         "as trained": OnnxScorer(to_onnx(Unbatched(module), FEATURES), FEATURES).score,
-        "inference form": OnnxScorer(to_onnx(InferenceForm(module), FEATURES), FEATURES).score,
+        "inference form": OnnxScorer(ranker_graph(module), FEATURES).score,
     }
     result = {
         "features": FEATURES,

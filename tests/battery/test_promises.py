@@ -7,8 +7,7 @@ import torch
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import to_export
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.networks.qilcm import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe.model import Qilcm2Spec
@@ -161,9 +160,8 @@ def graphs():
 
     def graph(name):
         if name not in made:
-            width = raw_rows(1, name).shape[1]
             ranker = build(name).float()
-            made[name] = OnnxScorer(to_onnx(to_export(ranker), width), width)
+            made[name] = OnnxScorer(ranker_graph(ranker), raw_rows(1, name).shape[1])
         return made[name]
 
     return graph

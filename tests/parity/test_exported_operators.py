@@ -12,7 +12,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_graph import OPERATORS
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.forest import forest_graph
-from listwright.training.export.inference_form import to_export
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.bring_your_own import canonical
 from listwright.training.networks.ranker import Ranker
@@ -55,7 +55,7 @@ def networks(rng):
     for spec in NETWORKS:
         raw = rows(rng)[:, : len(SCHEMA) + spec.first_stage_score]
         ranker = Ranker(SCHEMA, raw, spec, len(SCHEMA) if spec.first_stage_score else None)
-        yield to_onnx(to_export(ranker), raw.shape[1]), raw.shape[1], None
+        yield ranker_graph(ranker), raw.shape[1], None
 
 
 def specialists(rng):

@@ -13,7 +13,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.load import load
-from listwright.training.export.inference_form import to_export
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
@@ -94,7 +94,7 @@ def test_the_printed_form_serves_what_was_trained_where_candidates_are_alike(var
         with torch.no_grad():
             for parameter in ranker.network.parameters():
                 parameter.mul_(1.5)
-    scorer = OnnxScorer(to_onnx(to_export(ranker), 20), 20)
+    scorer = OnnxScorer(ranker_graph(ranker), 20)
     exact = Unbatched(copy.deepcopy(ranker).double())
     for length in (2, 100, 101):
         constant = np.repeat(rows[:1], length, axis=0)

@@ -223,6 +223,8 @@ def test_qilcm_as_printed_takes_only_what_the_paper_leaves_open():
     printed = {"query_norm": "paper", "rank_loss": "paper", "batches": "random", "first_stage_score": False}
     printed["confusion_pairs"] = "all"
     assert model_like("qilcm-paper", like) == QilcmSpec(**printed, **open_in_print)
+    without = model_like("qilcm-paper", like.model_copy(update={"confusion_weight": 0.0}))
+    assert without == QilcmSpec(**printed, cutoff=7, patience=2), "a recipe without the loss says nothing of its weight"
     assert model_like("qilcm-paper", MlpSpec(cutoff=7, patience=2)) == QilcmSpec(**printed, cutoff=7, patience=2)
 
 

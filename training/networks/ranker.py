@@ -7,8 +7,6 @@ clip at the 0.1 % and 99.9 % quantiles, min-max. Categorical features are embedd
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -168,26 +166,11 @@ class Preprocess(nn.Module):
 
     def forward(self, raw: Float[Tensor, "*batch E"]) -> Float[Tensor, "*batch X"]:
         """Transform ``(..., E)`` raw rows to ``(..., X)`` dense inputs; NaN is a missing value."""
-        return self.assemble(raw, self._scaled)
-
-    def _scaled(self, numbers: Float[Tensor, "*batch M"], missing: Bool[Tensor, "*batch M"]) -> Tensor:
-        values = torch.where(missing, self.fills, symmetric_log1p(numbers))
-        return torch.clamp(values - self.lows, min=0.0).minimum(self.ranges) / torch.where(
-            self.ranges > 0, self.ranges, 1.0
-        )
-
-    def assemble(
-        self, raw: Float[Tensor, "*batch E"], scaled: Callable[[Tensor, Tensor], Tensor]
-    ) -> Float[Tensor, "*batch X"]:
-        """Concatenate scaled numbers, indicators and embeddings.
-
-        Args:
-            raw: ``(..., E)`` raw rows.
-            scaled: from numbers ``(..., M)``, and where they are missing, to [0, 1].
-        """
         numbers = raw if len(self.numeric) == raw.shape[-1] else raw[..., self.numeric]
         missing = torch.isnan(numbers)
-        parts = [scaled(numbers, missing)]
+        values = torch.where(missing, self.fills, symmetric_log1p(numbers))
+        values = torch.clamp(values - self.lows, min=0.0).minimum(self.ranges)
+        parts = [values / torch.where(self.ranges > 0, self.ranges, 1.0)]
         if self.indicated:
             parts.append(missing[..., self.indicated].to(numbers.dtype))
         for column, size, embedding in zip(self.categorical, self.sizes, self.embeddings, strict=True):

@@ -272,6 +272,8 @@ def model_like(name: str, like: Model) -> Model:
         values["variant"] = variant.upper() or "full"
     if name == "qilcm-paper":
         values |= _PRINTED | {"variant": "full"}
+        if values.get("confusion_weight") == 0.0:  # the paper has that loss, whatever the recipe leaves out
+            del values["confusion_weight"]
     if issubclass(target, _Reader) and not values.get("first_stage_score", True):
         values["order"] = "presented"  # there is no other
     model: Model = target.model_validate(values)  # type: ignore[assignment]

@@ -130,7 +130,9 @@ def fit_network(
         torch.manual_seed(seed)
         score_column = _score_column(spec, train.schema, score_feature)
         model = Ranker(train.schema, lists.matrix, spec, score_column).to(device)
-        optimizer = torch.optim.Adam(model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay)
+        optimizer = torch.optim.Adam(
+            model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
+        )
         conf_weight = _confusion_weight(model, spec, lists)
         state = restore(checkpoint, model, optimizer) or TrainingState({}, {}, {}, best_epoch=0, history=[])
         if not state.history and isinstance(spec, Qilcm2Spec) and score_column is not None:
@@ -253,7 +255,7 @@ def epoch_seconds(spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, "
     with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(0)
         model = Ranker(train.schema, lists.matrix, spec, _score_column(spec, train.schema, None)).to(device)
-        optimizer = torch.optim.Adam(model.parameters())
+        optimizer = torch.optim.Adam(model.parameters(), fused=True)
         conf_weight = _confusion_weight(model, spec, lists)
         took = []
         for batch in islice(lists.batches(spec.batch_size, rng), _TIMED + 1):
@@ -284,7 +286,7 @@ def _validate(
 ) -> Float[np.ndarray, " N"]:
     """Return the NDCG of every validation query."""
     second_scores = predict(model, lists)
-    if not all(np.isfinite(row).all() for row in second_scores):  # NaN would rank as input order and could win
+    if not np.isfinite(np.concatenate(second_scores)).all():  # NaN would rank as input order and could win
         raise _diverged("validation scores stopped being finite", spec, number)
     return query_ndcg(second_scores, lists, data, scores, spec.ndcg_at)
 
@@ -297,11 +299,8 @@ def predict(model: Ranker, lists: Lists) -> list[Float[np.ndarray, " C"]]:
     """Return the scores of every list; leaves the model in eval mode."""
     model.eval()
     with torch.inference_mode():
-        return [
-            row[real].double().cpu().numpy()
-            for batch in lists.batches(VALIDATION_BATCH)
-            for row, real in zip(model(batch.features, batch.mask)[0], batch.mask, strict=True)
-        ]
+        parts = [model(batch.features, batch.mask)[0][batch.mask] for batch in lists.batches(VALIDATION_BATCH)]
+    return np.split(torch.cat(parts).double().cpu().numpy(), lists.offsets[1:-1])
 
 
 def query_ndcg(

@@ -1,13 +1,14 @@
 """The network around its edges: where it knows nothing, where it could divide by zero, and as an exported graph."""
 
+import copy
+
 import numpy as np
 import onnxruntime
 import pytest
 import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.export.inference_form import InferenceForm
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.inference_form import ranker_graph
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
 from listwright.training.recipe.model import QilcmSpec
@@ -134,20 +135,33 @@ def test_dropout_acts_in_training_only():
     assert not torch.equal(network(raw, mask)[0], network(raw, mask)[0])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("length", [1, 2, 60])
-def test_the_inference_form_is_the_same_function(form, length):
-    network = model(query_norm=form).double()
+@pytest.mark.parametrize("options", [{"query_norm": form} for form in FORMS] + [{"variant": "V1"}, {"variant": "V3"}])
+def test_the_written_graph_is_the_same_function(options):
+    network = model(**options)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.5)  # bends the ELUs
-    rows = torch.from_numpy(raw_rows(length)).double()
-    torch.testing.assert_close(InferenceForm(network).double()(rows), Unbatched(network)(rows), rtol=1e-6, atol=1e-6)
+    exact, graph = Unbatched(copy.deepcopy(network).double()), session(network)
+    for length in (1, 2, 60):
+        rows = raw_rows(length)
+        with torch.no_grad():
+            expected = exact(torch.from_numpy(rows).double()).numpy()
+        assert graph.run(None, {"features": rows})[0] == pytest.approx(expected, rel=1e-5, abs=2e-5)
 
 
 def session(network):
-    graph = to_onnx(InferenceForm(network), 5)
-    return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(ranker_graph(network), providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("kinds", [("numeric",), ("categorical",), ("categorical", "numeric")])
+def test_the_written_graph_takes_columns_of_one_kind_alone(kinds):
+    categories = {"numeric": (), "categorical": ("a", "b")}
+    schema = FeatureSchema(features=tuple(Feature(name=kind, kind=kind, categories=categories[kind]) for kind in kinds))
+    rows = np.random.default_rng(0).integers(0, 3, (40, len(kinds))).astype(np.float32)
+    network = Ranker(schema, rows, QilcmSpec()).eval()
+    with torch.no_grad():
+        expected = Unbatched(network)(torch.from_numpy(rows)).numpy()
+    assert session(network).run(None, {"features": rows})[0] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -227,10 +241,10 @@ def test_variants_of_the_paper():
     assert torch.equal(found["V3"].refined, found["full"].refined)
 
 
-def test_the_inference_form_ignores_a_column_that_had_one_value_in_training():
+def test_the_written_graph_ignores_a_column_that_had_one_value_in_training():
     ranker = model()
     rows = raw_rows(7, seed=1)
     rows[:, 3] = 10.0 * np.arange(7)
     with torch.no_grad():
-        found, expected = (form(ranker)(torch.from_numpy(rows)) for form in (InferenceForm, Unbatched))
-    assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
+        expected = Unbatched(ranker)(torch.from_numpy(rows)).numpy()
+    assert session(ranker).run(None, {"features": rows})[0] == pytest.approx(expected, abs=1e-4)

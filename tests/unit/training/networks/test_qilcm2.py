@@ -6,8 +6,8 @@ import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import to_export
-from listwright.training.export.onnx import TOLERANCE, to_onnx
+from listwright.training.export.inference_form import ranker_graph
+from listwright.training.export.onnx import TOLERANCE
 from listwright.training.losses import att_rank
 from listwright.training.networks.qilcm import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker
@@ -78,7 +78,7 @@ def test_each_member_has_the_loss_of_its_own_scores(batch):
 def test_members_are_exported_as_one_graph_for_lists_of_any_length(context):
     ranker, _ = made(3, context)
     width = ROWS.shape[1]
-    graph = to_onnx(to_export(ranker.eval()), width)
+    graph = ranker_graph(ranker.eval())
     scorer = OnnxScorer(graph, width)
     for length in (1, 2, 3, 50, 130):
         rows = ROWS[np.arange(length) % len(ROWS)]
@@ -86,4 +86,4 @@ def test_members_are_exported_as_one_graph_for_lists_of_any_length(context):
             expected = ranker(torch.from_numpy(rows)[None], torch.ones(1, length, dtype=torch.bool)).logits[0]
         assert np.abs(scorer.score(rows) - expected.numpy()).max() < TOLERANCE
     single, _ = made(1, context)
-    assert len(graph) > 2 * len(to_onnx(to_export(single.eval()), width))
+    assert len(graph) > 2 * len(ranker_graph(single.eval()))

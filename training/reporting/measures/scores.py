@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.metrics import hit
 from listwright.ranking.order import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
@@ -97,9 +96,8 @@ def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[n
     before, after = (log_probabilities(outcomes, value) for value in (1.0, temperature))
     low, high = bootstrap_interval(after - before, weights)
     top = [relevance(choice.scores, temperature).max() for choice in outcomes]
-    chosen = [
-        hit(choice.scores, np.eye(1, len(choice.scores), choice.chosen, dtype=int)[0], cutoff=1) for choice in outcomes
-    ]
+    best = [choice.scores == choice.scores.max() for choice in outcomes]
+    chosen = [float(first[choice.chosen]) / int(first.sum()) for choice, first in zip(outcomes, best, strict=True)]
     even = [-np.log(len(choice.scores)) for choice in outcomes]
 
     def mean(values: list[float] | Float[np.ndarray, " N"]) -> float:

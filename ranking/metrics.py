@@ -217,6 +217,7 @@ class _RankedLists:
         begins[lists.starts] = True
         self._groups = np.flatnonzero(begins)
         self._sizes = np.diff(self._groups, append=len(ranked))
+        self._places = np.arange(len(ranked)) - np.repeat(self._groups, self._sizes)  # within the group
         self._relevant = (lists.labels > 0).astype(np.float64)[self._order]
 
     def measure(self, name: str) -> Float[np.ndarray, " N"]:
@@ -273,11 +274,6 @@ class _RankedLists:
         return self._share(self._lists.gains[self._order]) * self._lists.discounts
 
     @cached_property
-    def _places(self) -> Int[np.ndarray, " R"]:
-        """``(R,)`` places within the group, from 0."""
-        return np.arange(len(self._order)) - np.repeat(self._groups, self._sizes)
-
-    @cached_property
     def _passed(self) -> Float[np.ndarray, " R"]:
         """``(R,)`` chance that no candidate down to a rank is relevant."""
         left = np.repeat(self._sizes, self._sizes) - self._places
@@ -306,27 +302,18 @@ class _RankedLists:
         return self._lists.sum_up((before - passed) / self._lists.ranks, cutoff)
 
 
-class QueryNdcg:
-    """NDCG of many queries at once, 0 for a query without a relevant candidate.
-
-    Args:
-        labels, offsets, gains: as for :class:`JudgedLists`.
-        cutoff: as for :func:`ndcg`.
-    """
+class QueryNdcg(JudgedLists):
+    """NDCG of many queries at once, down to a cutoff; 0 for a query without a relevant candidate."""
 
     def __init__(
-        self,
-        labels: Int[np.ndarray, " R"],
-        offsets: Int[np.ndarray, " O"],
-        *,
-        cutoff: int,
-        gains: Sequence[float] | None = None,
+        self, labels: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], *, cutoff: int, **more: Any
     ) -> None:
-        self._lists, self._cutoff = JudgedLists(labels, offsets, gains=gains), cutoff
+        super().__init__(labels, offsets, **more)
+        self._cutoff = cutoff
 
     def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
         """Return ``(N,)`` NDCG by these scores."""
-        values: Float[np.ndarray, " N"] = np.nan_to_num(_RankedLists(self._lists, scores).ndcg(self._cutoff))
+        values: Float[np.ndarray, " N"] = np.nan_to_num(_RankedLists(self, scores).ndcg(self._cutoff))
         return values
 
 

@@ -26,14 +26,13 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
-from listwright.ranking.order import sort_keys
 from listwright.training.cluster import cores, side_by_side
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, check_complete
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, RankedRows, check_complete
 from listwright.training.gates import Judgement
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
@@ -183,8 +182,118 @@ class _Part(NamedTuple):
 def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
     """Return the parts of all lists; a label above those before changes ERR, and all is measured again."""
     judged = _measured(work, manifest, folder, jobs, progress)
-    every = np.concatenate([labels, *filter(len, others)])
-    top = float(gains_of(every, protocol.gains).max(initial=work.highest))
+    top = max(part.gain for part in judged)
+    if top > work.highest:
+        judged = _measured(replace(work, highest=top), manifest, folder, jobs, progress)
+    return judged
+
+
+def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
+    options, schema = work.options, manifest.feature_schema
+    needed = [name for name in (options.label, options.weight, options.doc, *options.by) if name is not None]
+    qid, rows, _ = batches(options.data, schema, options.qid, needed)
+    work = replace(work, qid=qid)
+    first = files_of(options.data)[0]
+    if is_table(first):
+        _check_names(columns_of(first), work, schema, progress)
+    task = progress.begin(f"Ranking {options.data.name} by {work.name}, rows")
+    done, judged, running = 0, list[_Part](), deque[Future[_Part]]()
+
+    def take() -> None:
+        nonlocal done
+        judged.append(running.popleft().result())
+        done += judged[-1].counts["read"]
+        task.reach(done)
+
+    try:
+        with side_by_side(None, jobs, local_jobs=cores()) as (workers, at_a_time):
+            for part in parts(_checked(rows, work), qid):
+                path = folder / f"{part.number:07}.arrow"
+                part.rows.write_ipc(path, compression="uncompressed")
+                running.append(workers.submit(judge_part, str(path), part.number, work))
+                if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
+                    take()
+            while running:
+                take()
+    except BrokenProcessPool as error:
+        fault = "a worker was stopped from outside, perhaps for want of memory: try again with --jobs 1"
+        raise RecipeError(fault) from error
+    task.end(done)
+    return judged
+
+
+def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
+    """Yield the rows; raise where a label or weight cannot be one, with the line."""
+    options = work.options
+    for batch in rows:
+
+        def fault(column: pl.Series, expected: str, row: int | None = None, at: FileRows = batch) -> DataError:
+            return DataError(at.path, expected, line=None if row is None else at.lines[row], column=column.name)
+
+        if options.qrels is None:
+            gains, labels = work.protocol.gains, whole_labels(batch.rows[str(options.label)], fault)
+            if gains is not None and int(labels.max(initial=0)) >= len(gains):
+                expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {int(labels.max())}"
+                raise fault(batch.rows[str(options.label)], expected, int(labels.argmax()))
+        if options.weight is not None:
+            row_weights(batch.rows[options.weight], fault)
+        yield batch
+
+
+def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Progress) -> None:
+    """Raise RecipeError unless the data have the columns that are named, and the bundle's features."""
+    options, names = work.options, table.frame.columns
+    if options.qrels is None:
+        table.find_column(options.label, "--label")
+    for option, columns in (("--weight", (options.weight,)), ("--doc", (options.doc,)), ("--by", options.by)):
+        for name in columns:
+            if name is not None:
+                table.find_column(name, option)
+    for option, name in (*(("--by", name) for name in options.by), ("--label", options.label)):
+        if name in schema.index:
+            fault = f"is a feature of {work.name}, read as the bundle needs it"
+            raise RecipeError(f"{option} {name}: {fault}: give a copy of the column another name")
+    for name in options.by:
+        if name in (options.label, work.qid):
+            raise RecipeError(f"--by {name}: holds the {'labels' if name == options.label else 'query ids'}")
+    absent = [feature for feature in schema.features if feature.name not in names]
+    lacking = [f.name for f in absent if f.default is None and not f.missing_in_training]
+    if lacking:
+        others = listed([name for name in names if name not in (*schema.names, work.qid, options.label)]) or "none"
+        fault = f"lacks {listed(lacking)}, which {work.name} was fitted with"
+        raise DataError(table.path, f"{fault}; columns that are no features of it: {others}")
+    if absent:
+        lacks = listed([feature.name for feature in absent])
+        progress.remark(f"the data lack {lacks}: defaults or missing values stand there for {work.name}")
+
+
+def judge_part(path: str, number: int, work: _Work) -> _Part:
+    """Rank and measure the lists of a part; write them as TREC files beside it where that is asked for.
+
+    Args:
+        path: of the part's rows, which are deleted.
+        number: of the part.
+        work: what is to be done.
+    """
+    options, protocol = work.options, work.protocol
+    served, rows = loaded(str(work.bundle)), pl.read_ipc(path)
+    Path(path).unlink()
+    qrels = None if options.qrels is None else read_trec(options.qrels, "qrels")
+    run = None if options.run is None else read_trec(options.run, "run")
+    counts = Counter({"read": rows.height})
+    lists = lists_of(rows, served.manifest.feature_schema, work.qid)
+    docs = _docs(rows, options, lists)
+    judged = _judged_lists(lists, docs, qrels, run if options.shared_only else None, counts)
+    if not all(judged):
+        of_judged = np.repeat(judged, np.diff(lists.offsets))
+        rows, docs = rows.filter(of_judged), list(compress(docs, of_judged))
+        if not docs:
+            return _Part({}, None, {}, 0, 0.0, counts)
+        lists = lists_of(rows, served.manifest.feature_schema, work.qid)
+    offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
+    labels, others = _labels(rows, options, lists, docs, protocol.gains)
+    counts["judged elsewhere"] += sum(map(len, others))
+    top = float(gains_of(np.concatenate([labels, *others]), protocol.gains).max(initial=work.highest))
     weights = None
     if options.weight is not None:
         of_row = row_weights(rows[options.weight], Table(options.data, rows).fault)
@@ -192,34 +301,31 @@ def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, pro
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
-    features = lists.features.to_numpy() if isinstance(lists.features, pl.DataFrame) else lists.features
-    shuffled = lists._replace(features=np.ascontiguousarray(features[order], dtype=np.float32), order=None)
+    features = np.ascontiguousarray(np.asarray(lists.features)[order], dtype=np.float32)
+    shuffled = lists._replace(features=features, order=None)
     ends = zip(qids, offsets[:-1], offsets[1:], strict=True) if run is not None or options.trec is not None else ()
     own_labels = {qid: dict(zip(docs[at:end], labels[at:end].tolist(), strict=True)) for qid, at, end in ends}
-    scores, first_scores, text = np.empty(rows.height), np.empty(rows.height), list[str]()
+    ranked, text = RankedRows(order, np.empty(rows.height), {work.name: np.empty(rows.height)}), list[str]()
     for n, ranking in enumerate(rankings_of(shuffled, served.reranker, options.strategy)):
-        check_complete(ranking, qids[n])
-        begin, end = offsets[n : n + 2]
-        scores[begin:end], first_scores[begin:end] = ranking.scores, ranking.first_stage_scores
-        if options.trec is not None:
-            text += run_lines(qids[n], [docs[order[begin + place]] for place in ranking.order], work.name)
-    keys = {INPUT_ORDER: -order.astype(np.float64)} if work.with_others else {}
-    keys |= _sort_keys_by(work, served.manifest, scores, first_scores)
+        at = slice(offsets[n], offsets[n + 1])
+        ranked.scores[work.name][at] = check_complete(ranking, qids[n]).scores
+        ranked.first_scores[at] = ranking.first_stage_scores
+        text += (
+            [] if options.trec is None else run_lines(qids[n], [docs[i] for i in order[at][ranking.order]], work.name)
+        )
     shared, bounds = np.arange(rows.height), offsets
     if options.shared_only and run is not None:
         shared = np.flatnonzero([docs[row] in run[qids[n]] for row, n in zip(order, of_rows, strict=True)])
         bounds = np.concatenate([[0], np.cumsum(np.bincount(of_rows[shared]))])
-    of_ideal = np.isfinite(scores)[shared] if protocol.ideal == "truncated" else None
-    measured = {
-        ranker: (Retrieved(of_ranker[shared], labels[order][shared], bounds, others), of_ideal)
-        for ranker, of_ranker in keys.items()
+    of_ideal = np.isfinite(ranked.scores[work.name])[shared] if protocol.ideal == "truncated" else None
+    y, settings = labels[order][shared], {"gains": protocol.gains, "highest": top}
+    values = {
+        ranker: measure_retrieved(METRICS, Retrieved(own[shared], y, bounds, others), of_ideal=of_ideal, **settings)
+        for ranker, own in _sort_keys_by(work, served.manifest, ranked).items()
     }
     if run is not None:
-        measured[str(options.run)] = _retrieved_by_run(run, own_labels, qrels, options, counts), None
-    values = {
-        ranker: measure_retrieved(METRICS, retrieved, of_ideal=in_ideal, gains=protocol.gains, highest=top)
-        for ranker, (retrieved, in_ideal) in measured.items()
-    }
+        retrieved = _retrieved_by_run(run, own_labels, qrels, options, counts)
+        values[str(options.run)] = measure_retrieved(METRICS, retrieved, **settings)
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
     if options.trec is not None and work.with_others:
@@ -229,13 +335,12 @@ def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, pro
     return _Part(values, weights, segments, rows.height, top, counts)
 
 
-def _sort_keys_by(
-    work: _Work, manifest: Manifest, scores: Float[np.ndarray, " R"], first_scores: Float[np.ndarray, " R"]
-) -> dict[str, Float[np.ndarray, " R"]]:
-    scored = np.flatnonzero(~np.isnan(scores))
-    keys = {work.name: sort_keys(scores[scored], scored, first_scores)}
-    more = _has_more_stages(manifest, work.options.strategy)
-    return {f"{work.name}, first stage": first_scores, **keys} if more else keys
+def _sort_keys_by(work: _Work, manifest: Manifest, ranked: RankedRows) -> dict[str, Float[np.ndarray, " R"]]:
+    """Return what each ranker orders the candidates by."""
+    keys = {work.name: ranked.sort_keys(work.name)}
+    if _has_more_stages(manifest, work.options.strategy):
+        keys = {f"{work.name}, first stage": ranked.first_scores, **keys}
+    return {INPUT_ORDER: -ranked.order.astype(np.float64), **keys} if work.with_others else keys
 
 
 def _retrieved_by_run(

@@ -5,6 +5,7 @@ Whether they are probabilities, and whether they follow the monotone constraints
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,12 +79,20 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
             )
             if weights.any():
                 rankers.append({"ranker": ranker} | _of_ranker(outcomes, temperature, weights))
+    _draw_lists.cache_clear()  # 2,000 numbers a list
     return {
         "choices": are_choices(splits),
         "lists": sum(map(len, parts)),
         "without_choice": sum(map(without_choice, parts)),
         "rankers": rankers,
     }
+
+
+@lru_cache(maxsize=1)
+def _draw_lists(count: int) -> Float[np.ndarray, "samples N"]:
+    """Return how often each list is in each bootstrap sample."""
+    even = np.full(count, 1.0 / count)
+    return np.random.default_rng(0).multinomial(count, even, size=RESAMPLES).astype(np.float64)
 
 
 def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
@@ -151,7 +160,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
     sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
     for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.chosen), strict=True):
         np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
-    drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
+    drawn = _draw_lists(size)
     candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = float(np.abs(stated[0] - was[0]).sum() / candidates[0].sum())

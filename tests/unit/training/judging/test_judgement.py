@@ -17,8 +17,10 @@ from ir_measures import AP, RR, P, nDCG
 
 from listwright.command import main
 from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, ListwrightError
 from listwright.ranking.metrics import EvalProtocol
+from listwright.ranking.order import ranks_by_score
 from listwright.training import gates, judgement
 from listwright.training.data.tables import table
 from listwright.training.evaluation.evaluate import METRICS, Evaluation, evaluate
@@ -109,6 +111,20 @@ def test_the_figures_are_those_of_a_report(models, data, weight):
         for metric in METRICS:
             own = interval_of(judged.evaluation, metric, ours)
             assert own == pytest.approx(interval_of(expected, metric, theirs), abs=1e-12)
+
+
+def test_an_evaluation_holds_the_rankings_that_the_service_gives(models, data):
+    spec = TableData(qid="query", label="label", ignore=("note", "market", "offer", "weight"))
+    reranker = bundle.load(models[0]).reranker
+    test = table.read(spec, str(data)).dataset.with_schema(reranker.schema)
+    ranked = evaluate(reranker, test).ranked
+    keys = ranked.sort_keys("qilcm")
+    for rows in map(test.slice, range(len(test))):
+        assert sorted(ranked.order[rows]) == list(range(rows.start, rows.stop))
+        ranking = reranker.rerank(CandidateList(test.features[ranked.order[rows]]), strategy="qilcm")
+        assert np.array_equal(ranked.scores["qilcm"][rows], ranking.scores, equal_nan=True)
+        assert np.array_equal(ranked.first_scores[rows], ranking.first_stage_scores)
+        assert ranks_by_score(keys[rows]).tolist() == ranking.ranks.tolist()
 
 
 def test_neither_parts_nor_jobs_nor_the_kind_of_file_change_a_figure(models, frame, data, tmp_path, monkeypatch):

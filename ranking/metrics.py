@@ -233,8 +233,7 @@ class _RankedLists:
 
     def ndcg(self, cutoff: int) -> Float[np.ndarray, " N"]:
         ideal = self._lists.ideal(cutoff)
-        values = self._lists.sum_up(self._discounted_gains, cutoff)
-        return np.divide(values, ideal, out=np.full(len(values), np.nan), where=ideal != 0.0)
+        return self._lists.sum_up(self._discounted_gains, cutoff) / np.where(ideal == 0.0, np.nan, ideal)
 
     def precision(self, cutoff: int) -> Float[np.ndarray, " N"]:
         return self._lists.sum_up(self._share(self._relevant), cutoff) / cutoff
@@ -253,8 +252,7 @@ class _RankedLists:
         before -= before[np.searchsorted(self._groups, lists.starts)][lists.list_of_row[self._groups]]
         of_others = (relevant - 1.0) / np.maximum(1, sizes - 1)  # of a relevant candidate's equals
         found = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
-        values = lists.sum_up(self._share(self._relevant) * found / lists.ranks)
-        return np.divide(values, total, out=np.zeros(len(values)), where=total != 0.0)
+        return lists.sum_up(self._share(self._relevant) * found / lists.ranks) / np.maximum(1.0, total)
 
     def expected_reciprocal_rank(self, cutoff: int) -> Float[np.ndarray, " N"]:
         lists = self._lists
@@ -330,4 +328,4 @@ def _mean_passes(passes: Float[np.ndarray, "G M"], most: int) -> Float[np.ndarra
         sizes = np.arange(1, min(count, most) + 1)
         new = means[:, sizes - 1] * passes[:, count - 1, None] * sizes
         means[:, sizes] = (means[:, sizes] * (count - sizes) + new) / count
-    return np.divide(means[:, 1:], means[:, :-1], out=np.zeros_like(means[:, 1:]), where=means[:, :-1] != 0.0)
+    return means[:, 1:] / np.where(means[:, :-1] == 0.0, 1.0, means[:, :-1])

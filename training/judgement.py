@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -318,14 +319,13 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         shared = np.flatnonzero([docs[row] in run[qids[n]] for row, n in zip(order, of_rows, strict=True)])
         bounds = np.concatenate([[0], np.cumsum(np.bincount(of_rows[shared]))])
     of_ideal = np.isfinite(ranked.scores[work.name])[shared] if protocol.ideal == "truncated" else None
-    y, settings = labels[order][shared], {"gains": protocol.gains, "highest": top}
+    measure = partial(measure_retrieved, METRICS, gains=protocol.gains, highest=top)
     values = {
-        ranker: measure_retrieved(METRICS, Retrieved(own[shared], y, bounds, others), of_ideal=of_ideal, **settings)
+        ranker: measure(Retrieved(own[shared], labels[order][shared], bounds, others), of_ideal=of_ideal)
         for ranker, own in _sort_keys_by(work, served.manifest, ranked).items()
     }
     if run is not None:
-        retrieved = _retrieved_by_run(run, own_labels, qrels, options, counts)
-        values[str(options.run)] = measure_retrieved(METRICS, retrieved, **settings)
+        values[str(options.run)] = measure(_retrieved_by_run(run, own_labels, qrels, options, counts))
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
     if options.trec is not None and work.with_others:

@@ -192,13 +192,14 @@ def rank_rows(reranker: Reranker, data: Dataset, rankers: Iterable[str], task: T
     order, first_scores = np.empty(data.rows, dtype=np.int64), np.empty(data.rows)
     scores = {name: np.empty(data.rows) for name in rankers}
     for n, (shuffled, candidates, _) in enumerate(shuffled_lists(data)):
-        rows, first = data.slice(n), None
+        rows = data.slice(n)
+        first: Float[np.ndarray, " L"] | None = None
         for name, of_ranker in scores.items():
             strategy = "auto" if name == ROUTED else name
             ranking = reranker.rerank(candidates, strategy=strategy, first_stage_scores=first)
             of_ranker[rows] = check_complete(ranking, data.qids[n]).scores
-            first = ranking.first_stage_scores
-        order[rows], first_scores[rows] = shuffled + rows.start, first
+            first_scores[rows] = first = ranking.first_stage_scores
+        order[rows] = shuffled + rows.start
         task.reach(n + 1)
     return RankedRows(order, first_scores, scores)
 

@@ -134,7 +134,8 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     never = manifest.model_copy(update={"router": manifest.router.model_copy(update={"margin": None})})
     abstaining = bundle.open_unsealed(path, never)  # "srm" then answers the mixture for every query
     count = len(manifest.srm.specialists)
-    rows, keys = [], list[np.ndarray]()
+    rows = []
+    keys = list[np.ndarray]()
     for n, (_, candidates, labels) in enumerate(shuffled_lists(test)):
         auto = served.reranker.rerank(candidates)
         mixed = abstaining.rerank(candidates, strategy="srm")

@@ -162,7 +162,7 @@ def _measure_losses(
     def keys_of(n: int, rows: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
         return check_complete(reranker.rerank(CandidateList(rows)), test.qids[queries[n]]).sort_keys
 
-    whole, losses = [keys_of(n, rows) for n, rows in enumerate(lists)], []
+    whole, losses = [keys_of(n, rows) for n, rows in enumerate(lists)], list[np.ndarray]()
     ndcg = QueryNdcg(chosen.labels, chosen.offsets, cutoff=CUTOFF, gains=test.gains)
     for column in columns:
         varies = any(not np.array_equal(rows[:, column], np.roll(rows[:, column], 1), equal_nan=True) for rows in lists)

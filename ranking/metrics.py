@@ -11,13 +11,12 @@ Gain is ``2^y - 1``, unless gains are given, and the discount ``1 / log2(rank + 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from pydantic import BaseModel, ConfigDict, Field
-
-from listwright.ranking.order import rank_by_score
 
 EmptyQueries = Literal[0, 1, "drop"]
 
@@ -112,56 +111,7 @@ def ndcg(
         A number in [0, 1] (above 1 is possible with ``kept``), NaN if the ideal is 0: the protocol decides what an
         empty query counts.
     """
-    ideal = dcg(np.sort(labels if kept is None else labels[kept])[::-1], cutoff=cutoff, gains=gains)
-    if ideal == 0.0:
-        return float("nan")
-    group_gains, sizes, starts = _rank_groups(scores, gains_of(labels, gains))
-    discounts = 1.0 / np.log2(np.arange(2.0, len(labels) + 2.0))
-    discounts[cutoff:] = 0.0
-    return float((group_gains * np.add.reduceat(discounts, starts) / sizes).sum()) / ideal
-
-
-class QueryNdcg:
-    """NDCG of many queries at once, as :func:`ndcg` has it for one.
-
-    Args:
-        labels: ``(R,)`` relevance labels of all rows, those of one query together.
-        offsets: ``(N + 1,)`` query n owns rows ``offsets[n] : offsets[n + 1]``, at least one.
-        cutoff, gains: as for :func:`ndcg`.
-    """
-
-    def __init__(
-        self,
-        labels: Int[np.ndarray, " R"],
-        offsets: Int[np.ndarray, " O"],
-        *,
-        cutoff: int,
-        gains: Sequence[float] | None = None,
-    ) -> None:
-        _check(cutoff)
-        self._gains, self._starts = gains_of(labels, gains), offsets[:-1]
-        lengths = np.diff(offsets)
-        self._query = np.repeat(np.arange(len(lengths)), lengths)
-        ranks = np.arange(1, len(labels) + 1) - np.repeat(self._starts, lengths)
-        self._discounts = np.where(ranks <= cutoff, 1.0 / np.log2(ranks + 1.0), 0.0)
-        self._ideals = self._mean_dcgs(labels.astype(np.float64))
-
-    def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """Return ``(N,)`` NDCG by these scores; 0 for a query without a relevant candidate."""
-        values = self._mean_dcgs(scores)
-        np.divide(values, self._ideals, out=values, where=self._ideals != 0.0)  # where the ideal is 0, so is the value
-        return values
-
-    def _mean_dcgs(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """Return ``(N,)`` DCG of every query, in expectation over the orders of candidates with equal scores."""
-        order = np.lexsort((-scores, self._query))
-        first_of_group = _first_of_equals(scores[order])
-        first_of_group[self._starts] = True
-        groups = np.flatnonzero(first_of_group)
-        sizes = np.diff(groups, append=len(scores))
-        of_groups = np.add.reduceat(self._gains[order], groups) * np.add.reduceat(self._discounts, groups) / sizes
-        means: Float[np.ndarray, " N"] = np.add.reduceat(of_groups, np.searchsorted(groups, self._starts))
-        return means
+    return float(_rank_one(scores, labels, kept=kept, gains=gains).ndcg(cutoff)[0])
 
 
 def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
@@ -169,9 +119,7 @@ def precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *,
 
     The divisor is ``cutoff`` even if the list is shorter.
     """
-    _check(cutoff)
-    relevant, sizes, _ = _rank_groups(scores, (labels > 0).astype(np.float64))
-    return float((np.repeat(relevant / sizes, sizes)[:cutoff]).sum()) / cutoff
+    return float(_rank_one(scores, labels).precision(cutoff)[0])
 
 
 def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutoff: int) -> float:
@@ -179,90 +127,192 @@ def hit(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], *, cutof
 
     It is 1.0 or 0.0 where no scores tie.
     """
-    return float(1.0 - _survival(scores, (labels > 0).astype(np.float64), cutoff)[-1])
+    return float(_rank_one(scores, labels).hit(cutoff)[0])
 
 
 def reciprocal_rank(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
     """Compute 1 / rank of the first relevant candidate (label > 0); 0.0 if there is none."""
-    passed = _survival(scores, (labels > 0).astype(np.float64), max(1, len(labels)))
-    return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
+    return float(_rank_one(scores, labels).reciprocal_rank()[0])
 
 
-def average_precision(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"]) -> float:
-    """Compute the mean precision at the ranks of the relevant candidates (label > 0); 0.0 if there is none.
-
-    Its mean over queries is MAP.
-    """
-    relevant, sizes, starts = _rank_groups(scores, (labels > 0).astype(np.float64))
-    total = float(relevant.sum())
-    if total == 0.0:
-        return 0.0
-    before = np.repeat(np.cumsum(relevant) - relevant, sizes)
-    share = np.repeat(relevant / sizes, sizes)
-    of_others = np.repeat((relevant - 1.0) / np.maximum(1, sizes - 1), sizes)  # of a relevant candidate's equals
-    ranks = np.arange(1, len(labels) + 1)
-    within = ranks - 1 - np.repeat(starts, sizes)
-    return float((share * (before + 1.0 + within * of_others) / ranks).sum()) / total
-
-
-def expected_reciprocal_rank(
-    scores: Float[np.ndarray, " L"],
-    labels: Int[np.ndarray, " L"],
-    *,
-    cutoff: int,
-    gains: Sequence[float] | None = None,
-    highest: float = HIGHEST_GAIN,
-) -> float:
-    """Compute ERR: the mean of 1 / rank at which a user stops who looks at the candidates one by one.
-
-    Definition: ``sum_{r=1..cutoff} 1/r R_r prod_{i<r} (1 - R_i)`` with ``R = gain / (highest + 1)`` (Chapelle et al.,
-    CIKM 2009, eq. 5).
+class JudgedLists:
+    """Many lists with labels, whose rankings are measured at once.
 
     Args:
-        scores, labels, cutoff, gains: as for :func:`ndcg`.
-        highest: the gain of the best label that there can be. The default is that of label 4, as in TREC's tools.
-
-    Raises:
-        ValueError: if the gain of a label is above the highest one.
+        labels: ``(R,)`` relevance labels of all rows, those of one list together.
+        offsets: ``(N + 1,)`` list n owns rows ``offsets[n] : offsets[n + 1]``, at least one.
+        kept: ``(R,)`` as for :func:`ndcg`.
+        gains: as for :func:`dcg`.
+        highest: gain of the best label that there can be, for ERR; the default is that of TREC's tools.
     """
-    label_gains = gains_of(labels, gains)
-    if label_gains.max() > highest:
-        raise ValueError(f"a label has gain {label_gains.max():g}, above the highest one, {highest:g}: raise highest")
-    passed = _survival(scores, label_gains / (highest + 1.0), cutoff)
-    return float(-(np.diff(passed) / np.arange(1, len(passed))).sum())
+
+    def __init__(
+        self,
+        labels: Int[np.ndarray, " R"],
+        offsets: Int[np.ndarray, " O"],
+        *,
+        kept: Bool[np.ndarray, " R"] | None = None,
+        gains: Sequence[float] | None = None,
+        highest: float = HIGHEST_GAIN,
+    ) -> None:
+        self.labels, self.starts, self.lengths, self.highest = labels, offsets[:-1], np.diff(offsets), highest
+        self.list_of_row = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        self.ranks = np.arange(1, len(labels) + 1) - np.repeat(self.starts, self.lengths)
+        self.discounts = 1.0 / np.log2(self.ranks + 1.0)
+        self.gains = gains_of(labels, gains)
+        keys, of_ideal = -labels.astype(np.float64), self.gains
+        if kept is not None:
+            keys, of_ideal = np.where(kept, keys, np.inf), np.where(kept, self.gains, 0.0)
+        self._best = of_ideal[np.lexsort((keys, self.list_of_row))] * self.discounts
+        self._ideals: dict[int, Float[np.ndarray, " N"]] = {}
+
+    def measure(self, names: Sequence[str], scores: Float[np.ndarray, " R"]) -> dict[str, Float[np.ndarray, " N"]]:
+        """Compute metrics by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
+
+        ``map`` is the mean precision at the ranks of the relevant candidates. ERR is the mean of 1 / rank at which a
+        user stops who looks at the candidates one by one: ``sum_{r=1..K} 1/r R_r prod_{i<r} (1 - R_i)`` with
+        ``R = gain / (highest + 1)`` (Chapelle et al., CIKM 2009, eq. 5).
+
+        Args:
+            names: K is the cutoff.
+            scores: ``(R,)`` higher is better.
+
+        Returns:
+            ``(N,)`` values of each metric. Without a relevant candidate NDCG is NaN, and all others are 0.
+
+        Raises:
+            ValueError: if there is no such metric, or ERR is asked for and a label has a gain above the highest one.
+        """
+        ranked = _RankedLists(self, scores)
+        return {name: ranked.measure(name) for name in names}
+
+    def ideal(self, cutoff: int) -> Float[np.ndarray, " N"]:
+        """Return ``(N,)`` the best DCG that any order can have."""
+        if cutoff not in self._ideals:
+            self._ideals[cutoff] = self.sum_up(self._best, cutoff)
+        return self._ideals[cutoff]
+
+    def sum_up(self, values: Float[np.ndarray, " R"], cutoff: int | None = None) -> Float[np.ndarray, " N"]:
+        """Return ``(N,)`` the sum of values that stand in ranked order, down to a rank."""
+        if cutoff is not None:
+            _check(cutoff)
+            values = np.where(self.ranks <= cutoff, values, 0.0)
+        sums: Float[np.ndarray, " N"] = np.add.reduceat(values, self.starts)
+        return sums
 
 
-def measure(
-    name: str,
-    scores: Float[np.ndarray, " L"],
-    labels: Int[np.ndarray, " L"],
-    *,
-    kept: Bool[np.ndarray, " L"] | None = None,
-    gains: Sequence[float] | None = None,
-    highest: float = HIGHEST_GAIN,
-) -> float:
-    """Compute a metric of one list by name: ``ndcg@K``, ``hit@K``, ``precision@K``, ``err@K``, ``mrr`` or ``map``.
+def _rank_one(scores: Float[np.ndarray, " L"], labels: Int[np.ndarray, " L"], **more: Any) -> _RankedLists:
+    return _RankedLists(JudgedLists(labels, np.array([0, len(labels)]), **more), scores)
 
-    Args:
-        name: K is the cutoff.
-        scores, labels, kept, gains, highest: as for the function of that metric.
 
-    Raises:
-        ValueError: if there is no such metric.
-    """
-    kind, at, depth = name.partition("@")
-    if name == "mrr":
-        return reciprocal_rank(scores, labels)
-    if name == "map":
-        return average_precision(scores, labels)
-    if kind not in ("ndcg", "hit", "precision", "err") or not at or not depth.isdecimal() or int(depth) < 1:
-        raise ValueError(f"metric {name!r}: expected ndcg@K, hit@K, precision@K or err@K with a K from 1, mrr or map")
-    cutoff = int(depth)
-    if kind == "ndcg":
-        return ndcg(scores, labels, cutoff=cutoff, kept=kept, gains=gains)
-    if kind == "err":
-        return expected_reciprocal_rank(scores, labels, cutoff=cutoff, gains=gains, highest=highest)
-    return (hit if kind == "hit" else precision)(scores, labels, cutoff=cutoff)
+class _RankedLists:
+    """The lists in the order of scores: equal scores are a group, whose candidates share its ranks."""
+
+    def __init__(self, lists: JudgedLists, scores: Float[np.ndarray, " R"]) -> None:
+        self._lists = lists
+        self._order = np.lexsort((-scores, lists.list_of_row))
+        ranked = scores[self._order]
+        begins = np.ones(len(ranked), dtype=bool)
+        begins[1:] = (ranked[1:] != ranked[:-1]) & ~(np.isnan(ranked[1:]) & np.isnan(ranked[:-1]))
+        begins[lists.starts] = True
+        self._groups = np.flatnonzero(begins)
+        self._sizes = np.diff(self._groups, append=len(ranked))
+        self._places = np.arange(len(ranked)) - np.repeat(self._groups, self._sizes)  # within the group
+        self._relevant = (lists.labels > 0).astype(np.float64)[self._order]
+
+    def measure(self, name: str) -> Float[np.ndarray, " N"]:
+        """Return the values of a metric by its name."""
+        if name in ("mrr", "map"):
+            return self.reciprocal_rank() if name == "mrr" else self.average_precision()
+        kind, _, depth = name.partition("@")
+        known = {"ndcg": self.ndcg, "hit": self.hit, "precision": self.precision, "err": self.expected_reciprocal_rank}
+        if kind not in known or not depth.isdecimal() or int(depth) < 1:
+            expected = "expected ndcg@K, hit@K, precision@K or err@K with a K from 1, mrr or map"
+            raise ValueError(f"metric {name!r}: {expected}")
+        return known[kind](int(depth))
+
+    def ndcg(self, cutoff: int) -> Float[np.ndarray, " N"]:
+        ideal = self._lists.ideal(cutoff)
+        return self._lists.sum_up(self._discounted_gains, cutoff) / np.where(ideal == 0.0, np.nan, ideal)
+
+    def precision(self, cutoff: int) -> Float[np.ndarray, " N"]:
+        return self._lists.sum_up(self._share(self._relevant), cutoff) / cutoff
+
+    def hit(self, cutoff: int) -> Float[np.ndarray, " N"]:
+        _check(cutoff)
+        return 1.0 - self._passed[self._lists.starts + np.minimum(cutoff, self._lists.lengths) - 1]
+
+    def reciprocal_rank(self) -> Float[np.ndarray, " N"]:
+        return self._expect_reciprocal(self._passed)
+
+    def average_precision(self) -> Float[np.ndarray, " N"]:
+        lists, relevant, sizes = self._lists, np.add.reduceat(self._relevant, self._groups), self._sizes
+        total = lists.sum_up(self._relevant)
+        before = np.cumsum(relevant) - relevant
+        before -= before[np.searchsorted(self._groups, lists.starts)][lists.list_of_row[self._groups]]
+        of_others = (relevant - 1.0) / np.maximum(1, sizes - 1)  # of a relevant candidate's equals
+        found = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
+        return lists.sum_up(self._share(self._relevant) * found / lists.ranks) / np.maximum(1.0, total)
+
+    def expected_reciprocal_rank(self, cutoff: int) -> Float[np.ndarray, " N"]:
+        lists = self._lists
+        if (most := lists.gains.max()) > lists.highest:
+            raise ValueError(f"a label has gain {most:g}, above the highest one, {lists.highest:g}: raise highest")
+        passes = 1.0 - lists.gains[self._order] / (lists.highest + 1.0)
+        ends = self._groups + self._sizes - 1
+        mixed = np.minimum.reduceat(passes, self._groups) != np.maximum.reduceat(passes, self._groups)
+        mixed &= lists.ranks[self._groups] <= cutoff
+        for size in np.unique(self._sizes[mixed]).tolist():
+            rows = ends[mixed & (self._sizes == size)][:, None] + np.arange(1 - size, 1)
+            passes[rows[:, :cutoff]] = _mean_passes(passes[rows], min(size, cutoff))
+        return self._expect_reciprocal(self._multiply(passes, cutoff), cutoff)
+
+    @cached_property
+    def _discounted_gains(self) -> Float[np.ndarray, " R"]:
+        return self._share(self._lists.gains[self._order]) * self._lists.discounts
+
+    @cached_property
+    def _passed(self) -> Float[np.ndarray, " R"]:
+        """``(R,)`` chance that no candidate down to a rank is relevant."""
+        left = np.repeat(self._sizes, self._sizes) - self._places
+        irrelevant = left - np.repeat(np.add.reduceat(self._relevant, self._groups), self._sizes)
+        return self._multiply(np.maximum(0.0, irrelevant) / left)
+
+    def _share(self, values: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
+        """Return the mean of each group, at all of its ranks."""
+        if len(self._groups) == len(values):
+            return values
+        return np.repeat(np.add.reduceat(values, self._groups) / self._sizes, self._sizes)
+
+    def _multiply(self, passes: Float[np.ndarray, " R"], cutoff: int | None = None) -> Float[np.ndarray, " R"]:
+        """Return the products of each list's values down to every rank, or down to a cutoff."""
+        passed = passes.copy()
+        longest = int(self._lists.lengths.max())
+        for rank in range(1, longest if cutoff is None else min(cutoff, longest)):
+            rows = self._lists.starts[self._lists.lengths > rank] + rank
+            passed[rows] *= passed[rows - 1]
+        return passed
+
+    def _expect_reciprocal(self, passed: Float[np.ndarray, " R"], cutoff: int | None = None) -> Float[np.ndarray, " N"]:
+        """Return the mean of 1 / rank at which a user stops who passes the ranks down to each with these chances."""
+        before = np.concatenate([[1.0], passed[:-1]])
+        before[self._lists.starts] = 1.0
+        return self._lists.sum_up((before - passed) / self._lists.ranks, cutoff)
+
+
+class QueryNdcg(JudgedLists):
+    """NDCG of many queries at once, down to a cutoff; 0 for a query without a relevant candidate."""
+
+    def __init__(
+        self, labels: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], *, cutoff: int, **more: Any
+    ) -> None:
+        super().__init__(labels, offsets, **more)
+        self._cutoff = cutoff
+
+    def of(self, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+        """Return ``(N,)`` NDCG by these scores."""
+        values: Float[np.ndarray, " N"] = np.nan_to_num(_RankedLists(self, scores).ndcg(self._cutoff))
+        return values
 
 
 def _check(cutoff: int) -> None:
@@ -270,50 +320,12 @@ def _check(cutoff: int) -> None:
         raise ValueError(f"cutoff {cutoff}: expected a rank, 1 or more")
 
 
-def _first_of_equals(ranked: Float[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
-    """Return where another score begins; NaN equals NaN."""
-    equal = (ranked[1:] == ranked[:-1]) | (np.isnan(ranked[1:]) & np.isnan(ranked[:-1]))
-    return np.concatenate([[True], ~equal])
-
-
-def _rank_groups(
-    scores: Float[np.ndarray, " L"], values: Float[np.ndarray, " L"]
-) -> tuple[Float[np.ndarray, " G"], Int[np.ndarray, " G"], Int[np.ndarray, " G"]]:
-    """Group candidates with equal scores, best first: the sum of their values, their number, ranks before them."""
-    order = rank_by_score(scores)
-    starts = np.flatnonzero(_first_of_equals(scores[order]))
-    return np.add.reduceat(values[order], starts), np.diff(starts, append=len(scores)), starts
-
-
-def _survival(
-    scores: Float[np.ndarray, " L"], stops: Float[np.ndarray, " L"], cutoff: int
-) -> Float[np.ndarray, " ranks"]:
-    """Return the chance that a user who stops at candidates with chances ``stops`` passes ranks 0 to ``cutoff``."""
-    _check(cutoff)
-    order = rank_by_score(scores)
-    passes = 1.0 - stops[order]
-    _, sizes, starts = _rank_groups(scores, stops)
-    passed = np.ones(min(cutoff, len(scores)) + 1)
-    # the expectation over orders of equal scores multiplies over their groups: means of products of a group's factors
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        if start >= cutoff:
-            break
-        end = min(start + size, cutoff)
-        passed[start + 1 : end + 1] = passed[start] * _mean_products(passes[start : start + size], end - start)
-    return passed
-
-
-def _mean_products(factors: Float[np.ndarray, " M"], most: int) -> Float[np.ndarray, " counts"]:
-    """Return ``(most,)`` the mean product of 1, 2, ... of the factors, over all choices of them."""
-    if len(factors) == 1:
-        return factors
-    drawn = np.arange(most)
-    if set(np.unique(factors)) <= {0.0, 1.0}:
-        ones = np.count_nonzero(factors)
-        return np.cumprod(np.maximum(0, ones - drawn) / (len(factors) - drawn))
-    means = np.zeros(most + 1)
-    means[0] = 1.0
-    for count, factor in enumerate(factors.tolist(), start=1):
+def _mean_passes(passes: Float[np.ndarray, "G M"], most: int) -> Float[np.ndarray, "G most"]:
+    """Return the chances to pass the first, second, ... of M equals after those before, over all of their orders."""
+    means = np.zeros((len(passes), most + 1))  # of the products of 0, 1, 2, ... of the factors, over all choices
+    means[:, 0] = 1.0
+    for count in range(1, passes.shape[1] + 1):
         sizes = np.arange(1, min(count, most) + 1)
-        means[sizes] = (means[sizes] * (count - sizes) + means[sizes - 1] * factor * sizes) / count
-    return means[1:]
+        new = means[:, sizes - 1] * passes[:, count - 1, None] * sizes
+        means[:, sizes] = (means[:, sizes] * (count - sizes) + new) / count
+    return means[:, 1:] / np.where(means[:, :-1] == 0.0, 1.0, means[:, :-1])

@@ -18,11 +18,11 @@ from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
 from listwright.ranking.manifest import Comparison, Manifest
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete, shuffled_lists
+from listwright.training.evaluation.evaluate import bootstrap_interval, rank_rows
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
@@ -248,16 +248,9 @@ def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int)
 
 def _mean_ndcg(reranker: Reranker, valid: Dataset, strategy: str, cutoff: int) -> float:
     """Return the weighted mean NDCG over the validation queries, ranked by the serving code."""
-    values = [
-        ndcg(
-            check_complete(reranker.rerank(candidates, strategy=strategy), valid.qids[n]).sort_keys,
-            labels,
-            cutoff=cutoff,
-            gains=valid.gains,
-        )
-        for n, (_, candidates, labels) in enumerate(shuffled_lists(valid))
-    ]
-    return float(np.average(np.nan_to_num(values), weights=valid.query_weights))
+    ranked = rank_rows(reranker, valid, [strategy])
+    lists = QueryNdcg(valid.labels[ranked.order], valid.offsets, cutoff=cutoff, gains=valid.gains)
+    return float(np.average(lists.of(ranked.sort_keys(strategy)), weights=valid.query_weights))
 
 
 def _worse(name: str, value: float, first: float, valid: Dataset, cutoff: int) -> str:

@@ -273,8 +273,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
         Args:
             X, y, qid, sample_weight: as of :meth:`fit`.
-            metric: of :func:`listwright.ranking.metrics.measure`, such as ``map`` or ``err@10``; None for NDCG at
-                ``ndcg_at``.
+            metric: of :meth:`listwright.ranking.metrics.JudgedLists.measure`, such as ``map`` or ``err@10``; None for
+                NDCG at ``ndcg_at``.
 
         Raises:
             RecipeError: for a word of another ranker, as in :meth:`fit`, or an unknown metric.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,6 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking import bundle
-from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
@@ -34,7 +34,7 @@ from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, check_complete
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, RankedRows, check_complete
 from listwright.training.gates import Judgement
 from listwright.training.progress import SILENT, Progress
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
@@ -173,7 +173,7 @@ class _Work:
 class _Part(NamedTuple):
     """The values of some lists: by ranker and metric, and by column; and the gain of their best label."""
 
-    values: dict[str, dict[str, list[float]]]
+    values: dict[str, dict[str, Float[np.ndarray, " N"]]]
     weights: Float[np.ndarray, " N"] | None
     segments: dict[str, list[str]]
     rows: int
@@ -295,7 +295,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     offsets, qids = lists.offsets, [str(qid) for qid in lists.qids]
     labels, others = _labels(rows, options, lists, docs, protocol.gains)
     counts["judged elsewhere"] += sum(map(len, others))
-    top = max(float(gains_of(part, protocol.gains).max(initial=work.highest)) for part in (labels, *others))
+    top = float(gains_of(np.concatenate([labels, *others]), protocol.gains).max(initial=work.highest))
     weights = None
     if options.weight is not None:
         of_row = row_weights(rows[options.weight], Table(options.data, rows).fault)
@@ -303,61 +303,71 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
-    features = lists.features.to_numpy() if isinstance(lists.features, pl.DataFrame) else lists.features
-    shuffled = lists._replace(features=np.ascontiguousarray(features[order], dtype=np.float32), order=None)
-    values: dict[str, dict[str, list[float]]] = {}
-    text = list[str]()
+    features = np.ascontiguousarray(np.asarray(lists.features)[order], dtype=np.float32)
+    shuffled = lists._replace(features=features, order=None)
+    ends = zip(qids, offsets[:-1], offsets[1:], strict=True) if run is not None or options.trec is not None else ()
+    own_labels = {qid: dict(zip(docs[at:end], labels[at:end].tolist(), strict=True)) for qid, at, end in ends}
+    ranked, text = RankedRows(order, np.empty(rows.height), {work.name: np.empty(rows.height)}), list[str]()
     for n, ranking in enumerate(rankings_of(shuffled, served.reranker, options.strategy)):
-        check_complete(ranking, qids[n])
-        here = order[offsets[n] : offsets[n + 1]]
-        names, y, shared = [docs[row] for row in here], labels[here], np.ones(len(here), dtype=bool)
-        if options.shared_only and run is not None:
-            shared = np.array([name in run[qids[n]] for name in names])
-        of_ideal = np.isfinite(ranking.scores)[shared] if protocol.ideal == "truncated" else None
-        measured = {
-            ranker: (Retrieved(keys[shared], y[shared], others[n]), of_ideal)
-            for ranker, keys in _scores_by(work, served.manifest, ranking, here - offsets[n]).items()
-        }
-        if run is not None:
-            known = {doc: max(0, int(label)) for doc, label in qrels[qids[n]].items()} if qrels is not None else {}
-            known |= dict(zip(names, y.tolist(), strict=True))
-            measured[str(options.run)] = _retrieved_by_run(run.get(qids[n], {}), known, names, options, counts), None
-        for ranker, (retrieved, in_ideal) in measured.items():
-            for metric, own in values.setdefault(ranker, {metric: [] for metric in METRICS}).items():
-                own.append(measure_retrieved(metric, retrieved, of_ideal=in_ideal, gains=protocol.gains, highest=top))
-        text += [] if options.trec is None else run_lines(qids[n], [names[place] for place in ranking.order], work.name)
+        at = slice(offsets[n], offsets[n + 1])
+        ranked.scores[work.name][at] = check_complete(ranking, qids[n]).scores
+        ranked.first_scores[at] = ranking.first_stage_scores
+        text += (
+            [] if options.trec is None else run_lines(qids[n], [docs[i] for i in order[at][ranking.order]], work.name)
+        )
+    shared, bounds = np.arange(rows.height), offsets
+    if options.shared_only and run is not None:
+        shared = np.flatnonzero([docs[row] in run[qids[n]] for row, n in zip(order, of_rows, strict=True)])
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(of_rows[shared]))])
+    of_ideal = np.isfinite(ranked.scores[work.name])[shared] if protocol.ideal == "truncated" else None
+    measure = partial(measure_retrieved, METRICS, gains=protocol.gains, highest=top)
+    values = {
+        ranker: measure(Retrieved(own[shared], labels[order][shared], bounds, others), of_ideal=of_ideal)
+        for ranker, own in _sort_keys_by(work, served.manifest, ranked).items()
+    }
+    if run is not None:
+        values[str(options.run)] = measure(_retrieved_by_run(run, own_labels, qrels, options, counts))
     if options.trec is not None:
         write_lines(Path(path).with_suffix(f".{'first' if work.with_others else 'second'}.run"), text)
     if options.trec is not None and work.with_others:
-        ends = pairwise(offsets.tolist())
-        own_labels = [dict(zip(docs[begin:end], labels[begin:end].tolist(), strict=True)) for begin, end in ends]
-        lines = qrels_lines(qids, own_labels if qrels is None else [qrels[qid] for qid in qids])
+        lines = qrels_lines(qids, own_labels.values() if qrels is None else [qrels[qid] for qid in qids])
         write_lines(Path(path).with_suffix(".qrels"), lines)
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
     return _Part(values, weights, segments, rows.height, top, counts)
 
 
-def _scores_by(
-    work: _Work, manifest: Manifest, ranking: Ranking, places: Int[np.ndarray, " L"]
-) -> dict[str, Float[np.ndarray, " L"]]:
-    """Return the scores of one list's candidates by each ranker; they stood at these places in the file."""
-    scores = {work.name: ranking.sort_keys}
+def _sort_keys_by(work: _Work, manifest: Manifest, ranked: RankedRows) -> dict[str, Float[np.ndarray, " R"]]:
+    """Return what each ranker orders the candidates by."""
+    keys = {work.name: ranked.sort_keys(work.name)}
     if _has_more_stages(manifest, work.options.strategy):
-        scores = {f"{work.name}, first stage": ranking.first_stage_scores, **scores}
-    return {INPUT_ORDER: -places.astype(np.float64), **scores} if work.with_others else scores
+        keys = {f"{work.name}, first stage": ranked.first_scores, **keys}
+    return {INPUT_ORDER: -ranked.order.astype(np.float64), **keys} if work.with_others else keys
 
 
 def _retrieved_by_run(
-    run: Mapping[str, float], labels: dict[str, int], names: Sequence[str], options: Judging, counts: Counter[str]
+    run: TrecLines,
+    own_labels: Mapping[str, dict[str, int]],
+    qrels: TrecLines | None,
+    options: Judging,
+    counts: Counter[str],
 ) -> Retrieved:
-    """Return a list as a run ranks it; count the candidates that it shares, and those that only it has."""
-    shared = run.keys() & set(names)
-    counts["ranked"] += len(shared)
-    counts["unknown"] += len(run) - len(shared)
-    counts["equal scores"] += len(set(run.values())) < len(run)
-    if options.shared_only:
-        return retrieve({name: run[name] for name in names if name in shared}, {name: labels[name] for name in shared})
-    return retrieve(run, labels)
+    """Return lists as a run ranks them; count the candidates that it shares, and those that only it has."""
+    queries = []
+    for qid, own in own_labels.items():
+        of_run = run.get(qid, {})
+        shared = [doc for doc in own if doc in of_run]
+        counts["ranked"] += len(shared)
+        counts["unknown"] += len(of_run) - len(shared)
+        counts["equal scores"] += len(set(of_run.values())) < len(of_run)
+        if options.shared_only:
+            queries.append(({doc: of_run[doc] for doc in shared}, {doc: own[doc] for doc in shared}))
+        else:
+            queries.append((of_run, ({} if qrels is None else _labels_in(qrels, qid)) | own))
+    return retrieve(queries)
+
+
+def _labels_in(qrels: TrecLines, qid: str) -> dict[str, int]:
+    return {doc: max(0, int(label)) for doc, label in qrels[qid].items()}
 
 
 def _judged_lists(
@@ -368,6 +378,8 @@ def _judged_lists(
     counts: Counter[str],
 ) -> list[bool]:
     """Return which lists have labels and candidates to measure; count the others."""
+    if qrels is None and shared_with is None:
+        return [True] * len(lists.qids)
     judged = []
     for qid, (begin, end) in zip(map(str, lists.qids), pairwise(lists.offsets.tolist()), strict=True):
         labelled = qrels is None or qid in qrels
@@ -412,7 +424,7 @@ def _labels(
         return whole_labels(rows[str(options.label)], Table(options.data, rows).fault), [nothing] * len(lists.qids)
     qrels, labels, others = read_trec(options.qrels, "qrels"), list[int](), list[Int[np.ndarray, " M"]]()
     for qid, (begin, end) in zip(map(str, lists.qids), pairwise(lists.offsets.tolist()), strict=True):
-        judged = {doc: max(0, int(label)) for doc, label in qrels[qid].items()}
+        judged = _labels_in(qrels, qid)
         if gains is not None and max(judged.values()) >= len(gains):
             expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {max(judged.values())}"
             raise DataError(options.qrels, expected)

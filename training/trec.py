@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.metrics import HIGHEST_GAIN, dcg, measure
+from listwright.ranking.metrics import HIGHEST_GAIN, JudgedLists, dcg
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.sources import check_exists
 
@@ -97,65 +97,63 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 class Retrieved(NamedTuple):
-    """A ranking of the documents of a query that a system has retrieved.
+    """Rankings of the documents that a system has retrieved, of several queries.
 
     Args:
-        scores: ``(L,)`` scores of these documents.
-        labels: ``(L,)`` labels of these documents, 0 where they are not judged.
-        others: ``(M,)`` labels of the judged documents that it lacks.
+        scores: ``(R,)`` scores of these documents.
+        labels: ``(R,)`` labels of these documents, 0 where they are not judged.
+        offsets: ``(N + 1,)`` first document of each query; the last number is the end.
+        others: For each query ``(M,)`` labels of the judged documents that it lacks.
     """
 
-    scores: Float[np.ndarray, " L"]
-    labels: Int[np.ndarray, " L"]
-    others: Int[np.ndarray, " M"]
+    scores: Float[np.ndarray, " R"]
+    labels: Int[np.ndarray, " R"]
+    offsets: Int[np.ndarray, " O"]
+    others: Sequence[Int[np.ndarray, " M"]]
 
 
-def retrieve(scores: Mapping[str, float], labels: Mapping[str, int]) -> Retrieved:
-    """Return the ranking of a query by the scores of its documents.
-
-    Args:
-        scores: Score of each document that is retrieved.
-        labels: Label of each document that is judged.
-    """
-    of_scores = np.array(list(scores.values()), dtype=np.float64)
-    of_retrieved = np.array([labels.get(doc, 0) for doc in scores], dtype=np.int32)
-    others = [label for doc, label in labels.items() if doc not in scores]
-    return Retrieved(of_scores, of_retrieved, np.array(others, dtype=np.int32))
+def retrieve(queries: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> Retrieved:
+    """Return rankings by documents' scores and judged labels, for each query; one without any gets one of label 0."""
+    scores, labels, others, lengths = list[float](), list[int](), list[np.ndarray](), [0]
+    for of_docs, judged in queries:
+        scores += of_docs.values() or [0.0]
+        labels += [judged.get(doc, 0) for doc in of_docs] or [0]
+        others.append(np.array([label for doc, label in judged.items() if doc not in of_docs], dtype=np.int32))
+        lengths.append(max(1, len(of_docs)))
+    return Retrieved(np.array(scores, np.float64), np.array(labels, np.int32), np.cumsum(lengths), others)
 
 
 def measure_retrieved(
-    metric: str,
+    metrics: Sequence[str],
     retrieved: Retrieved,
     *,
-    of_ideal: Bool[np.ndarray, " L"] | None = None,
+    of_ideal: Bool[np.ndarray, " R"] | None = None,
     gains: Sequence[float] | None = None,
     highest: float = HIGHEST_GAIN,
-) -> float:
-    """Compute a metric of a ranking as TREC's tools do: the ideal order has judged documents that it lacks, too.
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """Compute metrics of rankings as TREC's tools do: the ideal order has judged documents that a ranking lacks, too.
 
     Args:
-        metric: Name of the metric, as of :func:`listwright.ranking.metrics.measure`.
-        retrieved: The ranking.
-        of_ideal: ``(L,)`` True for documents that the ideal order may use, and no others; None for all.
+        metrics: Names of the metrics, as of :meth:`listwright.ranking.metrics.JudgedLists.measure`.
+        retrieved: The rankings.
+        of_ideal: ``(R,)`` True for documents that the ideal order may use, and no others; None for all.
         gains: As for :func:`listwright.ranking.metrics.dcg`.
         highest: Gain of the best label.
 
     Returns:
-        The value; NaN for the NDCG of a query without a relevant document.
+        ``(N,)`` values of each metric; NaN for the NDCG of a query without a relevant document.
     """
-    scores, labels, others = retrieved
-    kind, _, depth = metric.partition("@")
-    if len(scores) == 0:
-        scores, labels = np.zeros(1), np.zeros(1, dtype=np.int32)
-    value = measure(metric, scores, labels, kept=of_ideal, gains=gains, highest=highest)
-    if not others.any():
-        return value
-    if kind == "map":
-        relevant = np.count_nonzero(labels > 0)
-        return value * relevant / (relevant + np.count_nonzero(others))
-    if kind != "ndcg" or of_ideal is not None:
-        return value
-    own, ideal = (
-        dcg(np.sort(of)[::-1], cutoff=int(depth), gains=gains) for of in (labels, np.concatenate([labels, others]))
-    )
-    return float(np.nan_to_num(value)) * own / ideal if ideal > 0.0 else math.nan
+    scores, labels, offsets, others_of = retrieved
+    values = JudgedLists(labels, offsets, kept=of_ideal, gains=gains, highest=highest).measure(metrics, scores)
+    for n in [n for n, others in enumerate(others_of) if len(others) and others.any()]:
+        own, others = labels[offsets[n] : offsets[n + 1]], others_of[n]
+        relevant = np.count_nonzero(own > 0)
+        for metric, of_queries in values.items():
+            kind, _, depth = metric.partition("@")
+            if kind == "map":
+                of_queries[n] *= relevant / (relevant + np.count_nonzero(others))
+            elif kind == "ndcg" and of_ideal is None:
+                parts = own, np.concatenate([own, others])
+                best, ideal = (dcg(np.sort(part)[::-1], cutoff=int(depth), gains=gains) for part in parts)
+                of_queries[n] = np.nan_to_num(of_queries[n]) * best / ideal if ideal > 0.0 else math.nan
+    return values

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from listwright.ranking.metrics import (
     EvalProtocol,
+    JudgedLists,
     QueryNdcg,
-    average_precision,
     dcg,
-    expected_reciprocal_rank,
     hit,
     ndcg,
     precision,
     reciprocal_rank,
 )
 from listwright.ranking.order import rank_by_score, ranks_of, refined_order, relevance, sort_keys
+from support.one_list import average_precision, define, expected_reciprocal_rank
 from support.strategies import CUTOFFS, judged_lists, permuted, score_lists
 
 
@@ -95,6 +95,26 @@ def test_ndcg_of_many_queries_is_that_of_each(queries, cutoff):
     offsets = np.cumsum([0, *(len(one) for one, _ in queries)])
     found = QueryNdcg(labels, offsets, cutoff=cutoff).of(scores)
     assert found == pytest.approx(np.nan_to_num([ndcg(*one, cutoff=cutoff) for one in queries]))
+
+    assert found == pytest.approx(np.nan_to_num([ndcg(*one, cutoff=cutoff) for one in queries]))
+
+
+@given(st.lists(judged_lists(), min_size=1, max_size=5), CUTOFFS, st.data())
+def test_metrics_of_many_lists_are_their_definitions_for_each(queries, cutoff, data):
+    scores, labels = (np.concatenate(parts) for parts in zip(*queries, strict=True))
+    offsets = np.cumsum([0, *(len(one) for one, _ in queries)])
+    flags = st.lists(st.booleans(), min_size=len(labels), max_size=len(labels))
+    scores[data.draw(flags)] = np.nan
+    kept = np.array(data.draw(st.none() | flags))
+    kept = kept if kept.shape else None
+    gains = data.draw(st.sampled_from([None, (0.0, 1.0, 2.5, 2.5, 4.0), (1.0, 0.0, 3.0, 7.0, 15.0)]))
+    names = [f"{kind}@{depth}" for kind in ("ndcg", "hit", "precision", "err") for depth in (1, cutoff)]
+    found = JudgedLists(labels, offsets, kept=kept, gains=gains).measure([*names, "mrr", "map"], scores)
+    for n, rows in enumerate(map(slice, offsets, offsets[1:])):
+        of_ideal = None if kept is None else kept[rows]
+        for name, values in found.items():
+            expected = define(name, scores[rows], labels[rows], kept=of_ideal, gains=gains)
+            assert values[n] == pytest.approx(expected, abs=1e-12, nan_ok=True), name
 
 
 @given(judged_lists(), st.data())

@@ -11,11 +11,12 @@ from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, RecipeError, SchemaMismatchError, ScoringError
-from listwright.ranking.metrics import measure, ndcg
+from listwright.ranking.metrics import ndcg
 from listwright.ranking.order import rank_by_score
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.training import fit
+from support.one_list import measure
 from support.service.asgi import asking
 from support.training.searches import LENGTH, SMALL, features
 

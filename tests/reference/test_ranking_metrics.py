@@ -12,13 +12,12 @@ from sklearn.metrics import ndcg_score
 
 from listwright.ranking.metrics import (
     EvalProtocol,
-    average_precision,
-    expected_reciprocal_rank,
     hit,
     ndcg,
     precision,
     reciprocal_rank,
 )
+from support.one_list import average_precision, expected_reciprocal_rank
 
 CUTOFFS = (1, 3, 5, 10, 50)
 

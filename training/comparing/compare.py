@@ -333,7 +333,7 @@ def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame
     A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
     of the precision at such places), ``ndcg@K`` or ``err@K`` of the labels in the shown order, or the name of a column,
     which is summed over the list. A query without a label above 0 counts 0 in all of them. ERR takes label 4, and all
-    above, for the best that there can be; see :func:`listwright.ranking.metrics.expected_reciprocal_rank`.
+    above, for the best that there can be; see :meth:`listwright.ranking.metrics.JudgedLists.measure`.
     """
     per_query = _per_query(
         experiment,

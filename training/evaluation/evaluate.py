@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,7 +12,8 @@ from jaxtyping import Float, Int
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Metric
-from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, measure
+from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, JudgedLists
+from listwright.ranking.order import sort_keys
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.intervals import RESAMPLES
@@ -34,6 +36,25 @@ _DRAWS_AT_A_TIME = 1_000_000
 """Queries that are drawn at a time: their numbers take 8 MB."""
 
 
+class RankedRows(NamedTuple):
+    """All lists of some data, ranked in a random order of their candidates.
+
+    Args:
+        order: ``(R,)`` row of each candidate in the data; those of one list stay together.
+        first_scores: ``(R,)`` scores of the first stage, in that order.
+        scores: ``(R,)`` scores of each ranker, in that order; NaN for candidates that it did not score.
+    """
+
+    order: Int[np.ndarray, " R"]
+    first_scores: Float[np.ndarray, " R"]
+    scores: Mapping[str, Float[np.ndarray, " R"]]
+
+    def sort_keys(self, ranker: str) -> Float[np.ndarray, " R"]:
+        """Return numbers that order every list; see :attr:`listwright.ranking.candidates.Ranking.sort_keys`."""
+        scored = np.flatnonzero(~np.isnan(self.scores[ranker]))
+        return sort_keys(self.scores[ranker][scored], scored, self.first_scores)
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Per-query values of every metric for every ranker.
@@ -42,11 +63,13 @@ class Evaluation:
         values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
         protocol: what such a query counts, and which ideal the NDCG is divided by.
         weights: ``(N,)`` of the queries in every mean; None: all alike.
+        ranked: Scores that were measured; None where they are not at hand.
     """
 
     values: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]]
     protocol: EvalProtocol
     weights: Float[np.ndarray, " N"] | None = None
+    ranked: RankedRows | None = None
 
     @property
     def rankers(self) -> tuple[str, ...]:
@@ -71,27 +94,25 @@ class Evaluation:
 
     def metrics(self) -> tuple[Metric, ...]:
         """Return mean and 95 % interval of every ranker and metric, under the protocol."""
-        rows = []
-        for ranker, by_metric in self.values.items():
-            for name in by_metric:
-                mean, low, high = self.mean_with_interval(name, ranker)
-                n = len(self.select_counted(name, ranker)[0])
-                rows.append(Metric(ranker=ranker, name=name, mean=mean, low=low, high=high, n=n))
-        return tuple(rows)
+        rows = [(ranker, name) for ranker, by_metric in self.values.items() for name in by_metric]
+        counted = [self.select_counted(name, ranker) for ranker, name in rows]
+        return tuple(
+            Metric(ranker=ranker, name=name, mean=weighted_mean(*of), low=low, high=high, n=len(of[0]))
+            for (ranker, name), of, (low, high) in zip(rows, counted, bootstrap_intervals(counted), strict=True)
+        )
 
     def mean(self, metric: str, ranker: str) -> float:
         """Return the weighted mean of a ranker over the queries that the protocol counts; 0 if it counts none."""
         return weighted_mean(*self.select_counted(metric, ranker))
 
-    def mean_with_interval(self, metric: str, ranker: str) -> tuple[float, float, float]:
-        """Return the mean of a ranker, with its 95 % interval; see :func:`bootstrap_interval`."""
-        counted, weights = self.select_counted(metric, ranker)
-        return weighted_mean(counted, weights), *bootstrap_interval(counted, weights)
-
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
         """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
-        difference, weights = self.select_counted(metric, ranker, over)
-        return weighted_mean(difference, weights), *bootstrap_interval(difference, weights)
+        return self.gains((metric,), ranker, over)[0]
+
+    def gains(self, metrics: Iterable[str], ranker: str, over: str) -> list[tuple[float, float, float]]:
+        """Return the :meth:`gain` in each metric."""
+        counted = [self.select_counted(metric, ranker, over) for metric in metrics]
+        return [(weighted_mean(*of), *ends) for of, ends in zip(counted, bootstrap_intervals(counted), strict=True)]
 
     def select_counted(
         self, metric: str, ranker: str, over: str | None = None
@@ -143,35 +164,44 @@ def evaluate(
     generalist = reranker.manifest.second_stage
     others = (stage.kind for stage in reranker.manifest.second_stages)
     strategies = tuple(dict.fromkeys((generalist.kind, *others))) if generalist is not None else ()
-    more = ((PLAIN,) if plain is not None else ()), ((ROUTED,) if reranker.router is not None else ())
-    highest = highest_gain(test, protocol.gains)
-    rankers = ("input_order", *more[0], "first_stage", *strategies, *more[1])
-    values: dict[str, dict[str, Float[np.ndarray, " N"]]] = {
-        ranker: {metric: np.empty(len(test)) for metric in METRICS} for ranker in rankers
-    }
-    for n, (shuffled, candidates, labels) in enumerate(shuffled_lists(test)):
-        rankings = {
-            name: check_complete(reranker.rerank(candidates, strategy=name), test.qids[n])
-            for name in strategies or ("first_stage",)
-        }
-        ranking = next(iter(rankings.values()))
-        scored = np.isfinite(ranking.scores)
-        of_scored = scored if protocol.ideal == "truncated" else None
-        scores_by_ranker: dict[str, Float[np.ndarray, " L"]] = {
-            "input_order": -shuffled.astype(np.float64),
-            **{name: order.sort_keys for name, order in rankings.items()},
-            "first_stage": ranking.first_stage_scores,
-        }
-        if plain is not None:
-            scores_by_ranker[PLAIN] = plain[test.slice(n)][shuffled]
-        if reranker.router is not None:
-            scores_by_ranker[ROUTED] = check_complete(reranker.rerank(candidates), test.qids[n]).sort_keys
-        for ranker, scores in scores_by_ranker.items():
-            for metric in METRICS:
-                value = measure(metric, scores, labels, kept=of_scored, gains=protocol.gains, highest=highest)
-                values[ranker][metric][n] = value
+    routed = () if reranker.router is None else (ROUTED,)
+    ranked = rank_rows(reranker, test, (*(strategies or ("first_stage",)), *routed), task)
+    order, own = ranked.order, next(iter(ranked.scores))
+    scores: dict[str, Float[np.ndarray, " R"]] = {"input_order": -order.astype(np.float64)}
+    if plain is not None:
+        scores[PLAIN] = plain[order]
+    scores["first_stage"] = ranked.first_scores
+    scores |= {name: ranked.sort_keys(name) for name in (*strategies, *routed)}
+    lists = JudgedLists(
+        test.labels[order],
+        test.offsets,
+        kept=np.isfinite(ranked.scores[own]) if protocol.ideal == "truncated" else None,
+        gains=protocol.gains,
+        highest=highest_gain(test, protocol.gains),
+    )
+    values = {ranker: lists.measure(METRICS, of_ranker) for ranker, of_ranker in scores.items()}
+    return Evaluation(values, protocol, test.query_weights if protocol.weighted else None, ranked)
+
+
+def rank_rows(reranker: Reranker, data: Dataset, rankers: Iterable[str], task: Task = NO_TASK) -> RankedRows:
+    """Rank every query as the service would, by strategies (:data:`ROUTED` for ``auto``), as :func:`shuffled_lists`.
+
+    Raises:
+        ScoringError: if a ranking is degraded.
+    """
+    order, first_scores = np.empty(data.rows, dtype=np.int64), np.empty(data.rows)
+    scores = {name: np.empty(data.rows) for name in rankers}
+    for n, (shuffled, candidates, _) in enumerate(shuffled_lists(data)):
+        rows = data.slice(n)
+        first: Float[np.ndarray, " L"] | None = None
+        for name, of_ranker in scores.items():
+            strategy = "auto" if name == ROUTED else name
+            ranking = reranker.rerank(candidates, strategy=strategy, first_stage_scores=first)
+            of_ranker[rows] = check_complete(ranking, data.qids[n]).scores
+            first_scores[rows] = first = ranking.first_stage_scores
+        order[rows] = shuffled + rows.start
         task.reach(n + 1)
-    return Evaluation(values, protocol, test.query_weights if protocol.weighted else None)
+    return RankedRows(order, first_scores, scores)
 
 
 def shuffled_lists(
@@ -205,10 +235,10 @@ def highest_gain(data: Dataset, gains: Sequence[float] | None) -> float:
 
 
 def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Float[np.ndarray, " N"]:
-    """Return ``(N,)`` values of a metric by name; see :func:`listwright.ranking.metrics.measure`."""
-    gains, rows = data.gains, [data.slice(n) for n in range(len(data))]
-    highest = highest_gain(data, gains)
-    return np.array([measure(metric, scores[of], data.labels[of], gains=gains, highest=highest) for of in rows])
+    """Return ``(N,)`` values of a metric by name; see :meth:`listwright.ranking.metrics.JudgedLists.measure`."""
+    highest = highest_gain(data, data.gains)
+    lists = JudgedLists(data.labels, data.offsets, gains=data.gains, highest=highest)
+    return lists.measure((metric,), scores)[metric]
 
 
 def bootstrap_interval(
@@ -223,17 +253,31 @@ def bootstrap_interval(
 
     Convention: (0, 0) for no values, or none that counts; samples of queries that do not count are left out.
     """
-    if len(values) == 0 or (weights is not None and not weights.any()):
-        return 0.0, 0.0
-    rng = np.random.default_rng(0)
-    together = max(1, _DRAWS_AT_A_TIME // len(values))
-    means = []
-    for begin in range(0, RESAMPLES, together):
-        drawn = rng.integers(0, len(values), (min(together, RESAMPLES - begin), len(values)))
-        if weights is None:
-            means.append(values[drawn].mean(axis=1))
-        else:
-            counted = drawn[weights[drawn].any(axis=1)]
-            means.append(np.average(values[counted], weights=weights[counted], axis=1))
-    low, high = np.quantile(np.concatenate(means), [0.025 / intervals, 1.0 - 0.025 / intervals])
-    return float(low), float(high)
+    return bootstrap_intervals([(values, weights)], intervals=intervals)[0]
+
+
+def bootstrap_intervals(
+    counted: Sequence[tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"] | None]], *, intervals: int = 1
+) -> list[tuple[float, float]]:
+    """Return a :func:`bootstrap_interval` for each pair of values and weights; equal weights share samples."""
+    alike: dict[tuple[int, bytes | None], list[int]] = {}
+    for place, (values, weights) in enumerate(counted):
+        alike.setdefault((len(values), None if weights is None else weights.tobytes()), []).append(place)
+    ends = [(0.0, 0.0)] * len(counted)
+    for (count, _), places in alike.items():
+        weights = counted[places[0]][1]
+        weights = np.ones(count) if weights is None else weights
+        if not weights.any():
+            continue
+        columns = np.column_stack([*(weights * counted[place][0] for place in places), weights])
+        rng, sums = np.random.default_rng(0), list[np.ndarray]()
+        together = max(1, _DRAWS_AT_A_TIME // count)
+        for begin in range(0, RESAMPLES, together):
+            drawn = rng.integers(0, count, (min(together, RESAMPLES - begin), count))
+            sums.append(np.array([np.bincount(sample, minlength=count) for sample in drawn]) @ columns)
+        means = np.concatenate(sums)
+        means = means[means[:, -1] > 0.0]
+        levels = [0.025 / intervals, 1.0 - 0.025 / intervals]
+        for place, low, high in zip(places, *np.quantile(means[:, :-1] / means[:, -1:], levels, axis=0), strict=True):
+            ends[place] = float(low), float(high)
+    return ends

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import interval, resampled_means
@@ -135,23 +135,18 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     abstaining = bundle.open_unsealed(path, never)  # "srm" then answers the mixture for every query
     count = len(manifest.srm.specialists)
     rows = []
+    keys = list[np.ndarray]()
     for n, (_, candidates, labels) in enumerate(shuffled_lists(test)):
         auto = served.reranker.rerank(candidates)
         mixed = abstaining.rerank(candidates, strategy="srm")
         by_name = (manifest.second_stage.kind, manifest.strategy)
         answers = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         answers += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
-        values = [
-            float(
-                np.nan_to_num(
-                    ndcg(check_complete(one, test.qids[n]).sort_keys, labels, cutoff=ndcg_at, gains=test.gains)
-                )
-            )
-            for one in answers
-        ]
+        keys.append(np.array([check_complete(one, test.qids[n]).sort_keys for one in answers]))
         chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
-        rows.append((values, mixed.route.probabilities, mixed.route.gains, chosen))
-    ndcgs = np.array([row[0] for row in rows])
+        rows.append((labels, mixed.route.probabilities, mixed.route.gains, chosen))
+    lists = QueryNdcg(np.concatenate([row[0] for row in rows]), test.offsets, cutoff=ndcg_at, gains=test.gains)
+    ndcgs = np.column_stack([lists.of(of_answer) for of_answer in np.concatenate(keys, axis=1)])
     probabilities = np.array([row[1] for row in rows])
     return RoutingEvaluation(
         routed=ndcgs[:, 0],

@@ -9,11 +9,10 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from listwright.ranking.candidates import CandidateList
 from listwright.ranking.order import ranks_by_score
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import check_complete
+from listwright.training.evaluation.evaluate import RankedRows
 from listwright.training.evaluation.intervals import interval, resampled_means
 
 MOST_QUERIES = 2000
@@ -58,16 +57,14 @@ class RankedQuery:
         return reranked
 
 
-def look(reranker: Reranker, test: Dataset, picked: Int[np.ndarray, " M"], strategy: str) -> list[RankedQuery]:
-    """Rank some queries of the test split, by their numbers there, with the bundle."""
-    queries = []
-    rng = np.random.default_rng(0)
+def look(ranked: RankedRows, test: Dataset, picked: Int[np.ndarray, " M"], ranker: str) -> list[RankedQuery]:
+    """Return some queries of the test split, by their numbers there, as a ranker of the bundle has ranked them."""
+    queries, keys = [], ranked.sort_keys(ranker)
     for n in map(int, picked):
-        rows = test.slice(n).start + rng.permutation(test.lengths[n])  # row order may know the labels, ties keep it
-        features, labels = test.features[rows], test.labels[rows]
-        ranking = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), test.qids[n])
-        before = ranks_by_score(ranking.first_stage_scores)
-        queries.append(RankedQuery(features, labels, ranking.first_stage_scores, ranking.scores, before, ranking.ranks))
+        at = test.slice(n)
+        rows, first = ranked.order[at], ranked.first_scores[at]
+        ranks = ranks_by_score(first), ranks_by_score(keys[at])
+        queries.append(RankedQuery(test.features[rows], test.labels[rows], first, ranked.scores[ranker][at], *ranks))
     return queries
 
 

@@ -67,18 +67,17 @@ def details(
         metric: what a query gains is measured by.
     """
     by_ranker, ranker = evaluation.values, evaluation.generalist
+    names = tuple(by_ranker[ranker])
     filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
     picked = behaviour.spread(len(splits.test), behaviour.MOST_QUERIES)
-    queries = behaviour.look(reranker, splits.test, picked, ranker)
+    assert evaluation.ranked is not None
+    queries = behaviour.look(evaluation.ranked, splits.test, picked, ranker)
     counted = [evaluation.protocol.apply(by_ranker[name][metric]) for name in (ranker, "first_stage")]
     return {
         "learning": _learning(network),
         "gains": [
-            {
-                "metric": name,
-                **dict(zip(("mean", "low", "high"), evaluation.gain(name, ranker, "first_stage"), strict=True)),
-            }
-            for name in by_ranker[ranker]
+            {"metric": name, **dict(zip(("mean", "low", "high"), gain, strict=True))}
+            for name, gain in zip(names, evaluation.gains(names, ranker, "first_stage"), strict=True)
         ],
         "wins": {"metric": metric, **behaviour.wins(counted[0] - counted[1])},
         "looked_at": len(queries),

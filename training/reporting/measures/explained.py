@@ -19,7 +19,7 @@ from listwright.ranking.errors import ListwrightError
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.explaining.explanation import to_json
 from listwright.ranking.first_stage import model_columns, read_booster
-from listwright.ranking.metrics import ndcg
+from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import Evaluation, bootstrap_interval, check_complete
@@ -154,26 +154,26 @@ def _measure_losses(
 ) -> list[Float[np.ndarray, " M"]]:
     """Return for every column the ``(M,)`` NDCG that each query loses where the column is shuffled."""
     rng = np.random.default_rng(0)
-    lists = [test.features[test.slice(n)] for n in queries]
+    chosen = test.select(queries)
+    lists = [features for features, _ in chosen.lists()]
     places = [rng.permutation(len(rows)) for rows in lists]
     others = rng.permutation(len(lists))
 
-    def value(n: int, rows: Float[np.ndarray, "L D"]) -> float:
-        query = queries[n]
-        ranking = check_complete(reranker.rerank(CandidateList(rows)), test.qids[query])
-        labels = test.labels[test.slice(query)]
-        return float(np.nan_to_num(ndcg(ranking.sort_keys, labels, cutoff=CUTOFF, gains=test.gains)))
+    def keys_of(n: int, rows: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
+        return check_complete(reranker.rerank(CandidateList(rows)), test.qids[queries[n]]).sort_keys
 
-    whole = np.array([value(n, rows) for n, rows in enumerate(lists)])
-    losses = []
+    whole, losses = [keys_of(n, rows) for n, rows in enumerate(lists)], list[np.ndarray]()
+    ndcg = QueryNdcg(chosen.labels, chosen.offsets, cutoff=CUTOFF, gains=test.gains)
     for column in columns:
         varies = any(not np.array_equal(rows[:, column], np.roll(rows[:, column], 1), equal_nan=True) for rows in lists)
-        shuffled = np.empty(len(lists))
+        keys = whole.copy()
         for n, rows in enumerate(lists):
-            changed = rows.copy()
-            changed[:, column] = rows[places[n], column] if varies else lists[others[n]][0, column]
-            shuffled[n] = value(n, changed)
-        losses.append(whole - shuffled)
+            values = rows[places[n], column] if varies else np.full(len(rows), lists[others[n]][0, column])
+            if not np.array_equal(values, rows[:, column], equal_nan=True):
+                changed = rows.copy()
+                changed[:, column] = values
+                keys[n] = keys_of(n, changed)
+        losses.append(ndcg.of(np.concatenate(whole)) - ndcg.of(np.concatenate(keys)))
     return losses
 
 

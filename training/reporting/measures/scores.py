@@ -5,13 +5,13 @@ Whether they are probabilities, and whether they follow the monotone constraints
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.metrics import hit
 from listwright.ranking.order import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
@@ -79,12 +79,20 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
             )
             if weights.any():
                 rankers.append({"ranker": ranker} | _of_ranker(outcomes, temperature, weights))
+    _draw_lists.cache_clear()  # 2,000 numbers a list
     return {
         "choices": are_choices(splits),
         "lists": sum(map(len, parts)),
         "without_choice": sum(map(without_choice, parts)),
         "rankers": rankers,
     }
+
+
+@lru_cache(maxsize=1)
+def _draw_lists(count: int) -> Float[np.ndarray, "samples N"]:
+    """Return how often each list is in each bootstrap sample."""
+    even = np.full(count, 1.0 / count)
+    return np.random.default_rng(0).multinomial(count, even, size=RESAMPLES).astype(np.float64)
 
 
 def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
@@ -97,9 +105,8 @@ def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[n
     before, after = (log_probabilities(outcomes, value) for value in (1.0, temperature))
     low, high = bootstrap_interval(after - before, weights)
     top = [relevance(choice.scores, temperature).max() for choice in outcomes]
-    chosen = [
-        hit(choice.scores, np.eye(1, len(choice.scores), choice.chosen, dtype=int)[0], cutoff=1) for choice in outcomes
-    ]
+    best = [choice.scores == choice.scores.max() for choice in outcomes]
+    chosen = [float(first[choice.chosen]) / int(first.sum()) for choice, first in zip(outcomes, best, strict=True)]
     even = [-np.log(len(choice.scores)) for choice in outcomes]
 
     def mean(values: list[float] | Float[np.ndarray, " N"]) -> float:
@@ -153,7 +160,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
     sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
     for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.chosen), strict=True):
         np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
-    drawn = np.random.default_rng(0).multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES).astype(np.float64)
+    drawn = _draw_lists(size)
     candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = float(np.abs(stated[0] - was[0]).sum() / candidates[0].sum())

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
 from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Comparison
-from listwright.ranking.metrics import measure as measure_list
+from listwright.ranking.metrics import JudgedLists
 from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
@@ -164,7 +165,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
         lists = lists_for(fitted.spec.model_copy(update={"cutoff": fit.cutoff}), widened, scores)
         second_scores = predict(fitted.module, lists)
     seconds = time.perf_counter() - started
-    rows = [_measured(test, lists, scores, second_scores[n], n) for n in range(len(test))]
+    values = _measure(test, lists, scores, second_scores)
     anomaly = _anomaly(splits, first.train_scores, scores, fit.seed) if fit.anomaly and fitted is None else None
     checkpoint.unlink(missing_ok=True)
     return pl.DataFrame(
@@ -178,7 +179,7 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
             "candidates": test.lengths,
             "relevant": [int((labels > 0).sum()) for _, labels in test.lists()],
             "anomaly": pl.Series(anomaly, dtype=pl.Float64) if anomaly is not None else _nothing(len(test)),
-            **{name: pl.Series([row[name] for row in rows], dtype=pl.Float64).fill_nan(None) for name in rows[0]},
+            **{name: pl.Series(of_lists).fill_nan(None) for name, of_lists in values.items()},
             "epochs": [0 if fitted is None else len(fitted.history)] * len(test),
             "best_epoch": [0 if fitted is None else fitted.best_epoch] * len(test),
             "lambda_of_eq_10": [0.0 if fitted is None else fitted.equivalent_lambda] * len(test),
@@ -266,21 +267,23 @@ def _nothing(count: int) -> pl.Series:
     return pl.Series([None] * count, dtype=pl.Float64)
 
 
-def _measured(
-    test: Dataset, lists: Lists, first_scores: Float[np.ndarray, " R"], second_scores: Float[np.ndarray, " C"], n: int
-) -> dict[str, float]:
-    rows = test.slice(n)
-    labels: Int[np.ndarray, " L"] = test.labels[rows]
-    reranked = lists.candidates(n)
-    scores = sort_keys(second_scores, reranked, first_scores[rows])
-    in_reach = np.zeros(len(labels), dtype=bool)
-    in_reach[reranked] = True
-    ndcgs, highest = [f"ndcg@{k}" for k in NDCG_AT], highest_gain(test, test.gains)
-    full = {one: measure_list(one, scores, labels, gains=test.gains, highest=highest) for one in (*ndcgs, *OTHERS)}
-    truncated = {
-        f"{one}{TRUNCATED}": measure_list(one, scores, labels, kept=in_reach, gains=test.gains) for one in ndcgs
-    }
-    return full | truncated
+def _measure(
+    test: Dataset,
+    lists: Lists,
+    first_scores: Float[np.ndarray, " R"],
+    second_scores: Sequence[Float[np.ndarray, " C"]],
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """Return every metric of all test queries, NDCG by both ideals."""
+    keys = sort_keys(np.concatenate(second_scores), lists.rows, first_scores)
+    in_reach = np.zeros(test.rows, dtype=bool)
+    in_reach[lists.rows] = True
+    ndcgs = [f"ndcg@{k}" for k in NDCG_AT]
+    full, truncated = (
+        JudgedLists(test.labels, test.offsets, kept=kept, gains=test.gains, highest=highest_gain(test, test.gains))
+        for kept in (None, in_reach)
+    )
+    of_reach = truncated.measure(ndcgs, keys)
+    return full.measure((*ndcgs, *OTHERS), keys) | {f"{name}{TRUNCATED}": of_reach[name] for name in ndcgs}
 
 
 def _anomaly(

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.metrics import measure
 from listwright.training.comparing.compare import columns_of, open_experiment, split_sums, team_sums
+from support.one_list import measure
 from support.training.judged import row, written
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.evaluation import evaluate
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
+from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval, bootstrap_intervals
+from listwright.training.evaluation.intervals import RESAMPLES
 
 
 def evaluation(first, second, protocol=None):
@@ -64,4 +65,17 @@ def test_an_interval_is_the_same_however_many_samples_are_drawn_at_a_time(monkey
     values, weights = rng.random(61), rng.integers(0, 2, 61) * rng.random(61) if weighted else None
     at_once = bootstrap_interval(values, weights)
     monkeypatch.setattr(evaluate, "_DRAWS_AT_A_TIME", 1)
-    assert bootstrap_interval(values, weights) == at_once
+    assert bootstrap_interval(values, weights) == pytest.approx(at_once, abs=1e-12)
+
+
+def test_intervals_of_several_means_are_those_of_each_by_definition():
+    rng = np.random.default_rng(3)
+    weights = rng.integers(0, 3, 40) * rng.random(40)
+    counted = [(rng.random(40), None), (rng.random(40), weights), (rng.random(30), None), (rng.random(40), weights)]
+    counted += [(np.empty(0), None), (rng.random(40), np.zeros(40)), (rng.random(40), weights[::-1])]
+    found = bootstrap_intervals(counted)
+    assert found[4:6] == [(0.0, 0.0)] * 2
+    for (values, own), ends in zip(counted[:4] + counted[6:], found[:4] + found[6:], strict=True):
+        drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+        means = np.average(values[drawn], weights=None if own is None else own[drawn], axis=1)
+        assert ends == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=1e-12)

@@ -17,8 +17,10 @@ from ir_measures import AP, RR, P, nDCG
 
 from listwright.command import main
 from listwright.ranking import bundle
+from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, ListwrightError
 from listwright.ranking.metrics import EvalProtocol
+from listwright.ranking.order import ranks_by_score
 from listwright.training import gates, judgement
 from listwright.training.data.tables import table
 from listwright.training.evaluation.evaluate import METRICS, Evaluation, evaluate
@@ -86,8 +88,13 @@ def judging(folders, data, **options):
     return Judging(tuple(folders), data, **{"qid": "query", "label": "label"} | options)
 
 
+def interval_of(evaluation, metric, ranker):
+    found = next(of for of in evaluation.metrics() if (of.ranker, of.name) == (ranker, metric))
+    return found.mean, found.low, found.high
+
+
 def means(judged, name="shop/1"):
-    return {metric: judged.evaluation.mean_with_interval(metric, name) for metric in METRICS}
+    return {metric: interval_of(judged.evaluation, metric, name) for metric in METRICS}
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
@@ -102,8 +109,22 @@ def test_the_figures_are_those_of_a_report(models, data, weight):
     assert judged.evaluation.queries == len(LENGTHS)
     for ours, theirs in (("shop/1", "qilcm"), ("shop/1, first stage", "first_stage")):
         for metric in METRICS:
-            own = judged.evaluation.mean_with_interval(metric, ours)
-            assert own == pytest.approx(expected.mean_with_interval(metric, theirs), abs=1e-12)
+            own = interval_of(judged.evaluation, metric, ours)
+            assert own == pytest.approx(interval_of(expected, metric, theirs), abs=1e-12)
+
+
+def test_an_evaluation_holds_the_rankings_that_the_service_gives(models, data):
+    spec = TableData(qid="query", label="label", ignore=("note", "market", "offer", "weight"))
+    reranker = bundle.load(models[0]).reranker
+    test = table.read(spec, str(data)).dataset.with_schema(reranker.schema)
+    ranked = evaluate(reranker, test).ranked
+    keys = ranked.sort_keys("qilcm")
+    for rows in map(test.slice, range(len(test))):
+        assert sorted(ranked.order[rows]) == list(range(rows.start, rows.stop))
+        ranking = reranker.rerank(CandidateList(test.features[ranked.order[rows]]), strategy="qilcm")
+        assert np.array_equal(ranked.scores["qilcm"][rows], ranking.scores, equal_nan=True)
+        assert np.array_equal(ranked.first_scores[rows], ranking.first_stage_scores)
+        assert ranks_by_score(keys[rows]).tolist() == ranking.ranks.tolist()
 
 
 def test_neither_parts_nor_jobs_nor_the_kind_of_file_change_a_figure(models, frame, data, tmp_path, monkeypatch):
@@ -319,7 +340,7 @@ def test_verdicts_are_wrong_as_often_as_is_said(skewed):
 def test_a_gate_of_one_bundle_bounds_its_mean(models, data):
     judged = judge(judging(models[:1], data))
     mean, low, high = judged.estimate("mrr")
-    assert mean == judged.evaluation.mean_with_interval("mrr", "shop/1")[0]
+    assert mean == interval_of(judged.evaluation, "mrr", "shop/1")[0]
     assert 0.0 <= low < mean < high <= 1.0
     assert judged.decide(Gate("mrr", low)).verdict == "holds"
     assert judged.decide(Gate("mrr", 1.0)).verdict == "broken"
@@ -421,7 +442,7 @@ def test_queries_that_nobody_judged_are_left_out(models, frame, tmp_path, writte
         _, aggregate = theirs(half, run)
         for ranker, tolerance in (("shop/1", TIES), *((str(run), 1e-9) for run in options.values())):
             for metric, value in aggregate.items():
-                assert judged.evaluation.mean_with_interval(metric, ranker)[0] == pytest.approx(value, abs=tolerance)
+                assert interval_of(judged.evaluation, metric, ranker)[0] == pytest.approx(value, abs=tolerance)
     two = judge(trec_judging(models, path, half, weight="weight"))
     assert len(two.evaluation.weights) == 32
     assert two.decide(Gate("mrr", -1.0)).lists == (two.evaluation.weights > 0).sum()
@@ -440,8 +461,8 @@ def test_documents_of_a_run_that_the_data_lack_keep_their_places(models, data, w
     assert any(f"ranks {len(extra)} documents that the data lack" in text for text in judged.scope)
     own, aggregate = judged.evaluation, theirs(qrels, theirs_run)[1]
     for metric, value in aggregate.items():
-        assert own.mean_with_interval(metric, str(theirs_run))[0] == pytest.approx(value, abs=1e-9)
-        assert own.mean_with_interval(metric, "shop/1")[0] == pytest.approx(theirs(qrels, run)[1][metric], abs=TIES)
+        assert interval_of(own, metric, str(theirs_run))[0] == pytest.approx(value, abs=1e-9)
+        assert interval_of(own, metric, "shop/1")[0] == pytest.approx(theirs(qrels, run)[1][metric], abs=TIES)
     shared = judge(judging(models[:1], data, doc="offer", run=theirs_run, shared_only=True))
     assert shared.scope == (f"only candidates that both the data and {theirs_run} have are measured",)
     assert "shared candidates only" in gain_sentence(gates.facts_of(shared))

@@ -133,10 +133,7 @@ class Dataset:
         """Return the same rows encoded with another schema's categories; values that it lacks become unknown.
 
         Training data fixes the schema; validation and test data are read under it, as the service would.
-
-        Args:
-            schema: of the same columns.
-            in_place: whether an array of features is changed instead of copied.
+        With ``in_place``, an array of features is changed instead of copied.
         """
         if schema.names != self.schema.names:
             raise ValueError(f"schemas name different columns: {schema.names} and {self.schema.names}")

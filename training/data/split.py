@@ -152,11 +152,7 @@ def distinguish_ids(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Data
 
 def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place: bool = False) -> Splits:
     """Encode three splits with the schema that the training queries fix; raise DataError if nothing can be learned from
-    them.
-
-    Args:
-        train, valid, test, how: as of :class:`Splits`.
-        in_place: whether arrays of features are changed instead of copied.
+    them. With ``in_place``, arrays of features are changed instead of copied.
 
     Raises:
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two

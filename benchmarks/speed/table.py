@@ -1,12 +1,13 @@
-"""``python -m benchmarks.speed.table``: what a Parquet table takes until a fit may begin, beside polars.
+"""``python -m benchmarks.speed.table [--before COMMIT]``: what a Parquet table takes until a fit may begin.
 
 The table has the shape of Ta Feng: 1.4 million rows in 35,000 lists by day, 23 numbers as float64, 3 categories as
-text. Each reader runs in a process of its own, on one thread:
+text. Each reader runs in processes of its own, on one thread, in turns; figures are medians:
 
 =====================  ===================================================================================
 polars                 reads the columns that are used
 polars and NumPy       what one writes in ten lines: a float32 matrix, codes of categories, queries by time
 listwright             the same with all checks of cells, ids and labels, quantiles, and what looks like a leak
+before                 listwright at COMMIT
 =====================  ===================================================================================
 """
 
@@ -19,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import polars as pl
@@ -28,6 +31,8 @@ from benchmarks import machine
 
 QUERIES, LONGEST, NUMBERS, CATEGORIES = 35_000, 80, 23, (2_000, 10, 8)
 READERS = ("polars", "polars and NumPy", "listwright")
+TURNS = 3
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def write(path: Path, rng: np.random.Generator) -> None:
@@ -100,12 +105,15 @@ def _peak() -> int:
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
-def run(reader: str, path: Path) -> dict[str, float]:
-    """Measure a reader in a process of its own."""
+def run(reader: str, path: Path, tree: Path = ROOT) -> dict[str, float]:
+    """Measure a reader of a checkout in a process of its own, with an empty cache."""
     command = [sys.executable, "-m", "benchmarks.speed.table", "--measure", reader, "--file", str(path)]
-    alone = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "LISTWRIGHT_CACHE": str(path.parent)}
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=alone).stdout
-    print(f"{reader}: {printed.strip()}", flush=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as cache:
+        alone = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "LISTWRIGHT_CACHE": cache, "PYTHONPATH": str(tree)}
+        printed = subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd=tree, env={**os.environ, **alone}
+        ).stdout
+    print(f"{tree.name}, {reader}: {printed.strip()}", flush=True)
     result: dict[str, float] = json.loads(printed)
     return result
 
@@ -115,18 +123,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", choices=READERS, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--before", metavar="COMMIT", help="an older checkout to measure beside this one")
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure, options.file)))
         return
-    with tempfile.TemporaryDirectory() as folder:
+    from benchmarks.load.unused import tree_of  # noqa: PLC0415 - no reader loads the service
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tree_of(options.before) if options.before else nullcontext() as tree,
+    ):
         path = Path(folder) / "table.parquet"
         write(path, np.random.default_rng(0))
         pl.read_parquet(path).head(100_000).write_parquet(path.with_name("few.parquet"))
-        results = {reader: run(reader, path) for reader in READERS}
+        turns: dict[str, list[dict[str, float]]] = {}
+        for _ in range(TURNS):
+            for reader in READERS:
+                turns.setdefault(reader, []).append(run(reader, path))
+            if tree is not None:
+                turns.setdefault("before", []).append(run("listwright", path, tree))
+    results = {
+        reader: {name: median(turn[name] for turn in all_turns) for name in all_turns[0]}
+        for reader, all_turns in turns.items()
+    }
     ours = results["listwright"]["cpu_seconds"]
     times = {reader: round(ours / result["cpu_seconds"], 2) for reader, result in results.items()}
-    print(machine.save("table", "python -m benchmarks.speed.table", {"readers": results, "listwright_over": times}))
+    command = "python -m benchmarks.speed.table" + (f" --before {options.before}" if options.before else "")
+    print(machine.save("table", command, {"readers": results, "listwright_over": times}))
 
 
 if __name__ == "__main__":

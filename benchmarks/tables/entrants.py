@@ -29,10 +29,15 @@ DEFAULT = "default"
 """Name of the product's default fit."""
 
 Ranker = Callable[[Dataset], Float[np.ndarray, " R"]]
+
+Objective = str | Callable[..., tuple[Float[np.ndarray, " R"], Float[np.ndarray, " R"]]]
+"""Loss: LightGBM's name of it, or its gradient and Hessian."""
 """Scores of all rows; higher is better."""
 
 
-def fit_lightgbm(train: Dataset, valid: Dataset, *, objective: str = "lambdarank", relative: bool = False) -> Ranker:
+def fit_lightgbm(
+    train: Dataset, valid: Dataset, *, objective: Objective = "lambdarank", relative: bool = False
+) -> Ranker:
     """Fit LightGBM as most people would.
 
     Args:

@@ -3,13 +3,14 @@
 from collections import Counter
 
 from listwright.training.recipe import config
-from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
+from support.pages.figure_blocks import ROOT, blocks, gain, interval, page, result, table
 from support.pages.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
 
 PAGE = page("docs/results.md")
 SPECIALISTS = ("mq2008", "ohsumed", "planted", "planted-hidden")
 WITHOUT_ORACLE = "planted-hidden"
 SHOWN_K = 5
+PERIODS = {"usual": "tafeng, usual days", "promotion": "tafeng, promotion"}
 WAYS = ("row_order", "shared")
 """In which candidates of equal scores are ranked."""
 
@@ -135,12 +136,6 @@ def routing_time():
     return table(head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()])
 
 
-def gain(of, digits=3):
-    """A mean with its interval."""
-    mean, low, high = (f"{figure:+.{digits}f}" for figure in of)
-    return f"{mean} [{low}, {high}]"
-
-
 def budgeted():
     """A fit in its default time, beside what an engineer has in an afternoon."""
     ways = ("lightgbm", "lightgbm + relative", "fit")
@@ -204,8 +199,27 @@ def public():
     return table([*head, "default over picked", "seconds, CPU", "ships"], rows)
 
 
+def promotion():
+    """Two test periods of Ta Feng, beside what an engineer has in an afternoon."""
+    rivals = {
+        "buyers_7": "`buyers_7`",
+        "lambdarank without subclass": "LightGBM by `lambdarank`",
+        "softmax without subclass": "by `softmax`",
+    }
+    rows = []
+    for name in ("usual", "promotion"):
+        found = result("tafeng")["periods"][name]
+        values = {ranker: of["ndcg@10"][0] for ranker, of in found["rankers"].items()}
+        assert max(values.values()) == values["fit"]
+        best = max(rivals, key=values.__getitem__)
+        figures = [f"{values[ranker]:.3f}" for ranker in (*rivals, "fit")]
+        gained = gain(found["rankers"][best]["fit_gains"])
+        rows.append([PERIODS[name], found["test_queries"], *figures, gained])
+    return table(["NDCG@10", "test queries", *rivals.values(), "fit", "fit over the best of these"], rows)
+
+
 def test_the_tables_are_the_committed_results():
-    first = [quality(), tuning(), paired(), budgeted(), public()]
+    first = [quality(), tuning(), paired(), budgeted(), public(), promotion()]
     figures = [*first, latency(), speed(), specialists(), routing_time()]
     assert blocks(PAGE) == figures
 

@@ -129,12 +129,14 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
     rows = _rows((values.is_null() | values.is_nan()) & text.is_not_null())
     wrong = rows
     if len(rows):
-        names = names_in(text.gather(rows))
+        names = names_in(text if len(rows) == len(text) else text.gather(rows))
         if booleans:
             names = names.replace(["true", "false"], ["1", "0"])
         respelled = names.cast(pl.Float64, strict=False)
         wrong = rows[(names.is_not_null() & respelled.is_null()).to_numpy()]
-        values = values.scatter(rows, respelled.fill_nan(None))
+        if respelled.null_count() < len(rows):
+            values = values.scatter(rows, respelled)
+        values = values.fill_nan(None)
     if (values.abs() >= EXACT[pl.Float64]).any():
         whole = names_in(text).cast(pl.Int128, strict=False)
         values = whole if whole.null_count() == values.null_count() else values
@@ -148,7 +150,11 @@ def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " ba
         column: text.
         numbers: its numbers.
     """
-    rows: Int[np.ndarray, " bad"] = numbers.wrong[_rows(names_in(column.gather(numbers.wrong)).str.contains(_WRITTEN))]
+    names = names_in(column.gather(numbers.wrong))
+    written = names.unique()
+    rows: Int[np.ndarray, " bad"] = numbers.wrong[
+        _rows(names.is_in(written.filter(written.str.contains(_WRITTEN)).implode()))
+    ]
     return rows
 
 

@@ -129,10 +129,11 @@ class Dataset:
         features = map_rows(self.features, len(schema), lambda rows: np.take(rows, columns, axis=1))
         return replace(self, features=features, schema=schema)
 
-    def with_schema(self, schema: FeatureSchema) -> Dataset:
+    def with_schema(self, schema: FeatureSchema, *, in_place: bool = False) -> Dataset:
         """Return the same rows encoded with another schema's categories; values that it lacks become unknown.
 
         Training data fixes the schema; validation and test data are read under it, as the service would.
+        With ``in_place``, an array of features is changed instead of copied.
         """
         if schema.names != self.schema.names:
             raise ValueError(f"schemas name different columns: {schema.names} and {self.schema.names}")
@@ -143,11 +144,11 @@ class Dataset:
             codes[column] = np.array(table, dtype=np.float32)
 
         def recoded(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, "M D"]:
-            copied = rows.copy()
+            encoded = rows if in_place else rows.copy()
             for column, table in codes.items():
                 old = rows[:, column]
-                copied[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
-            return copied
+                encoded[:, column] = np.where(old == UNKNOWN_CODE, old, table[old.astype(np.int64)])
+            return encoded
 
         return replace(self, features=map_rows(self.features, len(schema), recoded), schema=schema)
 
@@ -255,9 +256,10 @@ class Splits:
     dropped: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
 
-    def with_schema(self, schema: FeatureSchema) -> Splits:
+    def with_schema(self, schema: FeatureSchema, *, in_place: bool = False) -> Splits:
         """Return the same splits encoded with another schema's categories, see :meth:`Dataset.with_schema`."""
-        train, valid, test = (part.with_schema(schema) for part in (self.train, self.valid, self.test))
+        parts = (self.train, self.valid, self.test)
+        train, valid, test = (part.with_schema(schema, in_place=in_place) for part in parts)
         return replace(self, train=train, valid=valid, test=test)
 
     def with_gains(self, gains: tuple[float, ...] | None) -> Splits:

@@ -6,8 +6,10 @@ only where nearly all of them show it.
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -45,6 +47,9 @@ NEARLY = 0.95
 
 MOSTLY = 0.99
 """Share of different values from which a column may be an id."""
+
+_SHARE = 8
+"""Lists for each of those that are looked at before all."""
 
 REPEATS = 10
 """Repeats that chance must promise, for each that is there, before different whole numbers are ids."""
@@ -143,7 +148,7 @@ def _order(feature: Feature, column: Column, train: Dataset, lists: ListFacts, l
     categorical = feature.kind == "categorical"
     remedy = f"It may be a copy of the label, or known only later: if new lists lack it, {leave_out}"
     if not categorical or len(feature.categories) <= FEW_CATEGORIES:
-        count = lists.ordered(by_mean_label(column, train.labels) if categorical else column)
+        count = lists.most(ListFacts.ordered, by_mean_label(column, train.labels) if categorical else column)
         if _nearly(count, lists.mixed):
             return f"alone orders {count} of {lists.mixed} training queries by their labels without a mistake. {remedy}"
     first = _highest_first(lists.chosen_shares(column) if categorical else column, lists)
@@ -151,7 +156,7 @@ def _order(feature: Feature, column: Column, train: Dataset, lists: ListFacts, l
 
 
 def _highest_first(column: Column, lists: ListFacts) -> str | None:
-    count = int(lists.puts_first(column))
+    count = int(lists.most(ListFacts.puts_first, column))
     failures, by_chance = lists.mixed - count, lists.mixed - lists.chance_first
     if not _nearly(count, lists.mixed) or failures > FEWER_FAILURES * by_chance:
         return None
@@ -252,6 +257,20 @@ class ListFacts:
         self.all = len(data)
         self.longer = int(self._longer.sum())
         self.mixed = int(mixed.sum())
+        self._first = None
+        if few := len(data) // _SHARE:
+            labels, offsets = data.labels[: data.offsets[few]], data.offsets[: few + 1]
+            self._first = ListFacts(replace(data, labels=labels, offsets=offsets, qids=data.qids[:few]))
+
+    def most(self, count: Callable[[ListFacts, Column], float], column: Column) -> float:
+        """Return a count over the lists with different labels, or a bound below :data:`NEARLY` all of them, where the
+        first lists show it: that spares most columns the rest.
+        """
+        if self._first is not None:
+            bound = count(self._first, column[: len(self._first.place)]) + self.mixed - self._first.mixed
+            if not _nearly(math.ceil(bound), self.mixed):
+                return bound
+        return count(self, column)
 
     def ordered(self, column: Column) -> int:
         """Count the lists with different labels that the column alone orders perfectly, rising or falling, whichever is

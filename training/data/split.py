@@ -31,7 +31,7 @@ def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Genera
     train = np.flatnonzero((part_of != test) & (part_of != valid))
     picked = [dataset.select(q) for q in (train, np.flatnonzero(part_of == valid), np.flatnonzero(part_of == test))]
     how = f"{source}, split by query {_shares(parts)}, fold {fold} of {parts}"
-    return checked(picked[0], picked[1], picked[2], how)
+    return checked(picked[0], picked[1], picked[2], how, in_place=True)
 
 
 def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: str, column: str) -> Splits:
@@ -65,7 +65,8 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     train, valid, test = (dataset.select(np.flatnonzero(split_of == n)) for n in range(3))
     borders = [time_text(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
     how = f"{source}, split by time ({column}) {_shares(parts)}, train until {borders[0]}, "
-    return checked(train, valid, test, f"{how}valid from {borders[1]} until {borders[2]}, test from {borders[3]}")
+    how += f"valid from {borders[1]} until {borders[2]}, test from {borders[3]}"
+    return checked(train, valid, test, how, in_place=True)
 
 
 def by_name(
@@ -95,7 +96,7 @@ def by_name(
     if len(valid) == 0:
         train, valid = set_aside(train, split, rng)
         how += f" (no row of it says valid: {len(valid)} training queries were set aside)"
-    return checked(train, valid, test, how)
+    return checked(train, valid, test, how, in_place=True)
 
 
 def check_fold(fold: int, folds: int, source: str) -> None:
@@ -149,9 +150,9 @@ def distinguish_ids(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Data
     return train, valid, test
 
 
-def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
+def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place: bool = False) -> Splits:
     """Encode three splits with the schema that the training queries fix; raise DataError if nothing can be learned from
-    them.
+    them. With ``in_place``, arrays of features are changed instead of copied.
 
     Raises:
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
@@ -184,7 +185,7 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str) -> Splits:
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
     splits = Splits(train, valid, test, f"{how}: {sizes}")
     # without categories to recode, gigabytes need not be copied
-    return splits.with_schema(schema) if schema.categorical else splits.described_by(schema)
+    return splits.with_schema(schema, in_place=in_place) if schema.categorical else splits.described_by(schema)
 
 
 def informative(dataset: Dataset) -> bool:

@@ -71,10 +71,9 @@ def _parts(numbers: Int[np.ndarray, " M"]) -> Iterator[Int[np.ndarray, " S"]]:
 
 
 def chunks(features: Features) -> Iterator[tuple[slice, Float[np.ndarray, "M D"]]]:
-    """Yield all rows in order, :data:`CHUNK_ROWS` at a time, each with its slice; an array comes whole."""
-    size = CHUNK_ROWS if isinstance(features, Rows) else max(1, len(features))
-    for start in range(0, len(features), size):
-        rows = slice(start, min(start + size, len(features)))
+    """Yield all rows in order, :data:`CHUNK_ROWS` at a time, each with its slice."""
+    for start in range(0, len(features), CHUNK_ROWS):
+        rows = slice(start, min(start + CHUNK_ROWS, len(features)))
         yield rows, features[rows]
 
 

@@ -30,6 +30,12 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
+def gain(found, digits=3):
+    """A gain with its interval, from its three numbers."""
+    mean, low, high = (f"{figure:+.{digits}f}" for figure in found)
+    return f"{mean} [{low}, {high}]"
+
+
 def interval(found, digits=3):
     """A mean, or a gain, with its interval."""
     mean, low, high = (f"{found[name]:+.{digits}f}" for name in ("mean" if "mean" in found else "gain", "low", "high"))

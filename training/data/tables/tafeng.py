@@ -77,7 +77,7 @@ def table_of(source: str, progress: Progress) -> Path:
             if not out.exists():
                 task = progress.begin(f"Making a table of {path.name}", 1)
                 partial = out.with_suffix(".partial")
-                ranking_table(_transactions(path)).write_parquet(partial)
+                ranking_table(read_transactions(path)).write_parquet(partial)
                 partial.replace(out)
                 task.end(1)
     return out
@@ -215,7 +215,7 @@ def _days(duration: pl.Expr) -> pl.Expr:
     return duration.dt.total_days()
 
 
-def _transactions(path: Path) -> pl.DataFrame:
+def read_transactions(path: Path) -> pl.DataFrame:
     """Return the columns of the file, under the names used here; raise DataError for one that is not Ta Feng's."""
     content = _extract(path.read_bytes(), path) if is_archive(path) else path.read_bytes()
     try:

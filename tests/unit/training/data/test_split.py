@@ -80,6 +80,19 @@ def test_fewer_queries_than_parts():
         split(dataset([2] * 4))
 
 
+def test_only_copies_are_encoded_in_place():
+    data = dataset([2] * 10, codes=2.0)
+    parts = split(data)
+    assert set(data.features[:, 1].tolist()) == {2.0}
+    assert {code for part in (parts.train, parts.valid, parts.test) for code in part.features[:, 1].tolist()} == {1.0}
+    train, valid, test = dataset([2], ["a"]), dataset([2], ["b"]), dataset([2], ["c"], codes=2.0)
+    checked(train, valid, test, "here")
+    assert test.features[:, 1].tolist() == [2, 2]
+    own = checked(train, valid, test, "here", in_place=True)
+    assert own.test.features is test.features
+    assert test.features[:, 1].tolist() == [0, 0]
+
+
 def test_training_fixes_the_categories():
     """A value that only the test split has is unknown to it, as it would be to the service."""
     train, valid, test = dataset([2], ["a"]), dataset([2], ["b"]), dataset([2], ["c"], codes=2.0)

@@ -5,7 +5,7 @@ import pytest
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Rounding
-from listwright.training.data.leaks import FEWEST, leaks
+from listwright.training.data.leaks import FEWEST, NEARLY, ListFacts, leaks
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from support.lists import QUERIES, lists
@@ -250,3 +250,19 @@ def test_rows_in_the_order_of_their_labels():
     said = only(found("x", NOISE, of=(LENGTHS, QUERY, PLACE, graded, RNG)))
     assert f"highest label first in {QUERIES} of {QUERIES}" in said
     assert found("x", NOISE) == []
+
+
+@pytest.mark.parametrize("count", [ListFacts.ordered, ListFacts.puts_first])
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (5, 0), (6, 0), (12, 0), (0, 5), (0, 6), (3, 2), (3, 3), (12, 50)])
+def test_the_first_lists_decide_only_what_all_would(count, first, last):
+    """Of a hundred lists, some of the first and some of the last are not ordered by the column."""
+    lengths, query, _, labels, _ = lists(100)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    schema = FeatureSchema(features=(Feature(name="x"),))
+    features = np.where((query >= first) & (query < 100 - last), labels, 0).astype(np.float32)[:, None]
+    facts = ListFacts(Dataset(features, labels, offsets, tuple(map(str, range(100))), schema))
+    found, right = facts.most(count, features[:, 0]), count(facts, features[:, 0])
+    assert right <= found
+    assert (int(found) >= NEARLY * facts.mixed) == (int(right) >= NEARLY * facts.mixed)
+    if right >= NEARLY * facts.mixed:
+        assert found == right

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars
@@ -69,7 +70,7 @@ def fit_one(table: Path, fold: int) -> dict[str, object]:
 
 def compare(table: Path, trees: dict[str, Path], folds: int) -> dict[str, object]:
     """Fit a table by both trees, in turns; return the means over the folds, and the paired gain."""
-    rows: dict[str, list[dict[str, object]]] = {name: [] for name in trees}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in trees}
     for fold in range(1, folds + 1):
         for name, tree in trees.items():
             command = [sys.executable, "-P", str(Path(__file__).resolve()), str(table.resolve()), "--fold", str(fold)]
@@ -78,12 +79,12 @@ def compare(table: Path, trees: dict[str, Path], folds: int) -> dict[str, object
             rows[name].append(json.loads(done.stdout.splitlines()[-1]))
     found: dict[str, object] = {"table": table.stem}
     for part in (*PARTS, "epochs"):
-        before, now = (float(np.mean([row[part] for row in rows[name]])) for name in trees)  # type: ignore[misc]
+        before, now = (float(np.mean([row[part] for row in rows[name]])) for name in trees)
         found[part] = {"before": round(before, 2), "now": round(now, 2), "times": round(now / before, 3)}
-    before, now = (np.concatenate([row["ndcg"] for row in rows[name]]) for name in trees)  # type: ignore[misc]
-    half = 1.96 * float(np.std(now - before, ddof=1)) / np.sqrt(len(now))
-    means = {"before": round(float(before.mean()), 4), "now": round(float(now.mean()), 4)}
-    found["ndcg@10"] = means | {"gain": round(float((now - before).mean()), 4), "half_width": round(float(half), 4)}
+    old, new = (np.concatenate([row["ndcg"] for row in rows[name]]) for name in trees)
+    half = 1.96 * float(np.std(new - old, ddof=1)) / np.sqrt(len(new))
+    means = {"before": round(float(old.mean()), 4), "now": round(float(new.mean()), 4)}
+    found["ndcg@10"] = means | {"gain": round(float((new - old).mean()), 4), "half_width": round(float(half), 4)}
     print(json.dumps(found), flush=True)
     return found
 

@@ -101,7 +101,7 @@ class _QilcmGraph:
         opsets = [helper.make_opsetid("", OPSET)]
         return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION).SerializeToString())
 
-    def _add(self, operator: str, *inputs: str | np.ndarray, **attributes: int) -> str:
+    def _add(self, operator: str, *inputs: str | np.ndarray, **attributes: Any) -> str:
         """Append an operator over earlier outputs and constants."""
         output = f"{operator}_{len(self._nodes)}"
         names = [value if isinstance(value, str) else self._constant(value) for value in inputs]

@@ -234,7 +234,9 @@ class _RankedLists:
 
     def ndcg(self, cutoff: int) -> Float[np.ndarray, " N"]:
         gains = self._share(self._lists.gains[self._order])
-        return self._lists.sum_up(gains * self._lists.discounts, cutoff) / self._lists.ideal(cutoff)
+        dcgs = self._lists.sum_up(gains * self._lists.discounts, cutoff)
+        values: Float[np.ndarray, " N"] = dcgs / self._lists.ideal(cutoff)
+        return values
 
     def precision(self, cutoff: int) -> Float[np.ndarray, " N"]:
         return self._lists.sum_up(self._share(self._relevant), cutoff) / cutoff

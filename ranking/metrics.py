@@ -256,8 +256,8 @@ class _RankedLists:
         before = np.cumsum(relevant) - relevant
         before -= before[np.searchsorted(self._groups, lists.starts)][lists.list_of_row[self._groups]]
         of_others = (relevant - 1.0) / np.maximum(1, sizes - 1)  # of a relevant candidate's equals
-        found = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
-        return lists.sum_up(self._share(self._relevant) * found / lists.ranks / total)
+        counts = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
+        return lists.sum_up(self._share(self._relevant) * counts / lists.ranks / total)
 
     def expected_reciprocal_rank(self, cutoff: int) -> Float[np.ndarray, " N"]:
         lists = self._lists

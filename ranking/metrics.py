@@ -187,9 +187,10 @@ class JudgedLists:
         return {name: ranked.measure(name) for name in names}
 
     def ideal(self, cutoff: int) -> Float[np.ndarray, " N"]:
-        """Return ``(N,)`` the best DCG that any order can have."""
+        """Return ``(N,)`` the best DCG that any order can have; NaN for 0."""
         if cutoff not in self._ideals:
-            self._ideals[cutoff] = self.sum_up(self._best, cutoff)
+            best = self.sum_up(self._best, cutoff)
+            self._ideals[cutoff] = np.where(best == 0.0, np.nan, best)
         return self._ideals[cutoff]
 
     def sum_up(self, values: Float[np.ndarray, " R"], cutoff: int | None = None) -> Float[np.ndarray, " N"]:
@@ -232,27 +233,31 @@ class _RankedLists:
         return known[kind](int(depth))
 
     def ndcg(self, cutoff: int) -> Float[np.ndarray, " N"]:
-        ideal = self._lists.ideal(cutoff)
-        return self._lists.sum_up(self._discounted_gains, cutoff) / np.where(ideal == 0.0, np.nan, ideal)
+        gains = self._share(self._lists.gains[self._order])
+        dcgs = self._lists.sum_up(gains * self._lists.discounts, cutoff)
+        values: Float[np.ndarray, " N"] = dcgs / self._lists.ideal(cutoff)
+        return values
 
     def precision(self, cutoff: int) -> Float[np.ndarray, " N"]:
         return self._lists.sum_up(self._share(self._relevant), cutoff) / cutoff
 
     def hit(self, cutoff: int) -> Float[np.ndarray, " N"]:
         _check(cutoff)
-        return 1.0 - self._passed[self._lists.starts + np.minimum(cutoff, self._lists.lengths) - 1]
+        ends = self._lists.starts + np.minimum(cutoff, self._lists.lengths)
+        values: Float[np.ndarray, " N"] = 1.0 - self._passed[ends - 1]
+        return values
 
     def reciprocal_rank(self) -> Float[np.ndarray, " N"]:
         return self._expect_reciprocal(self._passed)
 
     def average_precision(self) -> Float[np.ndarray, " N"]:
         lists, relevant, sizes = self._lists, np.add.reduceat(self._relevant, self._groups), self._sizes
-        total = lists.sum_up(self._relevant)
+        total = np.maximum(1.0, lists.sum_up(self._relevant))[lists.list_of_row]
         before = np.cumsum(relevant) - relevant
         before -= before[np.searchsorted(self._groups, lists.starts)][lists.list_of_row[self._groups]]
         of_others = (relevant - 1.0) / np.maximum(1, sizes - 1)  # of a relevant candidate's equals
-        found = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
-        return lists.sum_up(self._share(self._relevant) * found / lists.ranks) / np.maximum(1.0, total)
+        counts = np.repeat(before, sizes) + 1.0 + self._places * np.repeat(of_others, sizes)
+        return lists.sum_up(self._share(self._relevant) * counts / lists.ranks / total)
 
     def expected_reciprocal_rank(self, cutoff: int) -> Float[np.ndarray, " N"]:
         lists = self._lists
@@ -266,10 +271,6 @@ class _RankedLists:
             rows = ends[mixed & (self._sizes == size)][:, None] + np.arange(1 - size, 1)
             passes[rows[:, :cutoff]] = _mean_passes(passes[rows], min(size, cutoff))
         return self._expect_reciprocal(self._multiply(passes, cutoff), cutoff)
-
-    @cached_property
-    def _discounted_gains(self) -> Float[np.ndarray, " R"]:
-        return self._share(self._lists.gains[self._order]) * self._lists.discounts
 
     @cached_property
     def _passed(self) -> Float[np.ndarray, " R"]:

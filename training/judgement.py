@@ -337,7 +337,6 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
 
 
 def _sort_keys_by(work: _Work, manifest: Manifest, ranked: RankedRows) -> dict[str, Float[np.ndarray, " R"]]:
-    """Return what each ranker orders the candidates by."""
     keys = {work.name: ranked.sort_keys(work.name)}
     if _has_more_stages(manifest, work.options.strategy):
         keys = {f"{work.name}, first stage": ranked.first_scores, **keys}

@@ -279,8 +279,8 @@ def _measure(
     in_reach[lists.rows] = True
     ndcgs = [f"ndcg@{k}" for k in NDCG_AT]
     full, truncated = (
-        JudgedLists(test.labels, test.offsets, kept=kept, gains=test.gains, highest=highest_gain(test, test.gains))
-        for kept in (None, in_reach)
+        JudgedLists(test.labels, test.offsets, kept=of_ideal, gains=test.gains, highest=highest_gain(test, test.gains))
+        for of_ideal in (None, in_reach)
     )
     of_reach = truncated.measure(ndcgs, keys)
     return full.measure((*ndcgs, *OTHERS), keys) | {f"{name}{TRUNCATED}": of_reach[name] for name in ndcgs}

@@ -124,7 +124,7 @@ def melt(
             *keep,
             *([] if name is None else [pl.lit(option).alias(name)]),
             *(pl.col(template.format(option)).alias(feature) for feature, template in columns.items()),
-            label=(pl.col(choice) == value).cast(pl.Int64),
+            label=pl.col(choice).eq(value).cast(pl.Int64),
         )
         for option, value in options.items()
     ]

@@ -10,6 +10,7 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,12 @@ def measure(splits: Splits, seed: int = 0) -> Row:
 
     def gains(part: str, scores: Callable[[FittedFirstStage], Float[np.ndarray, " R"]]) -> Float[np.ndarray, " N"]:
         values = [lambdamart.query_ndcg(getattr(splits, part), scores(fit), spec.ndcg_at) for fit in (plain, wide)]
-        return values[1] - values[0]
+        gained: Float[np.ndarray, " N"] = values[1] - values[0]
+        return gained
 
     views = {"validation": gains("valid", lambda fit: fit.valid_scores)}
     for folds in FOLDS:
-        train = gains("train", lambda fit, folds=folds: _out_of_fold(fit, splits, spec, folds, seed))
+        train = gains("train", partial(_out_of_fold, splits=splits, spec=spec, folds=folds, seed=seed))
         views[f"training, {folds} folds"] = train
         views[f"both, {folds} folds"] = np.concatenate([views["validation"], train])
     test = gains("test", lambda fit: fit.scores_of(splits.test))

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lightgbm
 import numpy as np
@@ -56,7 +57,7 @@ def main() -> int:
         rows.write_parquet(folder / "rows.parquet")
         first = rows["qid"].unique(maintain_order=True).head(FIT_LISTS)
         rows.filter(pl.col("qid").is_in(first.implode())).write_parquet(folder / "few.parquet")
-        table = []
+        table: list[dict[str, Any]] = []
         for loops in map(int, options.loops.split(",")):
             with busy(loops):
                 table.append({"beside": f"{loops} busy loops", **measured(folder)})
@@ -100,6 +101,7 @@ def grow(data: Path, by: str) -> None:
         LocalGrower().boost(train, params, seed=1, trees=TREES)
     else:
         binned = lightgbm_dataset(train)
+        assert binned.params is not None
         binned.params["num_threads"] = 0
         lightgbm.train(settings_of(params, 1), binned, TREES)
 

@@ -43,7 +43,7 @@ MOST_SAMPLED = 200_000
 TIMED_TREES, COMPARED_S = 3, 60.0
 """Trees that are timed by one thread, and by all; seconds until they are compared again."""
 
-_LIGHTGBM = lightgbm.basic._LIB  # with the OpenMP that it uses: torch may have another one
+_LIGHTGBM: Any = vars(lightgbm.basic)["_LIB"]  # with the OpenMP that it uses: torch may have another one
 
 _LOGGER = logging.getLogger("listwright.lightgbm")
 

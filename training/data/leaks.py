@@ -148,9 +148,9 @@ def _order(feature: Feature, column: Column, train: Dataset, lists: ListFacts, l
     categorical = feature.kind == "categorical"
     remedy = f"It may be a copy of the label, or known only later: if new lists lack it, {leave_out}"
     if not categorical or len(feature.categories) <= FEW_CATEGORIES:
-        count = lists.most(ListFacts.ordered, by_mean_label(column, train.labels) if categorical else column)
-        if _nearly(int(count), lists.mixed):
-            return f"alone orders {int(count)} of {lists.mixed} training queries by their labels without a mistake. {remedy}"
+        count = int(lists.most(ListFacts.ordered, by_mean_label(column, train.labels) if categorical else column))
+        if _nearly(count, lists.mixed):
+            return f"alone orders {count} of {lists.mixed} training queries by their labels without a mistake. {remedy}"
     first = _highest_first(lists.chosen_shares(column) if categorical else column, lists)
     return None if first is None else f"alone {first}. {remedy}"
 

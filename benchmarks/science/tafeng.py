@@ -114,11 +114,11 @@ def report(folder: Path, test: Dataset, draws: int) -> dict[str, object]:
     """Return the figures of every ranker in every period, and what the fits ship."""
     days = np.array([qid.partition("/")[2] for qid in test.qids])
     names = sorted({file.stem.partition("-")[2] for file in folder.glob("0-*.npz")})
-    kept = {name: [dict(np.load(folder / f"{draw}-{name}.npz")) for draw in range(draws)] for name in names}
+    results = {name: [dict(np.load(folder / f"{draw}-{name}.npz")) for draw in range(draws)] for name in names}
     periods: dict[str, object] = {}
     for period, (first, last) in PERIODS.items():
         within = (days >= first) & (days <= last)
-        values = {name: np.stack([of["values"][within] for of in every]) for name, every in kept.items()}
+        values = {name: np.stack([of["values"][within] for of in every]) for name, every in results.items()}
         periods[period] = {
             "days": [first, last],
             "test_queries": int(within.sum()),
@@ -133,9 +133,9 @@ def report(folder: Path, test: Dataset, draws: int) -> dict[str, object]:
             },
         }
     return {
-        "shipped": [str(of["default"]) for of in kept[FIT]],
+        "shipped": [str(of["default"]) for of in results[FIT]],
         "cpu_seconds": {
-            name: round(float(np.mean([of["seconds"] for of in every])), 1) for name, every in kept.items()
+            name: round(float(np.mean([of["seconds"] for of in every])), 1) for name, every in results.items()
         },
         "periods": periods,
     }

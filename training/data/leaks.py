@@ -119,7 +119,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     return [*findings, _query_level(per_list, lists, remedies)] if per_list else findings
 
 
-def _nearly(count: int, of: int) -> bool:
+def _nearly(count: float, of: int) -> bool:
     return of >= FEWEST and count >= NEARLY * of
 
 

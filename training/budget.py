@@ -15,7 +15,6 @@ from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.recipe.config import LambdaMart
 
 FITS = 12
 """Default budget of a fit at most, as a multiple of one LightGBM fit, where that is more than :data:`USUAL_S`."""
@@ -23,26 +22,11 @@ FITS = 12
 LEAST_S, USUAL_S, MOST_S = 60.0, 600.0, 1800.0
 """Smallest default budget in seconds, largest one on small data, and largest one on any."""
 
-COLUMNS = "list-relative columns"
-"""Name of that work in plans and reports."""
-
 GIVEN_S = 300.0
 """Default budget in seconds with a given first stage, without LightGBM."""
 
 ENDING_S, ENDING_FITS, MOST_ENDING = 8.0, 1.0, 0.2
 """Time reserved for export, evaluation and report: seconds, LightGBM fits, and the largest share of all time."""
-
-BOOSTING = 0.6
-"""Share of the time that the plan spends on LightGBM at most."""
-
-FOLD = 0.75
-"""LightGBM fits that the fit of one fold takes: the number of trees is known."""
-
-LATER_TRIALS = 2.5
-"""LightGBM fits that a trial after the first takes about: it may try many leaves, or a low learning rate."""
-
-_LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20, 5), (50, 5))
-"""Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
 
 
 def check_minutes(minutes: float) -> None:
@@ -185,11 +169,12 @@ class Budget:
             "undecided": list(self.undecided),
         }
 
-    def plan_text(self, spec: LambdaMart, then: str) -> str:
+    def plan_text(self, settings: int, columns: bool, then: str) -> str:
         """Return the plan as text.
 
         Args:
-            spec: First stage of the recipe.
+            settings: Number of settings of LightGBM in the recipe.
+            columns: Whether LightGBM is fitted with and without list-relative columns.
             then: Work after LightGBM, as a phrase; empty for none.
         """
         if self.replayed:
@@ -198,15 +183,11 @@ class Budget:
         tried, folds = self.planned["settings"], self.planned["folds"]
         plan = [
             f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}{longest}",
-            counted(tried, "setting", spec.trials) + " of LightGBM",
-            *(
-                ["with and without list-relative columns"]
-                if spec.relative == "auto" and self.planned.get(COLUMNS)
-                else []
-            ),
+            counted(tried, "setting", settings) + " of LightGBM",
+            *(["with and without list-relative columns"] if columns else []),
             counted(folds, "fold"),
         ]
-        more = "; --minutes gives more, --minutes 0 tries all" if tried < spec.trials else ""
+        more = "; --minutes gives more, --minutes 0 tries all" if tried < settings else ""
         return f"{plan[0]}: {', '.join(plan[1:])}{then and ', then ' + then}{more}"
 
     def _remember(self) -> None:
@@ -216,70 +197,6 @@ class Budget:
         content = {name: getattr(self, name) for name in ("unit", "seconds", "planned", "ends", "spent")}
         temporary.write_text(json.dumps(content), encoding="utf-8")
         temporary.replace(self._file)
-
-
-def boosting_seconds(unit: float, spec: LambdaMart, width: float, *, trials: int = 1, folds: int = 2) -> float:
-    """Estimate the seconds of a first stage.
-
-    Args:
-        unit: Seconds of one LightGBM fit.
-        spec: First stage of the recipe.
-        width: Number of columns with list-relative ones, as a multiple of those without; 1 where none are tried.
-        trials: Number of settings that are tried.
-        folds: Number of folds of the out-of-fold scores.
-
-    Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
-    columns; it is repeated with those that the trees use.
-    """
-    by_folds = spec.select_on == "folds"
-    trial = FOLD * spec.folds if by_folds else 1.0
-    settings = trial * (1.0 + LATER_TRIALS * (trials - 1)) + (FOLD if by_folds else 0.0)
-    both = settings + FOLD * ((spec.folds if by_folds else folds) - 1)
-    return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
-
-
-def plan_boosting(
-    budget: Budget, spec: LambdaMart, *, width: float, network: float, blind: bool = False, foldless: bool = False
-) -> LambdaMart:
-    """Return as much of a recipe's first stage as the time affords after every kind of ranker is fitted once.
-
-    List-relative columns come before more settings. Without the time for any fold, there are no out-of-fold scores.
-
-    Args:
-        budget: Budget whose LightGBM fit is measured.
-        spec: First stage of the recipe.
-        width: Number of columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
-        network: Seconds that one second stage takes; 0 for none.
-        blind: Whether the validation queries can choose nothing, so that folds must.
-        foldless: Whether a bundle without out-of-fold scores is of use.
-    """
-    unit, unspent = budget.unit or 0.0, budget.unspent()
-    most = min(BOOSTING * budget.seconds, unspent - network)
-    ladder = [rung for rung in _LADDER if rung[0] <= spec.trials and rung[1] <= spec.folds]
-    ladder.append((spec.trials, spec.folds))
-    on_valid = spec if blind else spec.model_copy(update={"select_on": "valid"})
-    ways = [(width, spec), (width, on_valid), (1.0, on_valid)]
-    tried, parts = 1, 0 if foldless else 2
-    for columns, selection in ways:
-        costs = [boosting_seconds(unit, selection, columns, trials=rung[0], folds=rung[1]) for rung in ladder]
-        affordable = [rung for rung, cost in zip(ladder, costs, strict=True) if cost <= most]
-        if affordable or costs[0] <= unspent:
-            tried, parts = affordable[-1] if affordable else ladder[0]
-            break
-    by_folds = bool(budget.plan("selection by folds", int(spec.select_on == "folds"), lambda: selection is spec))
-    changes: dict[str, object] = {
-        "trials": budget.plan("settings", spec.trials, lambda: tried),
-        "folds": budget.plan(
-            "folds", spec.folds, lambda: spec.folds if parts and selection.select_on == "folds" else parts
-        ),
-        "select_on": "folds" if by_folds else "valid",
-    }
-    if spec.relative == "auto" and not budget.plan(COLUMNS, 1, lambda: columns > 1.0 or width == 1.0):
-        changes["relative"] = "none"
-        budget.leave_out(COLUMNS)
-    if not by_folds and spec.select_on == "folds":
-        budget.leave_out("settings chosen by folds")
-    return spec.model_copy(update=changes)
 
 
 def counted(number: int, noun: str, of: int | None = None) -> str:

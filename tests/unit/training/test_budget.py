@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.budget import (
-    COLUMNS,
     ENDING_FITS,
     ENDING_S,
     FITS,
@@ -17,11 +16,10 @@ from listwright.training.budget import (
     MOST_S,
     USUAL_S,
     Budget,
-    boosting_seconds,
     duration,
-    plan_boosting,
 )
 from listwright.training.recipe.config import LambdaMart
+from listwright.training.steps import COLUMNS, boosting_seconds, plan_boosting
 
 SPEC = LambdaMart(trials=20, folds=5, relative="auto")
 

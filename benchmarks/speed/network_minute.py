@@ -77,16 +77,16 @@ def compare(table: Path, trees: dict[str, Path], folds: int) -> dict[str, object
             environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True, text=True)
             rows[name].append(json.loads(done.stdout.splitlines()[-1]))
-    found: dict[str, object] = {"table": table.stem}
+    summary: dict[str, object] = {"table": table.stem}
     for part in (*PARTS, "epochs"):
         before, now = (float(np.mean([row[part] for row in rows[name]])) for name in trees)
-        found[part] = {"before": round(before, 2), "now": round(now, 2), "times": round(now / before, 3)}
+        summary[part] = {"before": round(before, 2), "now": round(now, 2), "times": round(now / before, 3)}
     old, new = (np.concatenate([row["ndcg"] for row in rows[name]]) for name in trees)
     half = 1.96 * float(np.std(new - old, ddof=1)) / np.sqrt(len(new))
     means = {"before": round(float(old.mean()), 4), "now": round(float(new.mean()), 4)}
-    found["ndcg@10"] = means | {"gain": round(float((new - old).mean()), 4), "half_width": round(float(half), 4)}
-    print(json.dumps(found), flush=True)
-    return found
+    summary["ndcg@10"] = means | {"gain": round(float((new - old).mean()), 4), "half_width": round(float(half), 4)}
+    print(json.dumps(summary), flush=True)
+    return summary
 
 
 def main() -> int:

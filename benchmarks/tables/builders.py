@@ -80,8 +80,8 @@ class Sources:
             import rdata  # noqa: PLC0415  # two tables need it
         except ModuleNotFoundError as error:
             raise MissingSourceError("rdata is not installed: pip install rdata") from error
-        found = rdata.read_rda(file)[name][frame]
-        return pl.DataFrame({str(column): found[column].to_numpy() for column in found})
+        rows = rdata.read_rda(file)[name][frame]
+        return pl.DataFrame({str(column): rows[column].to_numpy() for column in rows})
 
     def of_letor(self, *files: str) -> pl.DataFrame:
         """Return the rows of files of SVMrank text, compressed by gzip."""

@@ -41,7 +41,7 @@ def compare(rows: Iterable[Row]) -> Row:
         return {"tables": tables}
     gains = [row[f"default_over_{PICKED}"] for row in complete]
     means = [{name: figures["ndcg@10"] for name, figures in row["entrants"].items()} for row in complete]
-    shown = {
+    overall = {
         "tables": len(gains),
         "mean_gain": round(float(np.mean([mean for mean, _, _ in gains])), 4),
         "shown_better": sum(low > 0.0 for _, low, _ in gains),
@@ -52,7 +52,7 @@ def compare(rows: Iterable[Row]) -> Row:
             if all(name in values for values in means)
         },
     }
-    return {"tables": tables, "all": shown}
+    return {"tables": tables, "all": overall}
 
 
 def _of_table(name: str, of_entrants: Mapping[str, Mapping[int, Row]], splits: Sequence[int]) -> Row:

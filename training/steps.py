@@ -236,7 +236,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     budget.undecided = tuple(undecided)
-    reason = choice.reason(all_comparisons, titles, undecided) if all_comparisons else None
+    reason = choice.reason(all_comparisons, titles, undecided) if all_comparisons else choice.NO_TIME
     return DefaultChoice(current, reason, tuple(all_comparisons), networks)
 
 

@@ -131,6 +131,8 @@ def fit_first_stage(
         for note in fitted.notes:
             progress.remark(note)
         return fitted, None, ()
+    if spec.relative == "auto" and not candidates(splits.train.schema, KINDS):
+        spec = spec.model_copy(update={"relative": "none"})  # the same would be fitted twice
     grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
     spec, reserved = _plan_first_stage(run, spec, grower)
     more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}

@@ -161,7 +161,7 @@ class Budget:
             return None
         return {
             "minutes": self._minutes,
-            "seconds": None if math.isinf(self.seconds) else round(self.seconds, 1),
+            "seconds": None if self.replayed else round(self.seconds, 1),
             "lightgbm_fit_seconds": None if self.unit is None else round(self.unit, 2),
             "planned": dict(self.planned),
             "ends": dict(self.ends),

@@ -62,6 +62,9 @@ MOST_TIMED = 1_000
 ROUNDING = 1e-12
 """Difference of means below which they count as equal."""
 
+NO_TIME = "there was no time to compare a second stage with it"
+"""Reason for the first stage where the clock ended every comparison."""
+
 Strategy = NetworkKind | Literal["first_stage"]
 
 Values = Float[np.ndarray, " N"]
@@ -201,8 +204,7 @@ def reason(
         for c in comparisons
     ]
     n = queries_text([one.n for one in comparisons])
-    how = "each ranked by models that were not fitted on it"
-    return f"on {n} validation and training queries, {how}: {'; '.join(texts)}"
+    return f"on {n} held-out queries, each ranked by models that were not fitted on it: {'; '.join(texts)}"
 
 
 def queries_text(queries: Sequence[int]) -> str:

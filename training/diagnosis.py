@@ -70,11 +70,13 @@ class Gain:
     Args:
         comparison: the paired difference, with its interval.
         before, after: mean NDCG of the simpler ranker, and of the other.
+        in_time: Whether the clock ended no part of the comparison.
     """
 
     comparison: Comparison
     before: float
     after: float
+    in_time: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def _compare(
     *columns, network = chosen.comparisons
     values = first_stage_ndcg(first, splits, NDCG_AT)
     level = float(np.average(values, weights=comparison_weights(splits)))
-    second = Gain(network, level, level + network.mean)
+    second = Gain(network, level, level + network.mean, in_time=not budget.undecided)
     if not columns:
         return None, second
     (comparison,) = columns
@@ -320,11 +322,12 @@ def advice(diagnosis: Diagnosis) -> Advice:
         return Advice("second_stage", f"A second stage pays on top of {on}; fit and compare all of them:", alone=False)
     open_ones = [gain for gain in (None if with_columns else relative, diagnosis.second) if gain is not None]
     highest = max(gain.comparison.high for gain in open_ones)
-    if highest >= WORTHWHILE:
+    if highest >= WORTHWHILE or not diagnosis.second.in_time:
         claim = "List-relative columns pay" if with_columns else "No gain is shown"
         rest = "of a second stage " if with_columns or relative is None else ""
-        text = f"{claim}, but a gain {rest}of up to {highest:.3f} is not ruled out; a fit compares at full length:"
-        return Advice("unsure", text, alone=False)
+        doubt = f"a gain {rest}of up to {highest:.3f} is not ruled out"
+        doubt = doubt if diagnosis.second.in_time else "the time ended before a second stage was compared in full"
+        return Advice("unsure", f"{claim}, but {doubt}; a fit compares at full length:", alone=False)
     if with_columns:
         return Advice("relative", "List-relative columns pay; a quick second stage adds nothing to them:", alone=True)
     if relative is None:
@@ -356,7 +359,7 @@ def _gain(gain: Gain) -> dict[str, object]:
         "before": gain.before,
         "after": gain.after,
         **one.model_dump(include={"metric", "mean", "low", "high", "n"}),
-        "verdict": choice_verdict_of(one.low, one.high, one.n),
+        "verdict": choice_verdict_of(one.low, one.high, one.n, in_time=gain.in_time),
     }
 
 
@@ -405,9 +408,8 @@ def _gains(diagnosis: Diagnosis) -> Iterator[str]:
 def _row(name: str, gain: Gain) -> str:
     one = gain.comparison
     interval = f"{one.mean:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
-    return (
-        f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {choice_verdict_of(one.low, one.high, one.n)}"
-    )
+    verdict = choice_verdict_of(one.low, one.high, one.n, in_time=gain.in_time)
+    return f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {verdict}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -146,6 +146,8 @@ def fit_first_stage(
         for note in fitted.notes:
             progress.remark(note)
         return fitted, None, ()
+    if spec.relative == "auto" and not candidates(splits.train.schema, KINDS):
+        spec = spec.model_copy(update={"relative": "none"})  # the same would be fitted twice
     grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)
     spec, reserved = _plan_first_stage(run, spec, grower)
     more: dict[str, Any] = {"seed": recipe.seed, "state": state, "progress": progress, "grower": grower}
@@ -315,7 +317,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     budget.undecided = tuple(undecided)
-    reason = choice.reason(all_comparisons, titles, undecided) if all_comparisons else None
+    reason = choice.reason(all_comparisons, titles, undecided) if all_comparisons else choice.NO_TIME
     return DefaultChoice(current, reason, tuple(all_comparisons), networks)
 
 

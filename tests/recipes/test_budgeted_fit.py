@@ -15,7 +15,7 @@ from listwright.training.budget import Budget
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
-from listwright.training.reporting.sentences import budget_sentences, compared_rows
+from listwright.training.reporting.sentences import budget_sentences, compared_rows, default_sentence
 from listwright.training.run import run
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.workspace import partial_of
@@ -77,6 +77,22 @@ def test_without_time_for_networks_the_first_stage_stands_alone(recipe, tmp_path
     assert loaded.manifest.second_stages == ()
     assert loaded.manifest.strategy == "first_stage"
     assert [one.ranker for one in loaded.manifest.choice] == ["relative"]
+
+
+def test_a_network_that_there_is_no_time_to_compare_is_not_said_to_answer(tmp_path, monkeypatch):
+    """The validation queries are too few, and the clock ends the comparison before its first part."""
+    path, goes_on = tmp_path / "few.toml", Budget.goes_on
+    text = MANY.replace("queries = 150", "queries = 60")
+    path.write_text(text.replace("trials = 2", 'trials = 2\nrelative = "none"'))
+
+    def slow(budget, name, done, seconds):
+        return goes_on(budget, name, done, 1e9 if name.startswith("parts of") else seconds)
+
+    monkeypatch.setattr(Budget, "goes_on", slow)
+    report, _ = fitted(config.load(str(path)), tmp_path / "few" / "1", Budget(10.0, clock=Clock()))
+    assert report["budget"]["undecided"] == ["qilcm", "qilcm2"]
+    said = default_sentence(report["default_strategy"], "qilcm")
+    assert said.startswith("This bundle answers with the first stage unless a request says strategy=qilcm")
 
 
 def test_a_replay_gives_the_same_bundle(recipe, tmp_path, monkeypatch):

@@ -245,7 +245,7 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
-        yield f"{changed} A model that --model asked for is no exception."
+        yield changed if report.recipe.get("choice") else f"{changed} A model that --model asked for is no exception."
     elif report.default.get("compared"):
         return
     elif result == "harm":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,8 +64,7 @@ def choice_sentence(
     ranker = names.get(default["strategy"], default["strategy"])
     second = [one["n"] for one in compared if one["ranker"] != "relative"]
     n = min(second or [compared[0]["n"]])
-    named = re.search(r"(validation and )?(training|validation) queries", default.get("reason") or "")
-    queries = f"{n:,} {named[0]}" if named else f"{n:,} queries" if given else f"{n:,} held-out queries"
+    queries = f"{n:,} queries" if given else f"{n:,} held-out queries"
     if n < FEWEST:
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:

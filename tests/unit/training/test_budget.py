@@ -126,6 +126,7 @@ def test_a_replay_repeats_decisions_and_knows_no_clock(clock):
     assert plan_boosting(again, SPEC, width=3.0, network=0.0) == plan
     assert (again.goes_on("trials", 1, 1e9), again.goes_on("trials", 2, 0.0)) == (True, False)
     assert again.goes_on("epochs", 50, 1e9), "did not end by the clock"
+    assert again.facts["seconds"] is None, "it has no bound of its own"
     assert {name: again.facts[name] for name in ("minutes", "planned", "ends")} == {
         name: budget.facts[name] for name in ("minutes", "planned", "ends")
     }

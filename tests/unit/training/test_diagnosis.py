@@ -30,6 +30,7 @@ from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, LambdaMart
+from listwright.training.workspace import RunContext
 
 
 def gain(low, high, ranker="relative"):
@@ -78,6 +79,13 @@ def test_advice_follows_from_the_intervals(relative, second, key, alone):
     said = advice(found(None if relative is None else gain(*relative), gain(*second, "qilcm2")))
     assert (said.key, said.alone) == (key, alone)
     assert ("0.050" in said.text) == (key == "unsure"), "the highest gain that is not ruled out"
+
+
+@pytest.mark.parametrize("relative", [NOTHING, GAIN])
+def test_a_comparison_that_the_clock_ended_advises_a_whole_fit(relative):
+    one = found(gain(*relative), replace(gain(*NOTHING, "qilcm2"), in_time=False))
+    assert (advice(one).key, advice(one).alone) == ("unsure", False)
+    assert numbers(one)["second_stage"]["verdict"] == "not enough time"
 
 
 def test_too_few_queries_advise_a_whole_fit():
@@ -143,6 +151,17 @@ def test_features_come_by_their_share_and_categories_have_none():
 
 def splits(train, valid):
     return Splits(train, valid, lists(4, 3), "made up")
+
+
+def test_lightgbm_is_fitted_once_where_no_column_can_be_list_relative(tmp_path):
+    train, valid = (
+        replace(data, features=data.features[:, 1:2], schema=FeatureSchema(features=data.schema.features[1:2]))
+        for data in (lists(30, 8), lists(30, 8, seed=1))
+    )
+    run = RunContext(quick(config.load("letor"), train), splits(train, valid), tmp_path, SILENT)
+    _, plain, comparisons = diagnosis.steps.fit_first_stage(run)
+    assert (plain, comparisons) == (None, ())
+    assert not list(tmp_path.glob("relative_*"))
 
 
 def test_few_rows_are_all_compared(monkeypatch):

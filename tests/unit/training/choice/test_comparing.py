@@ -82,7 +82,7 @@ def test_a_tie_keeps_the_simpler_one():
 
 def test_the_reason_tells_every_comparison():
     said = choice.reason([of(0.02, 0.01, "relative", "plain"), of(-0.01, 0.02)], {"qilcm": "QILCM"})
-    assert said.startswith("on 90 validation and training queries")
+    assert said.startswith("on 90 held-out queries, ")
     assert "NDCG@10 +0.0200 [+0.0100, +0.0300], gain; QILCM over the first stage: NDCG@10 -0.0100" in said
 
 

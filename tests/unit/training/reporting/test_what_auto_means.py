@@ -67,8 +67,6 @@ def test_a_sentence_names_the_ranker_the_queries_and_what_there_was_no_time_for(
     assert "QILCM2, QILCM." in sentence
     assert "QILCM2" not in choice_sentence(default, names)
     assert "held-out" not in choice_sentence(default, names, given=True)
-    for part in ("training", "validation"):
-        assert f"{n} {part} queries" in choice_sentence(default | {"reason": f"on {n} {part} queries: x"}, names)
 
 
 def test_nothing_compared_is_nothing_said():

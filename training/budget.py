@@ -81,7 +81,7 @@ class Budget:
         self.unit, self.planned, self.ends = content["unit"], content["planned"], content["ends"]
         self._began -= content["spent"]
         if self._minutes is None:
-            self.seconds = content["seconds"]
+            self._minutes, self.seconds = content["minutes"], content["seconds"]
 
     @property
     def mode(self) -> str:
@@ -185,7 +185,7 @@ class Budget:
             f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}{longest}",
             counted(tried, "setting", settings) + " of LightGBM",
             *(["with and without list-relative columns"] if columns else []),
-            counted(folds, "fold"),
+            counted(folds, "fold") if folds else "no out-of-fold scores",
         ]
         more = "; --minutes gives more, --minutes 0 tries all" if tried < settings else ""
         return f"{plan[0]}: {', '.join(plan[1:])}{then and ', then ' + then}{more}"
@@ -194,7 +194,8 @@ class Budget:
         if self._file is None or not self.bounded:
             return
         temporary = self._file.with_suffix(".tmp")
-        content = {name: getattr(self, name) for name in ("unit", "seconds", "planned", "ends", "spent")}
+        names = ("unit", "seconds", "planned", "ends", "spent")
+        content = {"minutes": self._minutes, **{name: getattr(self, name) for name in names}}
         temporary.write_text(json.dumps(content), encoding="utf-8")
         temporary.replace(self._file)
 

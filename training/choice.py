@@ -34,6 +34,7 @@ from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.fit import as_fitted
 from listwright.training.second_stage.loop import (
+    VALIDATED,
     FittedNetwork,
     epoch_seconds,
     fit_network,
@@ -50,8 +51,10 @@ NAMES = {
 }
 """Display names of the rankers in a comparison; a network has its title."""
 
-ENOUGH = 2_000
-"""Validation queries with two different labels from which no training queries are needed; see :func:`count_alike`."""
+FEW, ENOUGH = 300, 2_000
+"""Validation queries with two different labels below which training queries are always added, as the first stage was
+tuned on the few, and from which they never are; see :func:`count_alike`.
+"""
 
 WORTHWHILE = 0.01
 """Gain in NDCG that justifies more fits, where an interval does not exclude it."""
@@ -300,7 +303,7 @@ def compare(
     if informative >= FEWEST:
         values[:of_valid] = values_by_halves(network, valid, run.recipe.seed)
     comparison = None if informative < FEWEST else _compared(run, spec, values, current)
-    if comparison is None or (informative < ENOUGH and comparison.high > WORTHWHILE):
+    if comparison is None or informative < FEW or (informative < ENOUGH and not _is_excluded(comparison)):
         assert run.recipe.choice is not None
         task = run.progress.begin(f"Comparing {spec.title}, by folds", run.recipe.choice.folds, name=spec.kind)
         parts = _held_out(run, spec, network, first, np.isfinite(current[1][of_valid:]), task)
@@ -316,6 +319,11 @@ def compare(
         return None
     ended = has_ended(network.history, network.best_epoch, spec)
     return NetworkComparison(values, comparison, not run.budget.bounded or (ended and complete))
+
+
+def _is_excluded(comparison: Comparison) -> bool:
+    """Return whether a network is out: no gain is shown, and none that is worthwhile is possible."""
+    return comparison.low <= 0.0 and comparison.high <= WORTHWHILE
 
 
 def values_by_halves(network: FittedNetwork, valid: Dataset, seed: int) -> Values:
@@ -381,7 +389,8 @@ def _held_out(
     """
     choice, seed, budget = run.recipe.choice, run.recipe.seed, run.budget
     assert choice is not None
-    seconds = sum(epoch.seconds for epoch in network.history) * (choice.folds - 1) / choice.folds
+    share = (choice.folds - 1) / choice.folds
+    seconds = VALIDATED * sum(epoch.seconds for epoch in network.history) * share
     spec = as_fitted(spec, first)
     splits = widened(run.splits, first.relative) if spec.relative else run.splits
     for number, (rest, held_out) in enumerate(query_folds(splits.train, choice.folds, seed + 1), start=1):

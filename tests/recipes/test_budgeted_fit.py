@@ -270,6 +270,7 @@ def test_with_enough_validation_queries_each_network_is_fitted_once(recipe, tmp_
         fits.append((spec.kind, len(train)))
         return fit_network(spec, train, *given, **more)
 
+    monkeypatch.setattr(choice, "FEW", 10)
     monkeypatch.setattr(choice, "ENOUGH", 10)
     for module in (second_stage, choice):
         monkeypatch.setattr(module, "fit_network", counted)
@@ -301,6 +302,7 @@ def test_a_network_that_the_clock_ends_is_not_compared_in_time(recipe, tmp_path,
     def slow(budget, name, done, seconds):
         return goes_on(budget, name, done, 1e9 if name == "epochs of QILCM" and done == 1 else seconds)
 
+    monkeypatch.setattr(choice, "FEW", 10)
     monkeypatch.setattr(choice, "ENOUGH", 10)
     monkeypatch.setattr(Budget, "goes_on", slow)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(10.0, clock=Clock()))
@@ -308,6 +310,7 @@ def test_a_network_that_the_clock_ends_is_not_compared_in_time(recipe, tmp_path,
     assert ("qilcm" in report["budget"]["undecided"]) == (qilcm["low"] <= 0.0)
     assert report["model"]["epochs"] == 1
     monkeypatch.undo()
+    monkeypatch.setattr(choice, "FEW", 10)
     monkeypatch.setattr(choice, "ENOUGH", 10)
     again, _ = fitted(recipe, tmp_path / "many" / "2", Budget(replay=report["budget"], clock=Clock()))
     assert stages(tmp_path / "many" / "2") == stages(tmp_path / "many" / "1")

@@ -95,7 +95,8 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
     if unit is not None and "settings" in planned:
         ends = [done for name, done in budget["ends"].items() if name.startswith("settings of ")]
         tried = f", of which {min(ends)} tried in time" if ends else ""
-        settings, folds = counted(planned["settings"], "setting"), counted(planned["folds"], "fold")
+        settings = counted(planned["settings"], "setting")
+        folds = counted(planned["folds"], "fold") if planned["folds"] else "no out-of-fold scores"
         sentences.append(f"One LightGBM fit takes {duration(unit)}; planned were {settings}{tried}, and {folds}.")
     cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith(("epochs of ", "trees of "))]
     if cut:

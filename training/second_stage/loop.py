@@ -39,7 +39,7 @@ VALIDATION_BATCH = 256
 _TIMED = 8
 """Batches that the time of an epoch is estimated from."""
 
-_VALIDATED = 1.3
+VALIDATED = 1.3
 """An epoch with its validation, as a multiple of its training."""
 
 TIMEOUT = timedelta(minutes=5)
@@ -265,7 +265,7 @@ def epoch_seconds(spec: NetworkSpec, train: Dataset, scores: Float[np.ndarray, "
             optimizer.step()
             took.append(time.perf_counter() - began)
     steady = took[1:] or took  # the first one warms up
-    return float(np.mean(steady)) * len(train) / spec.batch_size * _VALIDATED
+    return float(np.mean(steady)) * len(train) / spec.batch_size * VALIDATED
 
 
 def _diverged(what: str, spec: NetworkSpec, number: int) -> ScoringError:

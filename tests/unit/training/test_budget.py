@@ -116,6 +116,17 @@ def test_an_interrupted_fit_has_spent_its_time_and_decides_alike(tmp_path, clock
     assert more.unspent() == 1200.0 - (ENDING_S + 10.0 * ENDING_FITS) - 70.0, "more minutes may be given on the way"
 
 
+def test_a_default_fit_that_goes_on_has_the_time_that_it_had(tmp_path, clock):
+    for minutes, expected in ((None, LEAST_S), (3.0, 180.0)):
+        file = tmp_path / f"{minutes}.json"
+        first = Budget(minutes, clock=clock)
+        first.keep_in(file)
+        first.set_unit(1.0)
+        again = Budget(None, clock=clock)
+        again.keep_in(file)
+        assert (again.seconds, again.facts["minutes"]) == (expected, minutes)
+
+
 def test_a_replay_repeats_decisions_and_knows_no_clock(clock):
     budget = bounded(1.0, 4.0, clock)
     plan = plan_boosting(budget, SPEC, width=3.0, network=0.0)

@@ -116,6 +116,13 @@ def test_queries_without_weight_choose_no_epoch(network):
     assert by_halves(network, values, weights).tolist() == [0.2] * 8
 
 
+@pytest.mark.parametrize(
+    ("mean", "spread", "out"), [(0.0, 0.005, True), (-0.02, 0.01, True), (0.0, 0.02, False), (0.006, 0.003, False)]
+)
+def test_a_network_is_out_where_no_gain_is_shown_or_worthwhile(mean, spread, out):
+    assert choice._is_excluded(of(mean, spread)) is out
+
+
 def test_informative_queries_have_two_labels_and_count_by_their_weights():
     valid = ranking_data(np.random.default_rng(1), queries=8)
     few = replace(valid, weights=np.repeat([1.0] * 7 + [3.0], 8))

@@ -27,7 +27,7 @@ ROUTER_TOLERANCE = 0.05
 """Largest difference of a router's probability."""
 
 TIE_TOLERANCE = 1e-5
-"""Candidates whose scores are closer than this may swap."""
+"""Candidates whose scores are closer than this may swap (absolute, and relative above 1)."""
 
 
 MAX_FILE_BYTES, MAX_LINES, MAX_FILE_VALUES = 64 * 2**20, 1000, 8_000_000
@@ -220,7 +220,8 @@ def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
     differs = ranking.order != expected
     actual, wanted = ranking.order[differs], expected[differs]
     same_part = (rescored[actual] == rescored[wanted]).all()
-    return bool(same_part and (np.abs(score[actual] - score[wanted]) <= TIE_TOLERANCE).all())
+    ties = np.isclose(score[actual], score[wanted], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
+    return bool(same_part and ties.all())
 
 
 def _number(value: float | np.floating[Any]) -> float | None:

@@ -1,7 +1,9 @@
 """What was trained and what is served are one computation."""
 
 import copy
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.data.load import load
 from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import check_parity, to_onnx
+from listwright.training.export.onnx import _check_list, check_parity, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
 from listwright.training.recipe.model import QilcmSpec
@@ -32,6 +34,24 @@ def test_the_gate_notices_another_model(fitted, recipe):
     stage, rng = reranker.manifest.second_stage, np.random.default_rng(0)
     with pytest.raises(ScoringError, match="exported and trained scores differ"):
         check_parity(stranger, reranker, stage, splits.valid.features, longest=12, rng=rng)
+
+
+@pytest.mark.parametrize(("level", "error", "passes"), [(0.0, 2e-4, False), (300.0, 2e-4, True), (300.0, 0.1, False)])
+def test_rounding_counts_in_proportion_to_large_scores(level, error, passes):
+    """Two candidates that are nearly alike can have scores far from 0, and single precision rounds those more."""
+    scores = np.array([level + 1.0, level])
+    ranking = SimpleNamespace(
+        scores=scores + np.array([error, 0.0]), first_stage_scores=scores, order=np.array([0, 1]), reason=None
+    )
+    reranker = SimpleNamespace(rerank=lambda *_given, **_options: ranking, relative=None)
+    stage = SimpleNamespace(kind="qilcm", relative=False, first_stage_score=False)
+    module = torch.nn.Flatten(0)
+    check = partial(_check_list, module, reranker, stage, None, scores[:, None], "list")
+    if passes:
+        check()
+    else:
+        with pytest.raises(ScoringError, match="scores differ"):
+            check()
 
 
 def test_a_graph_that_fails_on_real_rows_does_not_pass(tmp_path):

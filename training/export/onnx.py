@@ -26,7 +26,7 @@ from listwright.training.stored.rows import Features
 OPSET = 20
 
 TOLERANCE = 1e-4
-"""Largest |torch - ONNX| of a score; 2.4e-6 is typical."""
+"""Largest |torch - ONNX| of a score (absolute, and relative above 1); 2.4e-6 is typical."""
 
 
 def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
@@ -161,11 +161,12 @@ def _check_list(
     with torch.inference_mode():
         outputs = module(torch.from_numpy(inputs.astype(np.float64))).numpy()
     expected = outputs if specialist is None else outputs[:, specialist]
-    worst = float(np.abs(expected - ranking.scores[scored]).max())
+    scale = np.maximum(1.0, np.abs(expected))
+    worst = float((np.abs(expected - ranking.scores[scored]) / scale).max())
     if not worst < TOLERANCE:
         raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {TOLERANCE})")
     in_order = np.empty(len(features))
     in_order[scored] = expected
     ranked = in_order[ranking.order[: len(scored)]]
-    if (np.diff(ranked) > TIE_TOLERANCE).any():
+    if (np.diff(ranked) > TIE_TOLERANCE * scale.max()).any():
         raise ScoringError(f"parity, {what}: exported and trained scores give different orders")

@@ -4,6 +4,7 @@ import copy
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.reranker import Reranker
 from listwright.ranking.scorers import OnnxScorer
+from listwright.ranking.stages import NetworkStage
 from listwright.training.data.load import load
 from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import _check_list, check_parity, to_onnx
@@ -43,10 +46,11 @@ def test_rounding_counts_in_proportion_to_large_scores(level, error, passes):
     ranking = SimpleNamespace(
         scores=scores + np.array([error, 0.0]), first_stage_scores=scores, order=np.array([0, 1]), reason=None
     )
-    reranker = SimpleNamespace(rerank=lambda *_given, **_options: ranking, relative=None)
-    stage = SimpleNamespace(kind="qilcm", relative=False, first_stage_score=False)
+    reranker = create_autospec(Reranker, instance=True, relative=None)
+    reranker.rerank.return_value = ranking
+    stage = NetworkStage(kind="qilcm", file="qilcm.onnx", cutoff=100, first_stage_score=False, relative=False)
     module = torch.nn.Flatten(0)
-    check = partial(_check_list, module, reranker, stage, None, scores[:, None], "list")
+    check = partial(_check_list, module, reranker, stage, None, scores[:, None].astype(np.float32), "list")
     if passes:
         check()
     else:

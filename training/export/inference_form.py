@@ -101,14 +101,14 @@ class _QilcmGraph:
         opsets = [helper.make_opsetid("", OPSET)]
         return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION).SerializeToString())
 
-    def _add(self, operator: str, *inputs: str | np.ndarray, **attributes: Any) -> str:
+    def _add(self, operator: str, *inputs: str | np.ndarray | np.generic, **attributes: Any) -> str:
         """Append an operator over earlier outputs and constants."""
         output = f"{operator}_{len(self._nodes)}"
         names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         self._nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
 
-    def _constant(self, value: np.ndarray) -> str:
+    def _constant(self, value: np.ndarray | np.generic) -> str:
         name = f"constant_{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))
         return name

@@ -1,10 +1,10 @@
 """Trees are grown by one thread or by all: whichever is faster, and the model is the same."""
 
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lightgbm.callback import CallbackEnv
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
@@ -13,6 +13,11 @@ from listwright.training.first_stage.boosting import COMPARED_S, TIMED_TREES, Fa
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 
 SETTINGS = LambdaMartSettings(num_leaves=7, min_data_in_leaf=5, cat_smooth=10.0)
+
+
+def before_tree(number):
+    """What LightGBM tells a callback before a tree."""
+    return CallbackEnv(None, {}, number, 0, 100, None)
 
 
 class Machine:
@@ -36,7 +41,7 @@ class Machine:
         self.used = []
         with choice.bounded():
             for tree in range(trees):
-                choice(SimpleNamespace(iteration=tree, begin_iteration=0))
+                choice(before_tree(tree))
                 self.used.append(self.levels > 0)
                 self.now += self.every if self.levels > 0 else self.one
         assert self.levels == 7
@@ -81,7 +86,7 @@ def test_an_interrupted_fit_leaves_the_limit_of_the_process_as_it_was(monkeypatc
 
     def fit():
         with choice.bounded():
-            choice(SimpleNamespace(iteration=0, begin_iteration=0))
+            choice(before_tree(0))
             assert machine.levels == 0
             raise KeyboardInterrupt
 
@@ -95,7 +100,7 @@ def test_with_one_core_nothing_is_timed(monkeypatch):
     monkeypatch.setattr(boosting, "threads", lambda: 1)
     monkeypatch.setattr(time, "perf_counter", lambda: pytest.fail("timed"))
     choice = FasterThreads()
-    choice(SimpleNamespace(iteration=0, begin_iteration=0))
+    choice(before_tree(0))
     assert machine.levels == 7
 
 
@@ -105,7 +110,9 @@ def planted(queries: int) -> Dataset:
     labels = (features[:, 0] + rng.normal(size=len(features)) > 1.0).astype(np.int32)
     schema = FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(4)))
     weights = np.repeat(rng.uniform(0.1, 3.0, queries), 5)
-    return Dataset(features, labels, np.arange(queries + 1) * 5, tuple(map(str, range(queries))), schema, weights)
+    return Dataset(
+        features, labels, np.arange(queries + 1) * 5, tuple(map(str, range(queries))), schema, weights=weights
+    )
 
 
 @pytest.mark.parametrize("loss", ["lambdarank", "softmax"])

@@ -4,11 +4,11 @@ import dataclasses
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import lightgbm
 import numpy as np
 import pytest
+from lightgbm.callback import CallbackEnv
 
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
@@ -226,7 +226,7 @@ def boost(values, patience):
     stop = boosting.stopping(patience)
     for number, value in enumerate(values):
         results = [("valid_0", "ndcg@10", value, True)]
-        env = SimpleNamespace(iteration=number, end_iteration=len(values), evaluation_result_list=results)
+        env = CallbackEnv(None, {}, number, 0, len(values), results)
         try:
             stop(env)
         except lightgbm.callback.EarlyStopException as ended:

@@ -41,7 +41,7 @@ def test_on_shifted_data_the_first_stage_sees_list_relative_columns(shipped):
     compared = {(one.ranker, one.over): one for one in manifest.choice}
     assert compared["relative", "plain"].low > 0
     assert {one.ranker for one in manifest.choice} == {"relative", "qilcm", "qilcm2"}
-    assert {one.n for one in manifest.choice} == {90}, "the training queries, and no other"
+    assert {one.n for one in manifest.choice} == {120}, "validation and training queries, no test query"
 
 
 def test_the_default_is_what_the_comparisons_say(shipped):

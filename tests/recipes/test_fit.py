@@ -83,7 +83,7 @@ def test_without_a_terminal_every_stage_is_told_in_plain_lines(recipe, tmp_path,
     assert run(recipe, "--out", tmp_path / "tiny" / "1") == 0
     printed = capsys.readouterr().out
     told = re.findall(r"^0:00:\d\d  ([a-z ]+) \(0:00:\d\d\)(.*)$", printed, re.MULTILINE)
-    assert {"first stage", "second stage", "evaluation"} <= {stage for stage, _ in told}
+    assert {"first stage", "choice", "evaluation"} <= {stage for stage, _ in told}
     assert any(re.fullmatch(r": Tuning LightGBM.*, [01] of 2.*", task) for _, task in told)
     assert not set("\x1b\r\b") & set(printed)
 

@@ -13,7 +13,7 @@ import pytest
 
 from listwright.training import bars, fit, tune
 from listwright.training import study as study_module
-from listwright.training.budget import Budget
+from listwright.training.budget import ENDING_S, Budget
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
@@ -173,7 +173,7 @@ def test_minutes_that_are_over_leave_one_setting_to_first_stages_on_workers(reci
     assert winner.first_stage_trials == 1
 
 
-@pytest.mark.parametrize(("jobs", "seconds"), [(1, 0.85 * 60 / 4), (2, 0.85 * 60 / 2)])
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, (60 - ENDING_S) / 4), (2, (60 - ENDING_S) / 2)])
 def test_first_stages_one_after_the_other_share_half_of_the_time(recipe, tmp_path, jobs, seconds):
     class Recorder(Executor):
         def submit(self, _function, /, *arguments):

@@ -183,9 +183,9 @@ class Budget:
         tried, folds = self.planned["settings"], self.planned["folds"]
         plan = [
             f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}{longest}",
-            counted(tried, "setting", settings) + " of LightGBM",
+            format_count(tried, "setting", settings) + " of LightGBM",
             *(["with and without list-relative columns"] if columns else []),
-            counted(folds, "fold") if folds else "no out-of-fold scores",
+            format_count(folds, "fold") if folds else "no out-of-fold scores",
         ]
         more = "; --minutes gives more, --minutes 0 tries all" if tried < settings else ""
         return f"{plan[0]}: {', '.join(plan[1:])}{then and ', then ' + then}{more}"
@@ -200,7 +200,7 @@ class Budget:
         temporary.replace(self._file)
 
 
-def counted(number: int, noun: str, of: int | None = None) -> str:
+def format_count(number: int, noun: str, of: int | None = None) -> str:
     """Format a number with its noun: ``1 fold``, ``12 of 20 settings``."""
     total = number if of is None else of
     return f"{number}{f' of {of}' if total > number else ''} {noun}{'' if total == 1 else 's'}"

@@ -302,14 +302,14 @@ def compare(
     informative, of_valid = count_informative(valid), len(valid)
     if informative >= FEWEST:
         values[:of_valid] = values_by_halves(network, valid, run.recipe.seed)
-    comparison = None if informative < FEWEST else _compared(run, spec, values, current)
+    comparison = None if informative < FEWEST else _compare_values(run, spec, values, current)
     if comparison is None or informative < FEW or (informative < ENOUGH and not _is_excluded(comparison)):
         assert run.recipe.choice is not None
         task = run.progress.begin(f"Comparing {spec.title}, by folds", run.recipe.choice.folds, name=spec.kind)
         parts = _held_out(run, spec, network, first, np.isfinite(current[1][of_valid:]), task)
         for number, part in enumerate(parts, start=1):
             values[of_valid + part.queries] = part.values
-            comparison = _compared(run, spec, values, current)
+            comparison = _compare_values(run, spec, values, current)
             task.reach(number, gain_text(comparison))
             weights = run.splits.train.query_weights
             mean = np.average(part.values, weights=None if weights is None else weights[part.queries])
@@ -339,7 +339,7 @@ def values_by_halves(network: FittedNetwork, valid: Dataset, seed: int) -> Value
     return values
 
 
-def _compared(run: RunContext, spec: NetworkSpec, values: Values, current: tuple[str, Values]) -> Comparison:
+def _compare_values(run: RunContext, spec: NetworkSpec, values: Values, current: tuple[str, Values]) -> Comparison:
     """Return the paired gain over the queries where both are known."""
     gains, weights = values - current[1], comparison_weights(run.splits)
     known = np.isfinite(gains)

@@ -86,6 +86,8 @@ def limit():
         )
     ]
     rows = [row for row in rows if any(row[1:])]
+    waits = [f"{run[kind]['slowest newcomer, seconds']:.1f}" for kind in ("ours", "limit_concurrency", "httptools")]
+    rows.append(["new callers: longest wait, seconds", *waits])
     return table(["requests", "ours", "uvicorn's `limit_concurrency`", "no limit"], rows)
 
 

@@ -36,7 +36,7 @@ MOST_VALUES = 500_000
 _MOST_FILES_BYTES = 4 * 2**30
 """Bytes of all files of a bundle together: while it is checked, they are in memory."""
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in

@@ -170,8 +170,8 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tupl
     if not budget.bounded:
         return spec, 0.0
     seconds = None if budget.unit is not None else _time_lightgbm(run, spec, grower)
-    numeric = sum(feature.kind == "numeric" for feature in splits.train.schema.features)
-    width = 1.0 + len(KINDS) * numeric / len(splits.train.schema) if spec.relative == "auto" else 1.0
+    schema = splits.train.schema
+    width = 1.0 + len(candidates(schema, KINDS)) / len(schema) if spec.relative == "auto" else 1.0
     compared = compared_networks(recipe)
     network, then = 0.0, ""
     if not isinstance(recipe.model, FirstStageAlone):

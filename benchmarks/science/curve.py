@@ -37,7 +37,7 @@ from jaxtyping import Float, Int
 
 from benchmarks import machine
 from benchmarks.science.drawing import GREY, page, plain
-from listwright.ranking.relative import KINDS
+from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.intervals import crossed_means, interval
 from listwright.training.first_stage import fit as first_stage
@@ -91,7 +91,7 @@ def measure(recipe: Recipe, splits: Splits, tests: dict[str, Dataset], lists: in
     for name in TITLES:
         began = time.perf_counter()
         if name in FOLDS:
-            kinds = KINDS if name == "relative" else "none"
+            kinds = NUMBER_KINDS if name == "relative" else "none"
             rank = spec.settings.model_copy(update={"objective": "lambdarank"})
             settings = spec.model_copy(update={"trials": 1, "folds": FOLDS[name], "relative": kinds, "settings": rank})
             with tempfile.TemporaryDirectory() as state:

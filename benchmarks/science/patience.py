@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from benchmarks import machine
 from benchmarks.science.curve import in_time
-from listwright.ranking.relative import KINDS
+from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.boosting import HeldOutNdcg, lightgbm_dataset, settings_of
 from listwright.training.first_stage.lambdamart import MANY_CATEGORIES, MUCH_SMOOTHING
@@ -40,7 +40,7 @@ Curve = Float[np.ndarray, "2 trees"]
 
 def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
     """Boost until the longest wait is over, and return both halves' NDCG."""
-    wide = widened(splits, candidates(splits.train.schema, KINDS)) if relative else splits
+    wide = widened(splits, candidates(splits.train.schema, NUMBER_KINDS)) if relative else splits
     order = np.random.default_rng(seed).permutation(len(wide.valid))
     train = lightgbm_dataset(wide.train)
     halves = [lightgbm_dataset(wide.valid.select(np.sort(half)), reference=train) for half in np.array_split(order, 2)]

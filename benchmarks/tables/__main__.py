@@ -1,13 +1,14 @@
-"""``python -m benchmarks.tables``: public tables, a default fit beside the LightGBM of an afternoon, rules for columns.
+"""``python -m benchmarks.tables``: public tables, a default fit beside other rankers, rules for columns, networks.
 
 ======================  ==============================================================================================
 ``build FOLDER``        writes ``FOLDER/TABLE.parquet`` for each table whose source can be had, and says which cannot
-``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.json``
+``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.*``
 ``columns FOLDER``      fits LightGBM without and with list-relative columns; writes ``benchmarks/results/columns.json``
+``networks FOLDER``     fits QILCM, its ablations and other networks; writes ``benchmarks/results/networks.json``
 ======================  ==============================================================================================
 
-``run`` and ``columns`` keep what is finished in FOLDER, a line for each table, split and entrant, and go on there. Of
-``run`` seconds are of the machine as it was; LightGBM of an afternoon has one thread.
+``run``, ``columns`` and ``networks`` keep what is finished in FOLDER, a line for each table, split and entrant, and go
+on there. Seconds are of the machine as it was; rankers that are not a fit of Listwright have one thread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.tables import builders, columns, comparison, entrants
+from benchmarks.tables import builders, columns, comparison, entrants, networks
 from benchmarks.tables.runs import SPLITS, Key, Row, measure_missing, read_rows, read_split
 
 COMMAND = "python -m benchmarks.tables"
@@ -55,6 +56,8 @@ def run(options: argparse.Namespace) -> None:
     protocol = "NDCG@10 of test queries, split by query 60/20/20; equal scores share ranks; seconds: mean of a split"
     result = comparison.compare(read_rows(lines).values())
     print(machine.save("tables", f"{COMMAND} run FOLDER", {"protocol": protocol, **result}, folder=options.results))
+    if "all" in result:
+        print(comparison.draw(result, options.results / "tables.svg"))
 
 
 def choose_columns(options: argparse.Namespace) -> None:
@@ -69,12 +72,24 @@ def choose_columns(options: argparse.Namespace) -> None:
     print(machine.save(name, f"{COMMAND} columns FOLDER", result, folder=options.results))
 
 
+def compare_networks(options: argparse.Namespace) -> None:
+    """Fit what is missing, and write what each network gains."""
+    lines, name = options.folder / "networks.jsonl", "networks"
+
+    def measure(key: Key) -> Row:
+        return networks.measure(read_split(options.folder / f"{key[0]}.parquet", key[1]))
+
+    measure_missing(lines, keys_of(options, [name]), measure)
+    result = networks.compare(read_rows(lines).values())
+    print(machine.save(name, f"{COMMAND} networks FOLDER", result, folder=options.results))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=formatter)
     commands = parser.add_subparsers(required=True)
-    for name, command in (("build", build), ("run", run), ("columns", choose_columns)):
+    for name, command in (("build", build), ("run", run), ("columns", choose_columns), ("networks", compare_networks)):
         own = commands.add_parser(name)
         own.set_defaults(command=command)
         own.add_argument("folder", type=Path, metavar="FOLDER")

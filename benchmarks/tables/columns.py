@@ -1,7 +1,8 @@
 """Rules for taking list-relative columns, and what each would have lost on the public tables.
 
-On each table and split LightGBM is fitted once without and once with the columns, by the product's own functions. A
-rule sees the paired gains of queries that neither was trained on, and decides; the test queries say what that is worth.
+On each table and split LightGBM is fitted once without the columns, once with z-scores and ranks, and once with the
+columns of categories as well, by the product's own functions. A rule sees the paired gains of queries that no model was
+trained on, and decides; the test queries say what that is worth.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import numpy as np
 from jaxtyping import Float
 
 from benchmarks.tables.runs import Row
-from listwright.training.data.dataset import Splits
+from listwright.ranking.relative import KINDS, NUMBER_KINDS
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.evaluate import bootstrap_interval
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.first_stage import lambdamart, relative
-from listwright.training.first_stage.fit import FittedFirstStage, with_and_without
+from listwright.training.first_stage.fit import FittedFirstStage, fit, with_and_without
+from listwright.training.first_stage.relative import candidates
 from listwright.training.recipe.config import LambdaMart
 
 FOLDS = (2, 5)
@@ -33,6 +36,22 @@ VIEWS = ("validation", *(f"{queries}, {folds} folds" for folds in FOLDS for quer
 
 BEFORE = "mean > 0.002 or interval above 0"
 """The rule until decision 17."""
+
+
+def _take_in_two_steps(seen: Mapping[str, float]) -> str:
+    better = "numbers" if seen["numbers"] > seen["plain"] else "plain"
+    return "all" if seen["all"] > seen[better] else better
+
+
+STEPS: Mapping[str, Callable[[Mapping[str, float]], str]] = {
+    "no columns": lambda _: "plain",
+    "numbers": lambda seen: "numbers" if seen["numbers"] > seen["plain"] else "plain",
+    "all at once": lambda seen: "all" if seen["all"] > seen["plain"] else "plain",
+    "numbers, then categories": _take_in_two_steps,
+    "the best of the three": lambda seen: max(seen, key=seen.__getitem__),
+    "always all": lambda _: "all",
+}
+"""Ways of taking columns of numbers and of categories, by the mean NDCG on validation and training queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +110,24 @@ def gain_of(values: Float[np.ndarray, " N"]) -> Gain:
 def measure(splits: Splits, seed: int = 0) -> Row:
     """Return the gain by list-relative columns on the queries of every view, and on the test queries."""
     spec = LambdaMart(trials=1, folds=FOLDS[0])
-    with tempfile.TemporaryDirectory() as state:
+    with tempfile.TemporaryDirectory() as state, tempfile.TemporaryDirectory() as other:
         plain, wide = with_and_without(spec, splits, seed=seed, state=Path(state))
+        only = spec.model_copy(update={"relative": NUMBER_KINDS})
+        numbers = wide
+        if any(column.kind not in NUMBER_KINDS for column in candidates(splits.train.schema, KINDS)):
+            numbers = fit(only, splits, seed=seed, state=Path(other))
+
+    def means(part: Callable[[FittedFirstStage], Sequence[Float[np.ndarray, " N"]]]) -> dict[str, float]:
+        fits = {"plain": plain, "numbers": numbers, "all": wide}
+        return {name: round(float(np.concatenate(part(one)).mean()), 5) for name, one in fits.items()}
+
+    def ndcg(part: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+        return lambdamart.query_ndcg(part, scores, spec.ndcg_at)
+
+    steps = {
+        "seen": means(lambda one: [ndcg(splits.valid, one.valid_scores), ndcg(splits.train, one.train_scores)]),
+        "test": means(lambda one: [ndcg(splits.test, one.scores_of(splits.test))]),
+    }
 
     def gains(part: str, scores: Callable[[FittedFirstStage], Float[np.ndarray, " R"]]) -> Float[np.ndarray, " N"]:
         values = [lambdamart.query_ndcg(getattr(splits, part), scores(fit), spec.ndcg_at) for fit in (plain, wide)]
@@ -106,7 +141,7 @@ def measure(splits: Splits, seed: int = 0) -> Row:
         views[f"both, {folds} folds"] = np.concatenate([views["validation"], train])
     test = gains("test", lambda fit: fit.scores_of(splits.test))
     row = {view: asdict(gain_of(values)) for view, values in views.items()}
-    return {"columns": len(wide.relative), "gains": row, "test": asdict(gain_of(test))}
+    return {"columns": len(wide.relative), "gains": row, "test": asdict(gain_of(test)), "steps": steps}
 
 
 def _out_of_fold(
@@ -159,6 +194,28 @@ def judge(rows: Sequence[Row]) -> list[Row]:
     return result
 
 
+def judge_steps(rows: Sequence[Row]) -> list[Row]:
+    """Return what each way of :data:`STEPS` loses on the test queries against the best of the three, by table."""
+    tables = sorted({row["table"] for row in rows})
+    result = []
+    for way, take in STEPS.items():
+        regret = {
+            table: float(
+                np.mean(
+                    [
+                        max(row["steps"]["test"].values()) - row["steps"]["test"][take(row["steps"]["seen"])]
+                        for row in rows
+                        if row["table"] == table
+                    ]
+                )
+            )
+            for table in tables
+        }
+        by_table = {table: round(value, 5) for table, value in regret.items()}
+        result.append({"way": way, "mean_regret": round(float(np.mean([*regret.values()])), 5), "tables": by_table})
+    return result
+
+
 def summarise(rows: Sequence[Row]) -> Row:
     """Return the rules' losses, and the mean gains that they are made of."""
     gains = [
@@ -171,4 +228,4 @@ def summarise(rows: Sequence[Row]) -> Row:
         for row in sorted(rows, key=lambda row: (row["table"], row["split"]))
     ]
     protocol = "gain in NDCG@10 by list-relative columns; LightGBM with one setting; regret against the better of both"
-    return {"protocol": protocol, "rules": judge(rows), "gains": gains}
+    return {"protocol": protocol, "rules": judge(rows), "gains": gains, "steps": judge_steps(rows)}

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
+from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.builders import TABLES
-from benchmarks.tables.entrants import AFTERNOON, DEFAULT
+from benchmarks.tables.entrants import AFTERNOON, DEFAULT, ENTRANTS
 from benchmarks.tables.runs import Row
 from listwright.training.evaluation.evaluate import bootstrap_interval
 
 PICKED = "afternoon"
 """Of the rankers of an afternoon, that which ranks a split's validation queries best."""
+
+STYLES = (
+    ("#bf8700", "o", "lambdarank"),
+    ("#bf8700", "s", "lambdarank + relative"),
+    ("#8957e5", "o", "xendcg"),
+    ("#8957e5", "s", "xendcg + relative"),
+    ("#2da44e", "^", "xgboost"),
+    ("#db61a2", "v", "catboost"),
+    ("#768390", "D", "logit"),
+    ("#e5534b", "X", "mlp"),
+    ("#2f81f7", "P", "default"),
+)
+"""Colour and marker of each entrant in the figure."""
 
 Values = Float[np.ndarray, " N"]
 
@@ -41,15 +56,16 @@ def compare(rows: Iterable[Row]) -> Row:
         return {"tables": tables}
     gains = [row[f"default_over_{PICKED}"] for row in complete]
     means = [{name: figures["ndcg@10"] for name, figures in row["entrants"].items()} for row in complete]
+    regrets = [{name: max(of.values()) - value for name, value in of.items()} for of in means]
+    everywhere = [name for name in (*ENTRANTS, PICKED) if all(name in of for of in means)]
     overall = {
         "tables": len(gains),
         "mean_gain": round(float(np.mean([mean for mean, _, _ in gains])), 4),
         "shown_better": sum(low > 0.0 for _, low, _ in gains),
         "shown_worse": sum(high < 0.0 for _, _, high in gains),
-        "mean_regret": {
-            name: round(float(np.mean([max(values.values()) - values[name] for values in means])), 4)
-            for name in (*AFTERNOON, PICKED, DEFAULT)
-            if all(name in values for values in means)
+        "mean_regret": {name: round(float(np.mean([of[name] for of in regrets])), 4) for name in everywhere},
+        "mean_rank": {
+            name: round(float(np.mean([_rank(of, name, everywhere) for of in regrets])), 2) for name in everywhere
         },
     }
     return {"tables": tables, "all": overall}
@@ -81,6 +97,40 @@ def _of_table(name: str, of_entrants: Mapping[str, Mapping[int, Row]], splits: S
         for rival in (*rivals, *([PICKED] if rivals else [])):
             row[f"default_over_{rival}"] = gain(values[DEFAULT] - values[rival])
     return row
+
+
+def _rank(regrets: Mapping[str, float], name: str, among: Sequence[str]) -> float:
+    """Return the place of an entrant by its regret, 1 for the best; equal regrets share their places."""
+    others = [regrets[other] for other in among]
+    return float(1 + sum(other < regrets[name] for other in others) + (others.count(regrets[name]) - 1) / 2)
+
+
+def draw(result: Row, path: Path) -> Path:
+    """Draw the regret of every entrant by table, the tables where the default's is largest on top."""
+    rows = [row for row in result["tables"] if DEFAULT in row["entrants"]]
+    regrets = [
+        {
+            name: max(f["ndcg@10"] for f in row["entrants"].values()) - of["ndcg@10"]
+            for name, of in row["entrants"].items()
+        }
+        for row in rows
+    ]
+    order = sorted(range(len(rows)), key=lambda n: regrets[n][DEFAULT])
+    with page(path, 8.0, 0.9 + 0.32 * len(rows), salt="tables") as figure:
+        axes = figure.subplots()
+        for colour, marker, name in STYLES:
+            places = [place for place, n in enumerate(order) if name in regrets[n]]
+            losses = [regrets[n][name] for n in order if name in regrets[n]]
+            size = 8 if name == DEFAULT else 5
+            axes.plot(losses, places, linestyle="none", marker=marker, color=colour, markersize=size, label=name)
+        axes.set_yticks(range(len(rows)), [rows[n]["table"] for n in order])
+        axes.set_xscale("symlog", linthresh=0.002)
+        axes.set(xlabel="NDCG@10 below the best entrant of the table")
+        axes.set_xlim(left=-0.0002)
+        axes.xaxis.set_major_formatter("{x:g}")
+        plain(axes)
+        figure.legend(loc="outside lower center", ncols=5, frameon=False, labelcolor=GREY)
+    return path
 
 
 def gain(differences: Values) -> list[float]:

@@ -1,4 +1,7 @@
-"""What ranks the public tables: the LightGBM of an afternoon, in four ways, and a default fit."""
+"""What ranks the public tables: the LightGBM of an afternoon in four ways, other rankers, and a default fit.
+
+To enter a ranker, add a function ``fit(train, valid) -> Ranker`` to :data:`RANKERS`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import catboost  # type: ignore[import-untyped]
 import lightgbm
 import numpy as np
 import pandas as pd
+import xgboost
 from jaxtyping import Float
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from benchmarks.tables.runs import Row, read_split
 from listwright.ranking import bundle
@@ -45,13 +57,10 @@ def fit_lightgbm(
         objective: loss.
         relative: whether it also sees each number's z-score and rank within its list.
     """
-    names = train.schema.names
-    numbers = [name for n, name in enumerate(names) if n not in train.schema.categorical]
-    others = [name for name in names if name not in numbers]
+    numbers = [name for n, name in enumerate(train.schema.names) if n not in train.schema.categorical]
 
     def table(data: Dataset) -> pd.DataFrame:
-        frame = pd.DataFrame(np.asarray(data.features), columns=list(names))
-        frame[others] = frame[others].astype("int32").astype("category")
+        frame = _frame(data)
         if not relative:
             return frame
         lists = frame[numbers].groupby(np.repeat(np.arange(len(data)), data.lengths))
@@ -73,6 +82,96 @@ def fit_lightgbm(
     return lambda data: np.asarray(model.predict(table(data)), dtype=np.float64)
 
 
+def fit_xgboost(train: Dataset, valid: Dataset) -> Ranker:
+    """Fit XGBoost by ``rank:ndcg``, its categories as they are, stopped by the validation queries."""
+    more: dict[str, Any] = {
+        "early_stopping_rounds": 50,
+        "eval_metric": f"ndcg@{CUTOFF}",
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    model = xgboost.XGBRanker(
+        objective="rank:ndcg", n_estimators=1000, learning_rate=0.05, enable_categorical=True, **more
+    )
+    frames = _frame(train, schema=train), _frame(valid, schema=train)
+    groups = {"group": train.lengths, "eval_group": [valid.lengths]}
+    model.fit(frames[0], train.labels, eval_set=[(frames[1], valid.labels)], verbose=False, **groups)
+    return lambda data: np.asarray(model.predict(_frame(data, schema=train)), dtype=np.float64)
+
+
+def fit_catboost(train: Dataset, valid: Dataset) -> Ranker:
+    """Fit CatBoost by YetiRank, stopped by the validation queries."""
+    more: dict[str, Any] = {"random_seed": 0, "thread_count": 1, "verbose": False, "allow_writing_files": False}
+    model = catboost.CatBoostRanker(
+        loss_function="YetiRank", eval_metric=f"NDCG:top={CUTOFF}", iterations=1000, learning_rate=0.05, **more
+    )
+    categorical = list(train.schema.categorical)
+
+    def pool(data: Dataset) -> catboost.Pool:
+        query = np.repeat(np.arange(len(data)), data.lengths)
+        return catboost.Pool(_frame(data), data.labels, group_id=query, cat_features=categorical)
+
+    model.fit(pool(train), eval_set=pool(valid), early_stopping_rounds=50)
+    return lambda data: np.asarray(model.predict(pool(data)), dtype=np.float64)
+
+
+def fit_logit(train: Dataset, valid: Dataset) -> Ranker:
+    """Fit a conditional logit (McFadden 1974) over lists of any length; validation queries choose its penalty.
+
+    A graded list's target is the share of each candidate in the list's gains.
+    """
+    inputs = _inputs(train)
+    x, starts = inputs.fit_transform(_frame(train)), train.offsets[:-1]
+    query = np.repeat(np.arange(len(train)), train.lengths)
+    gains = 2.0**train.labels - 1.0
+    totals = np.add.reduceat(gains, starts)
+    target = gains / np.where(totals > 0.0, totals, 1.0)[query]
+
+    def loss(weights: Float[np.ndarray, " W"], penalty: float) -> tuple[float, Float[np.ndarray, " W"]]:
+        scores = x @ weights
+        normaliser = np.array([logsumexp(part) for part in np.split(scores, starts[1:])])
+        shares = np.exp(scores - normaliser[query]) * (totals > 0.0)[query]
+        value = ((totals > 0.0) * normaliser).sum() - target @ scores + penalty * weights @ weights
+        return float(value), x.T @ (shares - target) + 2.0 * penalty * weights
+
+    def ranker(penalty: float) -> Ranker:
+        solution = minimize(
+            loss, np.zeros(x.shape[1]), (penalty,), jac=True, method="L-BFGS-B", options={"maxiter": 200}
+        )
+        return lambda data: np.asarray(inputs.transform(_frame(data)) @ solution.x, dtype=np.float64)
+
+    rankers = [ranker(penalty) for penalty in (0.1, 1.0, 10.0)]
+    return max(rankers, key=lambda rank: mean_ndcg(valid, rank(valid), CUTOFF))
+
+
+def fit_mlp(train: Dataset, _valid: Dataset) -> Ranker:
+    """Fit a network that scores each candidate alone: scikit-learn's, on gains, stopped by a tenth of the rows."""
+    inputs = _inputs(train)
+    model = MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True, random_state=0)
+    model.fit(inputs.fit_transform(_frame(train)), 2.0**train.labels - 1.0)
+    return lambda data: np.asarray(model.predict(inputs.transform(_frame(data))), dtype=np.float64)
+
+
+def _frame(data: Dataset, schema: Dataset | None = None) -> pd.DataFrame:
+    """Return features by name, the codes of categories as pandas' categories; those of ``schema`` where it is given."""
+    frame = pd.DataFrame(np.asarray(data.features), columns=list(data.schema.names))
+    for place in data.schema.categorical:
+        name = data.schema.names[place]
+        codes = frame[name].astype("int32")
+        known = None if schema is None else range(len(schema.schema.features[place].categories) + 1)
+        frame[name] = pd.Categorical(codes, categories=known)
+    return frame
+
+
+def _inputs(train: Dataset) -> ColumnTransformer:
+    """Return the usual inputs of a linear model: standardised numbers and one column for each category."""
+    categorical = [train.schema.names[place] for place in train.schema.categorical]
+    numbers = [name for name in train.schema.names if name not in categorical]
+    scaled = make_pipeline(SimpleImputer(add_indicator=True, keep_empty_features=True), StandardScaler())
+    by_category = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return ColumnTransformer([("numbers", scaled, numbers), ("categories", by_category, categorical)])
+
+
 AFTERNOON: Mapping[str, Callable[[Dataset, Dataset], Ranker]] = {
     "lambdarank": fit_lightgbm,
     "lambdarank + relative": partial(fit_lightgbm, relative=True),
@@ -81,7 +180,19 @@ AFTERNOON: Mapping[str, Callable[[Dataset, Dataset], Ranker]] = {
 }
 """Rankers of an afternoon, by name: fitted on training queries, stopped by validation queries."""
 
-ENTRANTS = (*AFTERNOON, DEFAULT)
+RANKERS: Mapping[str, Callable[[Dataset, Dataset], Ranker]] = {
+    **AFTERNOON,
+    "xgboost": fit_xgboost,
+    "catboost": fit_catboost,
+    "logit": fit_logit,
+    "mlp": fit_mlp,
+}
+"""All rankers that are fitted in this process, by name."""
+
+FITS: Mapping[str, tuple[str, ...]] = {DEFAULT: (), "ten minutes": ("--minutes", "10")}
+"""Options of ``listwright fit`` by the name of the entrant."""
+
+ENTRANTS = (*RANKERS, *FITS)
 
 
 def measure(table: Path, split: int, entrant: str) -> Row:
@@ -92,21 +203,21 @@ def measure(table: Path, split: int, entrant: str) -> Row:
         split: number from 1.
         entrant: one of :data:`ENTRANTS`.
     """
-    if entrant == DEFAULT:
-        return _measure_default(table, split)
+    if entrant in FITS:
+        return _measure_fit(table, split, FITS[entrant])
     splits = read_split(table, split)
     began, worked = time.perf_counter(), time.process_time()
-    rank = AFTERNOON[entrant](splits.train, splits.valid)
+    rank = RANKERS[entrant](splits.train, splits.valid)
     seconds = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - worked}
     valid = mean_ndcg(splits.valid, rank(splits.valid), CUTOFF)
     return {"valid": valid, **_rounded(query_ndcg(splits.test, rank(splits.test), CUTOFF), seconds)}
 
 
-def _measure_default(table: Path, split: int) -> Row:
+def _measure_fit(table: Path, split: int, options: Sequence[str]) -> Row:
     """Return the same of ``listwright fit``, without a figure of validation queries, and what it ships."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / table.stem / "1"
-        words = ["fit", "--data", str(table), "--qid", "qid", "--label", "label", "--fold", str(split)]
+        words = ["fit", "--data", str(table), "--qid", "qid", "--label", "label", "--fold", str(split), *options]
         began, worked = time.perf_counter(), _seconds_of_children()
         command = [sys.executable, "-m", "listwright", *words, "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -5,6 +5,7 @@ Its arrays come from there, which has checked them: nothing is checked here. Eve
 the order of the candidates never matters.
 """
 
+from libc.float cimport FLT_MAX
 from libc.math cimport NAN, sqrt
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -35,9 +36,13 @@ cdef extern from *:
 
 cdef packed struct Source:
     int feature  # column of the features that is looked at
-    int z  # column of the output; -1 for none
-    int rank  # as z
-    int unused
+    int within  # column of the features within whose equal codes it is compared; -1 for the whole list
+    int z  # column of the output; -1 for none, as for those that follow
+    int rank
+    int count
+    int share
+    int distinct
+    int above
     double floor  # what is added to the variance
 
 cdef enum:
@@ -98,28 +103,63 @@ cdef Item* _sorted(Item* items, Item* room, Py_ssize_t count) noexcept nogil:
     return items
 
 
-cdef void _one(
+cdef inline void _write_ranks(float[:, ::1] out, int column, const Item* ranked, Py_ssize_t count) noexcept nogil:
+    """The mid-ranks of ascending items, as fractions."""
+    cdef Py_ssize_t first = 0, last, n
+    cdef double place
+    while first < count:
+        last = first
+        while last + 1 < count and ranked[last + 1] >> 32 == ranked[first] >> 32:
+            last += 1
+        place = 0.5 if count == 1 else (first + last) / (2.0 * (count - 1))
+        for n in range(first, last + 1):
+            out[_row(ranked[n]), column] = <float>place
+        first = last + 1
+
+
+cdef void _write_number(
     const float[:, ::1] features, const Source* source, float[:, ::1] out, Item* items, Item* room
 ) noexcept nogil:
-    """Both columns of one feature."""
-    cdef Py_ssize_t count = 0, n, last, first, row
-    cdef float value
-    cdef double mean = 0.0, square = 0.0, apart, spread, place
+    """The columns of one numeric feature."""
+    cdef Py_ssize_t count = 0, n, first, last, length = features.shape[0]
+    cdef float value, code
+    cdef double mean = 0.0, square = 0.0, apart, spread
     cdef Item* ranked
-    cdef float standing
-    for n in range(features.shape[0]):
+    cdef Item* groups
+    for n in range(length):
         value = features[n, source.feature]
-        if value == value:
+        if source.z >= 0:
+            out[n, source.z] = NAN
+        if source.rank >= 0:
+            out[n, source.rank] = NAN
+        if source.above >= 0:
+            out[n, source.above] = NAN
+        if value == value and (source.within < 0 or features[n, source.within] > 0.0):
             items[count] = (<Item>key_of_float(value) << 32) | <Item>n
             count += 1
-        else:
-            if source.z >= 0:
-                out[n, source.z] = NAN
-            if source.rank >= 0:
-                out[n, source.rank] = NAN
     if count == 0:
         return
     ranked = _sorted(items, room, count)
+    if source.within >= 0:  # sorts the places by code, so that each code's candidates follow each other, ascending
+        for n in range(count):
+            code = features[_row(ranked[n]), source.within]
+            items[2 * length + n] = (<Item>key_of_float(code) << 32) | <Item>n
+        groups = _sorted(items + 2 * length, items + 3 * length, count)
+        room = items if ranked == room else room
+        for n in range(count):
+            room[n] = ranked[_row(groups[n])]
+        first = 0
+        while first < count:
+            last = first + 1
+            while last < count and groups[last] >> 32 == groups[first] >> 32:
+                last += 1
+            if source.rank >= 0:
+                _write_ranks(out, source.rank, room + first, last - first)
+            if source.above >= 0:
+                for n in range(first, last):
+                    out[_row(room[n]), source.above] = <float>min(<double>_value(room[n]) - <double>_value(room[first]), <double>FLT_MAX)
+            first = last
+        return
     if source.z >= 0:
         if ranked[0] >> 32 == ranked[count - 1] >> 32:
             for n in range(count):
@@ -133,37 +173,63 @@ cdef void _one(
                 square += apart * apart
             spread = sqrt(square / count + source.floor)
             for n in range(count):
-                row = _row(ranked[n])
-                out[row, source.z] = <float>((_value(ranked[n]) - mean) / spread)
+                out[_row(ranked[n]), source.z] = <float>((_value(ranked[n]) - mean) / spread)
     if source.rank >= 0:
-        first = 0
-        while first < count:
-            last = first
-            while last + 1 < count and ranked[last + 1] >> 32 == ranked[first] >> 32:
-                last += 1
-            place = 0.5 if count == 1 else (first + last) / (2.0 * (count - 1))
-            standing = <float>place
-            for n in range(first, last + 1):
-                out[_row(ranked[n]), source.rank] = standing
-            first = last + 1
+        _write_ranks(out, source.rank, ranked, count)
+
+
+cdef void _write_category(
+    const float[:, ::1] features, const Source* source, float[:, ::1] out, Item* items, Item* room
+) noexcept nogil:
+    """The columns of one categorical feature."""
+    cdef Py_ssize_t count = 0, distinct = 0, n, first = 0, last, length = features.shape[0]
+    cdef float code
+    cdef Item* ranked
+    for n in range(length):
+        code = features[n, source.feature]
+        if source.count >= 0:
+            out[n, source.count] = NAN
+        if source.share >= 0:
+            out[n, source.share] = NAN
+        if code > 0.0:
+            items[count] = (<Item>key_of_float(code) << 32) | <Item>n
+            count += 1
+    ranked = _sorted(items, room, count) if count > 0 else items
+    while first < count:
+        last = first + 1
+        while last < count and ranked[last] >> 32 == ranked[first] >> 32:
+            last += 1
+        for n in range(first, last):
+            if source.count >= 0:
+                out[_row(ranked[n]), source.count] = <float>(last - first)
+            if source.share >= 0:
+                out[_row(ranked[n]), source.share] = <float>((last - first) / <double>length)
+        distinct += 1
+        first = last
+    if source.distinct >= 0:
+        for n in range(length):
+            out[n, source.distinct] = <float>distinct
 
 
 def write(const float[:, ::1] features, const Source[::1] sources, float[:, ::1] out):
     """Write the columns of every source into ``out``; the lock is released meanwhile.
 
     Args:
-        features: ``(L, D)``, NaN = missing.
+        features: ``(L, D)``, NaN = missing; categories as codes, 0 for none.
         sources: as :data:`listwright.ranking.relative.SOURCE` has them.
         out: ``(L, W)``; only the columns that the sources name are written.
 
     Raises:
-        MemoryError: if there is none for two columns.
+        MemoryError: if there is none for four columns.
     """
     cdef Py_ssize_t length = features.shape[0], s
-    cdef Item* items = <Item*>malloc(2 * sizeof(Item) * max(length, 1))
+    cdef Item* items = <Item*>malloc(4 * sizeof(Item) * max(length, 1))
     if items == NULL:
         raise MemoryError()
     with nogil:
         for s in range(sources.shape[0]):
-            _one(features, &sources[s], out, items, items + length)
+            if max(sources[s].count, sources[s].share, sources[s].distinct) >= 0:
+                _write_category(features, &sources[s], out, items, items + length)
+            else:
+                _write_number(features, &sources[s], out, items, items + length)
     free(items)

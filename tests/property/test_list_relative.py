@@ -8,13 +8,21 @@ from hypothesis.extra import numpy as hnp
 
 from listwright.ranking import relative
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.relative import KINDS, SOURCE, RelativeColumn, RelativeColumns, relative_columns
+from listwright.ranking.relative import (
+    CATEGORY_KINDS,
+    NUMBER_KINDS,
+    SOURCE,
+    WITHIN_KINDS,
+    RelativeColumn,
+    RelativeColumns,
+    relative_columns,
+)
 
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 TIED = st.integers(-3, 3).map(float)
 VALUES = st.one_of(FINITE, TIED, st.just(float("nan")), st.just(-0.0))
 SCHEMA = FeatureSchema(features=(Feature(name="a"), Feature(name="b", missing_in_training=True)))
-COLUMNS = RelativeColumns([RelativeColumn(feature=f, kind=k) for f in ("a", "b") for k in KINDS], SCHEMA)
+COLUMNS = RelativeColumns([RelativeColumn(feature=f, kind=k) for f in ("a", "b") for k in NUMBER_KINDS], SCHEMA)
 WIDTH = len(SCHEMA)
 
 
@@ -84,12 +92,82 @@ def test_a_positive_affine_map_changes_nothing(features, power, shift):
     np.testing.assert_allclose(of(mapped)[:, ::2], of(features)[:, ::2], rtol=1e-5, atol=1e-5)
 
 
-@given(lists(most=400))
-@example(np.array([[1.0, -0.0], [2.0, 1.0], [3.0, -1.0]], dtype=np.float32))
+GROUPED = FeatureSchema(
+    features=(
+        Feature(name="a"),
+        Feature(name="c", kind="categorical", categories=tuple("uvwxyz"), missing_in_training=True),
+    )
+)
+OF_GROUPS = RelativeColumns(
+    [
+        *(RelativeColumn(feature="c", kind=kind) for kind in CATEGORY_KINDS),
+        *(RelativeColumn(feature="a", kind=kind, within="c") for kind in WITHIN_KINDS),
+    ],
+    GROUPED,
+)
+
+
+@st.composite
+def grouped(draw, most=80):
+    """``(L, 2)``: a number, often tied or missing, and the code of a category, 0 and -0.0 for none."""
+    features = draw(lists(most=most))
+    codes = st.sampled_from([0.0, -0.0, 1.0, 2.0, 3.0, 6.0])
+    features[:, 1] = draw(hnp.arrays(np.float32, len(features), elements=codes))
+    return features
+
+
+@given(grouped())
+def test_columns_of_categories_are_those_of_each_group_alone(features):
+    found, codes = of(features, OF_GROUPS), features[:, 1]
+    known = np.unique(codes[codes > 0])
+    assert (found[:, 2] == len(known)).all()
+    assert np.isnan(np.delete(found, 2, axis=1)[codes == 0]).all()
+    for code in known:
+        rows = codes == code
+        assert (found[rows, 0] == rows.sum()).all()
+        assert (found[rows, 1] == np.float32(rows.sum() / len(rows))).all()
+        alone = RelativeColumns([RelativeColumn(feature="a", kind="rank")], GROUPED).widened(features[rows])
+        np.testing.assert_array_equal(found[rows, 3], alone[:, 2])
+        values = features[rows, 0].astype(np.float64)
+        if not np.isnan(values).all():
+            highest = float(np.finfo(np.float32).max)
+            expected = np.minimum(values - np.nanmin(values), highest).astype(np.float32)
+            np.testing.assert_array_equal(found[rows, 4], expected)
+
+
+@given(grouped(), st.randoms(use_true_random=False))
+def test_columns_of_categories_follow_a_permutation_to_the_bit(features, random):
+    order = list(range(len(features)))
+    random.shuffle(order)
+    np.testing.assert_array_equal(of(features[order], OF_GROUPS), of(features, OF_GROUPS)[order])
+
+
+@given(grouped(), st.permutations(range(1, 7)))
+def test_the_names_of_categories_do_not_matter(features, codes):
+    """Another order of the categories in the schema, and the columns stay."""
+    renamed = features.copy()
+    renamed[:, 1] = np.array([0, *codes], dtype=np.float32)[features[:, 1].astype(int)]
+    np.testing.assert_array_equal(of(renamed, OF_GROUPS), of(features, OF_GROUPS))
+
+
+#                  feature within z rank count share distinct above floor
+SOURCES = np.array(
+    [
+        (0, -1, 0, 1, -1, -1, -1, -1, 0.0),
+        (0, 1, -1, 2, -1, -1, -1, 3, 0.0),
+        (0, -1, 4, -1, -1, -1, -1, -1, 1e-4),
+        (1, -1, -1, -1, 5, 6, 7, -1, 0.0),
+        (1, -1, -1, -1, -1, -1, 8, -1, 0.0),
+    ],
+    dtype=SOURCE,
+)
+
+
+@given(grouped(most=400))
+@example(np.array([[1.0, -0.0], [2.0, 1.0], [3.0, 2.0]], dtype=np.float32))
 @pytest.mark.skipif(relative_columns is None, reason="no C compiler built ranking.compiled.relative_columns")
 def test_compiled_and_numpy_give_the_same_bits(features):
-    sources = np.array([(0, 0, 1, 0, 0.0), (1, -1, 2, 0, 0.0), (1, 3, -1, 0, 1e-4)], dtype=SOURCE)
-    one, other = (np.zeros((len(features), 4), dtype=np.float32) for _ in range(2))
-    relative_columns.write(features, sources, one)
-    relative.write(features, sources, other)
+    one, other = (np.zeros((len(features), 9), dtype=np.float32) for _ in range(2))
+    relative_columns.write(features, SOURCES, one)
+    relative.write(features, SOURCES, other)
     np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))

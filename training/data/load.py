@@ -24,7 +24,7 @@ from listwright.training.data.leaks import leaks
 from listwright.training.data.letor import layout
 from listwright.training.data.sources import path_of
 from listwright.training.data.synthetic import planted
-from listwright.training.data.tables import table, tafeng
+from listwright.training.data.tables import public, table
 from listwright.training.data.tables.frames import listed
 from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
@@ -80,8 +80,8 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
             return replace(splits, remedies=Remedies("leave it out of the text"))
         case TableData() as spec:
             _need(recipe, sources)
-            if spec.made_of == "tafeng":
-                sources = [str(tafeng.table_of(source, progress)) for source in sources]
+            if spec.made_of is not None:
+                sources = [str(public.table_of(spec.made_of, source, progress)) for source in sources]
             on_disk = stays_on_disk(sources, shards, progress)
             return table.load(spec, sources, fold=recipe.fold, rng=rng, on_disk=on_disk, progress=progress)
 

@@ -21,7 +21,7 @@ from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg, gains_of
-from listwright.ranking.relative import KINDS, RelativeColumn
+from listwright.ranking.relative import NUMBER_KINDS, WITHIN_KINDS, RelativeColumn
 from listwright.ranking.threads import threads
 from listwright.training.data.dataset import Dataset
 from listwright.training.recipe.config import LambdaMart
@@ -319,7 +319,14 @@ def reporting(report: StepReport) -> Callable[[lightgbm.callback.CallbackEnv], N
 
 def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
     """Return LightGBM's monotone constraints and gains; a list-relative column is bound as its feature is."""
-    derived = {RelativeColumn(feature=name, kind=kind).name: name for name, _ in monotone for kind in KINDS}
+    groups = [train.schema.names[place] for place in train.schema.categorical]
+    derived = {
+        RelativeColumn(feature=name, kind=kind, within=group).name: name
+        for name, _ in monotone
+        for kinds, within in ((NUMBER_KINDS, [None]), (WITHIN_KINDS, groups))
+        for kind in kinds
+        for group in within
+    }
     directions = monotone_constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}

@@ -11,7 +11,14 @@ from jaxtyping import Float
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import MAX_NAME, QUANTILE_LEVELS, FeatureSchema
 from listwright.ranking.first_stage import read_booster
-from listwright.ranking.relative import RelativeColumn, RelativeColumns, RelativeKind
+from listwright.ranking.relative import (
+    CATEGORY_KINDS,
+    NUMBER_KINDS,
+    WITHIN_KINDS,
+    RelativeColumn,
+    RelativeColumns,
+    RelativeKind,
+)
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.stored.rows import MappedLists, Rows, map_rows
 from listwright.training.stored.rows import columns as columns_of
@@ -19,11 +26,14 @@ from listwright.training.stored.rows import columns as columns_of
 LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""
 
+MOST_PAIRS = 24
+"""Pairs of a numeric and a categorical feature that get columns; the categorical ones with fewest values come first."""
+
 _LOW, _HIGH = QUANTILE_LEVELS.index(0.01), QUANTILE_LEVELS.index(0.99)
 
 
 def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[RelativeColumn, ...]:
-    """Return every list-relative column that the numeric features can have.
+    """Return every list-relative column that the features can have, of a pair of features at most :data:`MOST_PAIRS`.
 
     Args:
         schema: that the training queries fixed: its quantiles give the scale.
@@ -32,18 +42,31 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
     Raises:
         DataError: if a feature has the name of such a column already, or a name too long for one.
     """
-    columns = []
-    for feature in schema.features:
-        if feature.kind != "numeric" or feature.quantiles is None or feature.quantiles[0] == feature.quantiles[-1]:
-            continue
-        scale = feature.quantiles[_HIGH] - feature.quantiles[_LOW]
-        for kind in kinds:
-            column = RelativeColumn(feature=feature.name, kind=kind, scale=scale)
-            if column.name in schema.index or len(column.name) > MAX_NAME:
-                what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
-                remedy = 'rename that column, or set relative = "none" under [first_stage] of the recipe'
-                raise DataError("list-relative columns", f"{column.name!r} {what}: {remedy}", column=feature.name)
-            columns.append(column)
+    numeric = [f for f in schema.features if f.quantiles is not None and f.quantiles[0] < f.quantiles[-1]]
+    categorical = [feature for feature in schema.features if len(feature.categories) > 1]
+    columns = [
+        RelativeColumn(feature=one.name, kind=kind, scale=one.quantiles[_HIGH] - one.quantiles[_LOW])
+        for one in numeric
+        if one.quantiles is not None
+        for kind in kinds
+        if kind in NUMBER_KINDS
+    ]
+    columns += [
+        RelativeColumn(feature=one.name, kind=kind) for one in categorical for kind in kinds if kind in CATEGORY_KINDS
+    ]
+    groups = sorted(categorical, key=lambda feature: len(feature.categories))
+    pairs = [(one.name, group.name) for group in groups for one in numeric][:MOST_PAIRS]
+    columns += [
+        RelativeColumn(feature=name, kind=kind, within=group)
+        for name, group in pairs
+        for kind in kinds
+        if kind in WITHIN_KINDS
+    ]
+    for column in columns:
+        if column.name in schema.index or len(column.name) > MAX_NAME:
+            what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
+            remedy = 'rename that column, or set relative = "none" under [first_stage] of the recipe'
+            raise DataError("list-relative columns", f"{column.name!r} {what}: {remedy}", column=column.feature)
     return tuple(columns)
 
 

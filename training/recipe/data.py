@@ -167,7 +167,7 @@ class TableData(AnyData):
 
     Args:
         file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
-        made_of: what ``--data`` names instead of a table, which is then made of it: ``tafeng``, Ta Feng's transactions.
+        made_of: what ``--data`` names instead of a table, which is then made of it: a public table's name.
         qid, label: column names.
         weight: column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
         propensity: of shown places, where labels are clicks; None: labels are what they seem.
@@ -178,7 +178,7 @@ class TableData(AnyData):
 
     kind: Literal["table"] = "table"
     file: str | None = None
-    made_of: Literal["tafeng"] | None = None
+    made_of: Literal["tafeng", "car", "tuna", "orange-juice"] | None = None
     qid: str | None = None
     label: str | None = None
     weight: str | None = None

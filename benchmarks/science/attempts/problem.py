@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from benchmarks.science import curve
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
-from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
+from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
@@ -166,7 +166,7 @@ def widened(splits: Splits) -> Splits:
     spread = np.nanstd(splits.train.features[:, numeric], axis=0, dtype=np.float64)
     columns = [
         RelativeColumn(feature=schema.names[d], kind=kind, scale=float(np.nan_to_num(scale)))
-        for kind in KINDS
+        for kind in NUMBER_KINDS
         for d, scale in zip(numeric, spread, strict=True)
     ]
     relative = RelativeColumns(columns, schema)

@@ -42,6 +42,8 @@ RELATIVE = (
     RelativeColumn(feature="price", kind="z", scale=2.0),
     RelativeColumn(feature="bm25", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
     RelativeColumn(feature="price", kind="rank", quantiles=(0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0)),
+    RelativeColumn(feature="carrier", kind="count"),
+    RelativeColumn(feature="stars", kind="above_lowest_within", within="carrier"),
 )
 """List-relative columns of a bundle that has some."""
 
@@ -88,7 +90,7 @@ def make_bundle(
     Specialists rank by random linear scores. With a ``margin`` there is a router, which requests can steer: it finds
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500. A second stage that is ``harmful`` is not
-    what ``auto`` means. With ``relative``, both stages see list-relative columns of two features; ``also`` is the kind
+    what ``auto`` means. With ``relative``, both stages see list-relative columns of numbers and categories; ``also`` is the kind
     of a second network. An ONNX first stage is a weighted sum of the numeric features.
     """
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from listwright.ranking import bundle, manifest, verify
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.features import FLOAT32_MAX, FeatureSchema
 from listwright.ranking.manifest import FORMAT_VERSION
-from listwright.ranking.relative import KINDS
+from listwright.ranking.relative import NUMBER_KINDS
 from listwright.ranking.stages import MANIFEST
 from support.service.bundles import make_bundle
 from support.service.spoiling import edit_manifest, rehash
@@ -297,7 +297,7 @@ def test_a_manifest_holds_thousands_of_features_and_their_list_relative_columns(
     relative = [
         {"feature": feature["name"], "kind": kind, "scale": 1 / 3, "quantiles": quantiles}
         for feature in features
-        for kind in KINDS
+        for kind in NUMBER_KINDS
     ]
     schema = FeatureSchema.model_validate({"features": features})
     values = bundle.read_manifest(spoiled).model_dump() | {"fingerprint": schema.fingerprint}

@@ -8,7 +8,7 @@ import pytest
 from listwright.ranking import bundle, relative
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
-from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema
 from listwright.ranking.manifest import _own_hash, parse
 from listwright.ranking.relative import EPSILON, RelativeColumn, RelativeColumns
 from listwright.ranking.stages import MANIFEST
@@ -23,8 +23,8 @@ SCHEMA = FeatureSchema(
 )
 
 
-def column(feature, kind, **more):
-    return RelativeColumn(feature=feature, kind=kind, **more)
+def column(feature, kind, within=None, **more):
+    return RelativeColumn(feature=feature, kind=kind, within=within, **more)
 
 
 def widened(features, *columns):
@@ -43,6 +43,64 @@ def test_nothing_varies():
     found = widened([[4, 7, 0]] * 3, column("price", "z"), column("price", "rank"), column("stars", "rank"))
     assert found[:, 3:].tolist() == [[0.0, 0.5, 0.5]] * 3
     assert widened([[4, 7, 0]], column("price", "z"), column("price", "rank"))[0, 3:].tolist() == [0.0, 0.5]
+
+
+CARRIERS = FeatureSchema(
+    features=(*SCHEMA.features[:2], Feature(name="carrier", kind="categorical", categories=("A5", "LX", "OS")))
+)
+"""Four offers of two carriers, one of an unknown one."""
+OFFERS = np.array([[90, 3, 1], [80, 5, 2], [120, 4, 1], [70, 4, 0], [90, np.nan, 1]], dtype=np.float32)
+
+
+def columns_of(*columns):
+    return RelativeColumns(columns, CARRIERS).widened(OFFERS)[:, 3:].T
+
+
+def test_equal_values_are_counted_and_missing_ones_are_no_value():
+    count, share, distinct = columns_of(*(column("carrier", kind) for kind in ("count", "share", "distinct")))
+    np.testing.assert_array_equal(count, [3, 1, 3, np.nan, 3])
+    np.testing.assert_array_equal(share, np.float32([0.6, 0.2, 0.6, np.nan, 0.6]))
+    np.testing.assert_array_equal(distinct, [2] * 5)
+
+
+def test_numbers_are_compared_within_a_category():
+    rank, above, stars = columns_of(
+        column("price", "rank_within", "carrier"),
+        column("price", "above_lowest_within", "carrier"),
+        column("stars", "rank_within", "carrier"),
+    )
+    np.testing.assert_array_equal(rank, [0.25, 0.5, 1, np.nan, 0.25])
+    np.testing.assert_array_equal(above, [0, 0, 30, np.nan, 0])
+    np.testing.assert_array_equal(stars, [0, 0.5, 1, np.nan, np.nan])
+
+
+def test_columns_of_categories_are_named_for_people():
+    columns = [column("carrier", "count"), column("price", "above_lowest_within", "carrier")]
+    assert [one.name for one in columns] == ["carrier (count in list)", "price (above lowest within carrier)"]
+    assert columns[1].label == "above lowest within carrier"
+
+
+def test_a_column_misses_what_one_of_its_features_misses():
+    columns = [
+        column("carrier", "count"),
+        column("stars", "rank_within", "carrier"),
+        column("price", "rank_within", "carrier"),
+        column("carrier", "distinct"),
+    ]
+    schema = RelativeColumns(columns, CARRIERS).schema
+    assert [feature.missing_in_training for feature in schema.features[3:]] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(("kind", "within"), [("z", "carrier"), ("count", "carrier"), ("rank_within", None)])
+def test_a_column_has_a_group_exactly_where_its_kind_needs_one(kind, within):
+    with pytest.raises(ValueError, match="within"):
+        column("price", kind, within)
+
+
+def test_the_widest_difference_is_a_number():
+    features = np.array([[-FLOAT32_MAX, 0, 1], [FLOAT32_MAX, 0, 1]], dtype=np.float32)
+    columns = RelativeColumns([column("price", "above_lowest_within", "carrier")], CARRIERS)
+    assert columns.widened(features)[:, 3].tolist() == [0.0, FLOAT32_MAX]
 
 
 def test_rounding_noise_is_no_spread():
@@ -71,6 +129,9 @@ def test_a_widened_schema_names_them():
     [
         ([column("weight", "z")], "no feature 'weight'"),
         ([column("carrier", "rank")], "'carrier' is categorical"),
+        ([column("price", "count")], "'price' is numeric"),
+        ([column("price", "rank_within", "stars")], "'stars' is numeric"),
+        ([column("price", "rank_within", "line")], "no feature 'line'"),
         ([column("price", "z"), column("price", "z", scale=1.0)], "named twice"),
     ],
 )

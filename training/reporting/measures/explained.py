@@ -145,7 +145,7 @@ def _compute_split_gains(
     np.add.at(gains, model_columns(booster, widened) or np.arange(len(widened)), of_model)
     gains /= gains.sum() or 1.0
     for column, share in zip(columns, gains[len(schema) :].tolist(), strict=False):
-        relative[schema.index[column.feature]][column.kind] = share
+        relative[schema.index[column.feature]][column.label] = share
     return gains[: len(schema)], relative
 
 

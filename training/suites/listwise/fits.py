@@ -22,7 +22,7 @@ from listwright.ranking.manifest import Comparison
 from listwright.ranking.metrics import JudgedLists
 from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
-from listwright.ranking.relative import KINDS
+from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training import steps
 from listwright.training.choice import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
@@ -240,7 +240,7 @@ def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedF
 def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
     """Fit the place's first stage, with settings that were found on these data."""
     spec = lambdamart_of(fit.recipe)
-    kinds = (KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
+    kinds = (NUMBER_KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
     file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
     widened_spec = spec.model_copy(update={"relative": kinds})
     tuned = tuned_lambdamart(widened_spec, splits, file, seed=fit.recipe.seed)

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.tables import columns, comparison
+from benchmarks.tables import columns, comparison, entrants, networks
 from benchmarks.tables.__main__ import main
-from benchmarks.tables.builders import panel
 from benchmarks.tables.columns import Gain, gain_of, shrink
+from benchmarks.tables.runs import read_split
+from listwright.training.data.tables.public import panel
 
 
 def write_table(file, seed, lists=60, length=5):
@@ -56,7 +57,7 @@ def row(table, split, entrant, values, **more):
     return {"table": table, "split": split, "entrant": entrant, "values": values, "wall_s": 2.0, "cpu_s": 1.0, **more}
 
 
-def test_a_default_is_compared_with_the_pick_of_each_splits_validation_queries():
+def test_a_default_is_compared_with_the_pick_of_each_splits_validation_queries(tmp_path):
     rows = [
         row("car", 1, "lambdarank", [0.5, 0.7], valid=0.9),
         row("car", 1, "xendcg", [0.1, 0.1], valid=0.8),
@@ -75,6 +76,8 @@ def test_a_default_is_compared_with_the_pick_of_each_splits_validation_queries()
     assert found["all"]["mean_gain"] == 0.1
     assert (found["all"]["shown_better"], found["all"]["shown_worse"]) == (1, 0)
     assert found["all"]["mean_regret"] == {"lambdarank": 0.35, "xendcg": 0.35, "afternoon": 0.1, "default": 0.0}
+    assert found["all"]["mean_rank"] == {"lambdarank": 3.5, "xendcg": 3.5, "afternoon": 2.0, "default": 1.0}
+    assert comparison.draw(found, tmp_path / "tables.svg").read_text(encoding="utf-8").count("car") >= 1
 
 
 def seen(table, split, mean, test, error=0.01):
@@ -147,3 +150,44 @@ def test_tables_are_built_of_what_can_be_had(tmp_path, capsys):
         *((1, 1, 0, 5), (1, 2, 1, 6), (1, 3, 0, 7)),
         *((2, 1, 1, 3), (2, 2, 0, 4)),
     ]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["xgboost", "catboost", "logit", "mlp"])
+def test_an_entrant_ranks_what_one_feature_says(folder, name):
+    pytest.importorskip(name) if name in ("xgboost", "catboost") else None
+    splits = read_split(folder / "car.parquet", 1)
+    for part in (splits.train, splits.valid, splits.test):
+        part.labels[:] = (part.features[:, 1] > 0.3).astype(int)
+    rank = entrants.RANKERS[name](splits.train, splits.valid)
+    assert np.corrcoef(rank(splits.test), splits.test.features[:, 1])[0, 1] > 0.6
+
+
+def test_gains_of_networks_are_paired_and_corrected_by_holm():
+    rng = np.random.default_rng(0)
+    base = rng.random(200)
+    values = {name: base.tolist() for name in (networks.FIRST, *networks.specs())}
+    values["qilcm"] = (base + 0.05 + rng.normal(0, 0.01, 200)).tolist()
+    seconds = dict.fromkeys(networks.specs(), 1.0)
+    found = networks.compare([{"table": "car", "split": 1, "values": values, "cpu_s": seconds}])
+    (car,) = found["tables"]
+    gains = {(one["ranker"], one["over"]): one for one in car["gains"]}
+    shown = gains["qilcm", networks.FIRST]
+    assert 0.045 < shown["gain"][1] < 0.05 < shown["gain"][2] < 0.055
+    assert shown["p"] <= shown["p_holm"] < 1e-6
+    nothing = gains["mlp", networks.FIRST]
+    assert (nothing["gain"], nothing["p"], nothing["p_holm"]) == ([0.0, 0.0, 0.0], 1.0, 1.0)
+
+
+def test_ways_of_taking_columns_lose_what_the_best_of_three_has():
+    def seen_row(table, seen, test):
+        names = ("plain", "numbers", "all")
+        return {"table": table, "steps": {"seen": dict(zip(names, seen)), "test": dict(zip(names, test))}}
+
+    rows = [seen_row("car", (0.5, 0.4, 0.6), (0.5, 0.4, 0.7)), seen_row("tuna", (0.5, 0.6, 0.55), (0.5, 0.7, 0.6))]
+    found = {row["way"]: row for row in columns.judge_steps(rows)}
+    assert found["no columns"]["tables"] == {"car": 0.2, "tuna": 0.2}
+    assert found["numbers"]["tables"] == {"car": 0.2, "tuna": 0.0}
+    assert found["all at once"]["tables"] == {"car": 0.0, "tuna": 0.1}
+    assert found["numbers, then categories"]["mean_regret"] == found["the best of the three"]["mean_regret"] == 0.0
+    assert found["always all"]["mean_regret"] == 0.05

@@ -38,6 +38,14 @@ def test_a_column_made_from_a_bound_feature_is_bound_as_it_is():
     assert boosting.monotone_constraints([("gone", 1)], columns[:3]) == [0, 0, 0]
 
 
+def test_columns_within_a_category_are_bound_as_their_number_is():
+    names = ["price", "carrier", "price (rank within carrier)", "carrier (count in list)", "price (z in list)"]
+    kinds = {"carrier": {"kind": "categorical", "categories": ("x",)}}
+    schema = FeatureSchema(features=tuple(Feature(name=name, **kinds.get(name, {})) for name in names))
+    train = Dataset(np.zeros((2, 5), np.float32), np.array([0, 1]), ("1",), np.array([0, 2]), schema)
+    assert boosting.bounds_of(train, [("price", -1)])["monotone_constraints"] == [-1, 0, -1, 0, -1]
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -8,7 +8,7 @@ import pytest
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import read_booster
-from listwright.ranking.relative import KINDS, RelativeColumns
+from listwright.ranking.relative import KINDS, NUMBER_KINDS, RelativeColumns
 from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart, relative
@@ -35,9 +35,46 @@ def splits():
 
 def test_numeric_features_that_vary_have_columns_of_every_kind(splits):
     columns = relative.candidates(splits.train.schema, KINDS)
-    assert [column.name for column in columns] == [f"{f} ({k} in list)" for f in ("utility", "noise") for k in KINDS]
+    names = [f"{f} ({k} in list)" for f in ("utility", "noise") for k in NUMBER_KINDS]
+    assert [column.name for column in columns if column.kind in NUMBER_KINDS] == names
     low, high = np.quantile(splits.train.features[:, 0], [0.01, 0.99])
     assert columns[0].scale == pytest.approx(high - low)
+
+
+def test_categories_have_columns_and_so_have_numbers_within_them_few_categories_first():
+    quantiles = (0.0, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0)
+    numbers = tuple(Feature(name=f"n{n}", quantiles=quantiles) for n in range(20))
+    kinds = {"many": 30, "few": 3, "constant": 1}
+    categories = tuple(
+        Feature(name=name, kind="categorical", categories=tuple(map(str, range(count)))) for name, count in kinds.items()
+    )
+    columns = relative.candidates(FeatureSchema(features=(*numbers, *categories)), KINDS)
+    assert {column.feature for column in columns if column.kind == "count"} == {"many", "few"}
+    pairs = [(column.within, column.feature) for column in columns if column.kind == "rank_within"]
+    assert pairs == [*(("few", f"n{n}") for n in range(20)), *(("many", f"n{n}") for n in range(4))]
+    assert [column.name for column in relative.candidates(FeatureSchema(features=categories), ("share",))] == [
+        *("many (share in list)", "few (share in list)")
+    ]
+
+
+def test_counts_of_a_category_are_found_where_they_decide(tmp_path):
+    """The best candidate is the only one of its kind, which no candidate alone tells."""
+    rng, parts = np.random.default_rng(1), []
+    for queries in (300, 100, 100):
+        data = ranking_data(rng, queries=queries)
+        best = np.array([n + rng.integers(data.lengths[0]) for n in data.offsets[:-1]])
+        labels = np.zeros(data.rows, dtype=np.int32)
+        labels[best] = 1
+        kinds = np.repeat(rng.integers(1, 3, queries), data.lengths)
+        features = data.features.copy()
+        features[:, 2] = np.where(labels, 3 - kinds, kinds)
+        parts.append(dataclasses.replace(data, features=features, labels=labels))
+    schema = fit_schema(parts[0])
+    splits = Splits(*(part.with_schema(schema) for part in parts), how="kinds").described_by(schema)
+    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path)
+    ndcg = [lambdamart.query_ndcg(splits.test, one.scores_of(splits.test), 10).mean() for one in (plain, wide)]
+    assert ndcg[1] > 0.99 > ndcg[0] + 0.1
+    assert {column.feature for column in wide.relative} == {"kind"}
 
 
 def test_a_constant_feature_has_none():

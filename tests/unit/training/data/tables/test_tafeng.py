@@ -13,7 +13,7 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.training.data.load import load
-from listwright.training.data.tables import tafeng
+from listwright.training.data.tables import public, tafeng
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 
@@ -111,7 +111,7 @@ def by_hand(raw):
 
 def test_the_table_is_what_plain_loops_give(raw, csv, tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
-    table = pl.read_parquet(tafeng.table_of(str(csv), SILENT))
+    table = pl.read_parquet(public.table_of("tafeng", str(csv), SILENT))
     wanted = by_hand(raw)
     assert len(wanted) > 100
     assert table["visit"].unique(maintain_order=True).to_list() == sorted(
@@ -217,7 +217,7 @@ def test_two_that_make_the_same_table_at_once_read_one_file(csv, monkeypatch):
         return make(raw)
 
     def ask():
-        stamps.append(tafeng.table_of(str(csv), SILENT).stat())
+        stamps.append(public.table_of("tafeng", str(csv), SILENT).stat())
 
     monkeypatch.setattr(tafeng, "ranking_table", make_slowly)
     first, second = threading.Thread(target=ask), threading.Thread(target=ask)
@@ -226,7 +226,7 @@ def test_two_that_make_the_same_table_at_once_read_one_file(csv, monkeypatch):
     second.start()
     first.join()
     second.join()
-    last = tafeng.table_of(str(csv), SILENT)
+    last = public.table_of("tafeng", str(csv), SILENT)
     assert {(one.st_ino, one.st_mtime_ns) for one in [*stamps, last.stat()]} == {
         (stamps[0].st_ino, stamps[0].st_mtime_ns)
     }

@@ -147,7 +147,7 @@ def fit_logit(train: Dataset, valid: Dataset) -> Ranker:
 def fit_mlp(train: Dataset, _valid: Dataset) -> Ranker:
     """Fit a network that scores each candidate alone: scikit-learn's, on gains, stopped by a tenth of the rows."""
     inputs = _inputs(train)
-    model = MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True, random_state=0)
+    model = MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True, max_iter=1000, random_state=0)
     model.fit(inputs.fit_transform(_frame(train)), 2.0**train.labels - 1.0)
     return lambda data: np.asarray(model.predict(inputs.transform(_frame(data))), dtype=np.float64)
 

@@ -20,13 +20,12 @@ TEXT = " ".join(PAGE.split())
 PROGRAMS = {"diagnose": diagnose, "fit": fit, "tune": tune, "experiment": experiment}
 
 
-def test_its_commands_parse_and_need_no_recipe():
+def test_its_commands_parse_and_need_no_recipe_for_an_own_table():
     commands = re.findall(r"^listwright (\w+) (.*)$", PAGE, flags=re.MULTILINE)
     assert {name for name, _ in commands} == set(PROGRAMS)
     for name, command in commands:
         options = PROGRAMS[name]._parser().parse_args(shlex.split(command))
-        assert options.recipe is None
-        assert recipe_for(None, options.data).name == "table"
+        assert recipe_for(options.recipe, options.data).name == (options.recipe or "table")
 
 
 def test_its_recipe_is_one(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.relative import KINDS, RelativeColumn, RelativeColumns
+from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
 from listwright.training.losses import confusion_loss
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.recipe.model import QilcmSpec
@@ -63,7 +63,7 @@ def computation():
 def relative(rows):
     """z-score and rank of the price, as the first stage gets them."""
     schema = FeatureSchema(features=tuple(Feature(name=name) for name in FEATURES))
-    columns = RelativeColumns([RelativeColumn(feature="price", kind=kind) for kind in KINDS], schema)
+    columns = RelativeColumns([RelativeColumn(feature="price", kind=kind) for kind in NUMBER_KINDS], schema)
     return columns.widened(rows.astype(np.float32))[:, len(FEATURES) :]
 
 

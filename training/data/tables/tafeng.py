@@ -17,7 +17,7 @@ from filelock import FileLock
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.remote import cache_folder
 from listwright.training.data.cache import FULL
-from listwright.training.data.sources import check_exists, file_digest, is_archive
+from listwright.training.data.sources import UNREADABLE, check_exists, file_digest, is_archive
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import disk_full_as_data_error
 
@@ -243,6 +243,6 @@ def _extract(content: bytes, path: Path) -> bytes:
                     if name.endswith(wanted):
                         inner = archive.read(name)
                         return _extract(inner, path) if wanted.endswith(".zip") else inner
-    except (zipfile.BadZipFile, OSError) as error:
+    except UNREADABLE as error:
         raise DataError(path, f"cannot be read as an archive: {error}") from error
     raise DataError(path, f"is an archive without {' or '.join(_ARCHIVED)}: see docs/tafeng.md")

@@ -27,7 +27,7 @@ from typing import Any
 
 
 def plain_text(text: str) -> str:
-    """Return text that may come from data for a terminal: control characters as dots; a no-break space is none."""
+    """Return text that may come from data for a terminal: control characters as dots, no-break spaces as they are."""
     return "".join(letter if letter.isprintable() or letter == "\u00a0" else "·" for letter in text)
 
 

@@ -27,8 +27,8 @@ from typing import Any
 
 
 def plain_text(text: str) -> str:
-    """Return text that may come from data for a terminal: control characters as dots."""
-    return "".join(letter if letter.isprintable() else "·" for letter in text)
+    """Return text that may come from data for a terminal: control characters as dots, no-break spaces as they are."""
+    return "".join(letter if letter.isprintable() or letter == "\u00a0" else "·" for letter in text)
 
 
 class ListwrightError(Exception):

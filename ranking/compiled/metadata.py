@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
+import lzma
+import struct
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, fields
 from typing import TypeVar
 
@@ -14,6 +16,9 @@ import numpy as np
 from listwright.ranking.errors import ScoringError
 
 P = TypeVar("P", bound="Packed")
+
+_DAMAGED = (EOFError, RuntimeError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+"""Exceptions of zipfile for damaged, encrypted and unknown archives, besides those of numpy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,6 @@ class Packed:
         try:
             with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
                 values = {field.name: arrays[field.name] for field in fields(cls)}
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, binascii.Error) as error:
+        except (ValueError, KeyError, OSError, *_DAMAGED) as error:
             raise ScoringError(f"the packed arrays cannot be read: {error!r}") from error
         return cls(**values)

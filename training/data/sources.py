@@ -53,7 +53,7 @@ _OTHER_TEXTS = {
 
 _SEPARATED = re.compile(rb"[^#,:][^,:]*?([\t;|])[^,:]*$")  # a line of LETOR text has a colon
 
-_UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """Exceptions of zipfile and tarfile for damaged, encrypted and unknown archives."""
 
 
@@ -126,7 +126,7 @@ class Container:
                     return {entry.filename: entry.file_size for entry in archive.infolist() if not entry.is_dir()}
             with tarfile.open(self.path) as tape:
                 return {member.name: member.size for member in tape if member.isfile()}
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise DataError(self.path, f"cannot be read as a folder or archive: {error}") from error
 
     @contextmanager
@@ -140,7 +140,7 @@ class Container:
             try:
                 raw = stack.enter_context(self._archived(name, stack))
                 opened = _gunzipped(raw, self._sizes[name], stack, f"{self.path}:{name}")
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 raise DataError(f"{self.path}:{name}", f"cannot be read: {error}") from error
             yield opened
 
@@ -190,7 +190,7 @@ def check_kind(path: Path) -> None:
 def _is_tar(path: Path) -> bool:
     try:
         return tarfile.is_tarfile(path)
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
 
 

@@ -39,6 +39,11 @@ from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 
 _LARGE = 1e30
 
+_ROUNDING = 2e-6
+"""Spread over a list, as a share of the mean, that equal candidates can have: runtimes compute the last rows of a
+matrix product by other instructions than the rest. Query normalisation would enlarge it by ``1 / STABLE_EPSILON``.
+"""
+
 _IR_VERSION = 10
 """That of torch's exporter."""
 
@@ -83,8 +88,10 @@ class _QilcmGraph:
             variance = self._mean(self._add("Mul", centred, centred), a)
             of_product = self._inverse(self._add("Mul", self._add("Mul", c, c), variance))
             alone = self._inverse(variance)
-            representation = self._add("Mul", centred, alone)
             ratio = self._add("Div", self._add("Mul", c, of_product), alone)
+            if network.query_norm == "stable":
+                alone = self._add("Mul", alone, self._varies(mean, variance))
+            representation = self._add("Mul", centred, alone)
         products, plain = np.split(_numbers(network.ranking[0].weight).T.astype(np.float32), 2)
         ratio = self._add("Transpose", self._cast(ratio, self._type, np.float32))
         weights = self._add("Add", plain, self._add("Mul", ratio, products))
@@ -190,6 +197,12 @@ class _QilcmGraph:
     def _mean(self, values: str, a: str | None) -> str:
         """Append the ``(1, H)`` mean, weighted by attention or plain."""
         return self._add("ReduceMean", values, np.array([0])) if a is None else self._add("MatMul", a, values)
+
+    def _varies(self, mean: str, variance: str) -> str:
+        """Append 1 for a dimension that varies over the list, and 0 for one whose spread is rounding."""
+        rounding = self._add("Mul", self._add("Add", self._add("Abs", mean), self._array(1.0)), self._array(_ROUNDING))
+        varies = self._add("Greater", variance, self._add("Mul", rounding, rounding))
+        return self._cast(varies, np.bool_, self._type)
 
     def _inverse(self, variance: str) -> str:
         """Append the factor of query normalisation."""

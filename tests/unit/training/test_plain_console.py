@@ -65,3 +65,8 @@ def test_an_error_is_plain_and_one_line(capsys):
 
 def test_letters_of_other_scripts_stay():
     assert plain_text("Größe, 价格, قیمت, ±0.5, 😀") == "Größe, 价格, قیمت, ±0.5, 😀"
+
+
+def test_a_space_that_holds_a_number_and_its_unit_together_stays(console):
+    console.print("the 95\u00a0% interval")
+    assert printed(console) == "the 95\u00a0% interval\n"

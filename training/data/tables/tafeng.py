@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from listwright.ranking.errors import DataError
-from listwright.training.data.sources import is_archive
+from listwright.training.data.sources import UNREADABLE, is_archive
 
 FIRST_DAY = date(2000, 12, 15)
 """First day of the lists; the six weeks before it are history only."""
@@ -202,6 +202,6 @@ def _extract(content: bytes, path: Path) -> bytes:
                     if name.endswith(wanted):
                         inner = archive.read(name)
                         return _extract(inner, path) if wanted.endswith(".zip") else inner
-    except (zipfile.BadZipFile, OSError) as error:
+    except UNREADABLE as error:
         raise DataError(path, f"cannot be read as an archive: {error}") from error
     raise DataError(path, f"is an archive without {' or '.join(_ARCHIVED)}: see docs/tafeng.md")

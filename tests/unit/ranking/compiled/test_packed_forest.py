@@ -1,5 +1,6 @@
 """A packed forest: what it computes, and which ones are refused before they are walked through."""
 
+import base64
 import logging
 
 import numpy as np
@@ -81,6 +82,15 @@ DAMAGES = {
 def test_a_damaged_forest_is_refused(damage):
     with pytest.raises(ScoringError, match="packed forest"):
         forest(**DAMAGES[damage])
+
+
+@pytest.mark.parametrize(("at", "value"), [(6, 99), (8, 1), (8, 32), (8, 64), (10, 8), (10, 12), (10, 14), (10, 99)])
+def test_an_archive_that_zipfile_cannot_open_is_refused(at, value):
+    """Version, encryption, patches and methods of compression, in the first entry of the archive's directory."""
+    archive = bytearray(base64.b64decode(forest().to_text()))
+    archive[archive.index(b"PK\1\2") + at] = value
+    with pytest.raises(ScoringError, match="packed arrays cannot be read"):
+        PackedForest.from_text(base64.b64encode(archive).decode())
 
 
 @given(st.integers(0, 2**16), st.binary(min_size=1, max_size=3))

@@ -149,6 +149,26 @@ def test_the_written_graph_is_the_same_function(options):
         assert graph.run(None, {"features": rows})[0] == pytest.approx(expected, rel=1e-5, abs=2e-5)
 
 
+def test_equal_candidates_have_equal_scores_whatever_the_kernels_do_with_the_last_rows():
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    schema = FeatureSchema(features=(Feature(name="price"), Feature(name="loyalty")))
+    rows = np.column_stack([rng.random(200), rng.random(200), rng.normal(size=200)]).astype(np.float32)
+    network = Ranker(schema, rows, QilcmSpec(hidden=(64,)), score_column=2).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(3.0)  # as a long fit leaves them
+    exact, graph = Unbatched(copy.deepcopy(network).double()), session(network)
+    for length in (2, 5, 6, 7, 9, 33):
+        for row in rows[:60]:
+            features = np.repeat(row[None], length, axis=0)
+            with torch.no_grad():
+                expected = exact(torch.from_numpy(features).double()).numpy()
+            found = graph.run(None, {"features": features})[0]
+            assert len(set(found.tolist())) == 1
+            assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
 def session(network):
     return onnxruntime.InferenceSession(ranker_graph(network), providers=["CPUExecutionProvider"])
 

@@ -207,6 +207,18 @@ def test_other_files_are_refused(content, says, tmp_path, monkeypatch):
         load(config.load("tafeng"), [str(zipped)])
 
 
+def test_an_archive_that_is_encrypted_is_refused(csv, tmp_path, monkeypatch):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
+    zipped = tmp_path / "ta_feng.csv.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("ta_feng_all_months_merged.csv", csv.read_bytes())
+    content = bytearray(zipped.read_bytes())
+    content[content.index(b"PK\1\2") + 8] = 1
+    zipped.write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read as an archive"):
+        load(config.load("tafeng"), [str(zipped)])
+
+
 def test_two_that_make_the_same_table_at_once_read_one_file(csv, monkeypatch):
     """The first may be reading it: a table that is replaced then would be an error."""
     make, begun, stamps = tafeng.ranking_table, threading.Event(), []

@@ -4,10 +4,10 @@
 ``build FOLDER``        writes ``FOLDER/TABLE.parquet`` for each table whose source can be had, and says which cannot
 ``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.*``
 ``columns FOLDER``      fits LightGBM without and with list-relative columns; writes ``benchmarks/results/columns.json``
-``networks FOLDER``     fits QILCM, its ablations and other networks; writes ``benchmarks/results/networks.json``
+``context FOLDER``      fits QILCM, its ablations and other networks; writes ``benchmarks/results/context.json``
 ======================  ==============================================================================================
 
-``run``, ``columns`` and ``networks`` keep what is finished in FOLDER, a line for each table, split and entrant, and go
+``run``, ``columns`` and ``context`` keep what is finished in FOLDER, a line for each table, split and entrant, and go
 on there. Seconds are of the machine as it was; rankers that are not a fit of Listwright have one thread.
 """
 
@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.tables import builders, columns, comparison, entrants, networks
+from benchmarks.tables import builders, columns, comparison, context, entrants
 from benchmarks.tables.runs import SPLITS, Key, Row, measure_missing, read_rows, read_split
 
 COMMAND = "python -m benchmarks.tables"
@@ -72,16 +72,13 @@ def choose_columns(options: argparse.Namespace) -> None:
     print(machine.save(name, f"{COMMAND} columns FOLDER", result, folder=options.results))
 
 
-def compare_networks(options: argparse.Namespace) -> None:
-    """Fit what is missing, and write what each network gains."""
-    lines, name = options.folder / "networks.jsonl", "networks"
-
-    def measure(key: Key) -> Row:
-        return networks.measure(read_split(options.folder / f"{key[0]}.parquet", key[1]))
-
-    measure_missing(lines, keys_of(options, [name]), measure)
-    result = networks.compare(read_rows(lines).values())
-    print(machine.save(name, f"{COMMAND} networks FOLDER", result, folder=options.results))
+def measure_context(options: argparse.Namespace) -> None:
+    """Fit what is missing, and write what each part of the context gains."""
+    lines = options.folder / "context.jsonl"
+    keys = [key for key in keys_of(options, options.parts) if context.can_measure(options.folder, key)]
+    measure_missing(lines, keys, lambda key: context.measure(options.folder / f"{key[0]}.parquet", key[1], key[2]))
+    result = context.compare(read_rows(lines).values())
+    print(machine.save("context", f"{COMMAND} context FOLDER", result, folder=options.results))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=formatter)
     commands = parser.add_subparsers(required=True)
-    for name, command in (("build", build), ("run", run), ("columns", choose_columns), ("networks", compare_networks)):
+    for name, command in (("build", build), ("run", run), ("columns", choose_columns), ("context", measure_context)):
         own = commands.add_parser(name)
         own.set_defaults(command=command)
         own.add_argument("folder", type=Path, metavar="FOLDER")
@@ -105,6 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
         if name == "run":
             among = list(entrants.ENTRANTS)
             own.add_argument("--entrants", type=_names(among), default=among, metavar="NAME,...", help=", ".join(among))
+        if name == "context":
+            own.add_argument("--parts", type=_parts, default=context.PARTS, metavar="N,...", help=_PARTS)
     options = parser.parse_args(arguments)
     options.command(options)
     return 0
@@ -112,6 +111,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
+
+
+_PARTS = "; ".join(f"{number}: {part}" for number, part in enumerate(context.PARTS, start=1))
+
+
+def _parts(text: str) -> list[str]:
+    return [context.PARTS[number - 1] for number in _numbers(text)]
 
 
 def _names(known: Sequence[str]) -> Callable[[str], list[str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
+from benchmarks.tables.runs import PERSON
 from listwright.training.data.tables.public import car as build_car
 from listwright.training.data.tables.public import (
     melt,
@@ -95,9 +96,10 @@ def _modecanada(sources: Sources) -> pl.DataFrame:
 
 def _swissmetro(sources: Sources) -> pl.DataFrame:
     wide = of_wheel(sources.package(LARCH), "larch/data_warehouse/swissmetro.csv.gz").filter(pl.col("CHOICE") > 0)
-    keep = ["PURPOSE", "FIRST", "TICKET", "WHO", "LUGGAGE", "AGE", "MALE", "INCOME", "GA", "ORIGIN", "DEST"]
+    keep = [PERSON, "PURPOSE", "FIRST", "TICKET", "WHO", "LUGGAGE", "AGE", "MALE", "INCOME", "GA", "ORIGIN", "DEST"]
     options, columns = {"TRAIN": 1, "SM": 2, "CAR": 3}, {"tt": "{}_TT", "co": "{}_CO", "he": "{}_HE", "av": "{}_AV"}
-    rows = melt(wide.with_columns(CAR_HE=0), options, columns, choice="CHOICE", keep=keep, name="mode")
+    wide = wide.rename({"ID": PERSON}).with_columns(CAR_HE=0)
+    rows = melt(wide, options, columns, choice="CHOICE", keep=keep, name="mode")
     return rows.filter(pl.col("av") == 1).drop("av")
 
 
@@ -123,7 +125,7 @@ def _margarine(sources: Sources) -> pl.DataFrame:
     wide = wide.with_columns(choice=pl.Series([options[int(number) - 1] for number in wide["choice"]]))
     rows = panel(wide, options, {"price": "{}"}, household="hhid", choice="choice")
     households = households.rename({column: column.strip(".") for column in households.columns})
-    return rows.join(households.cast({"hhid": rows["hhid"].dtype}), on="hhid", how="left").drop("hhid")
+    return rows.join(households.cast({"hhid": rows["hhid"].dtype}), on="hhid", how="left").rename({"hhid": PERSON})
 
 
 def _orangejuice(sources: Sources) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from benchmarks.tables.runs import Row, read_split
+from benchmarks.tables.runs import Row, ignored, read_split
 from listwright.ranking import bundle
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.evaluate import evaluate
@@ -218,6 +218,7 @@ def _measure_fit(table: Path, split: int, options: Sequence[str]) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / table.stem / "1"
         words = ["fit", "--data", str(table), "--qid", "qid", "--label", "label", "--fold", str(split), *options]
+        words += [word for column in ignored(table) for word in ("--ignore", column)]
         began, worked = time.perf_counter(), _seconds_of_children()
         command = [sys.executable, "-m", "listwright", *words, "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

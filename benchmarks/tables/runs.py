@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from listwright.training.data.dataset import Splits
 from listwright.training.recipe import config
@@ -20,10 +24,37 @@ Key = tuple[str, int, str]
 """Table, number of the split from 1, and what is measured there."""
 
 
-def read_split(table: Path, number: int) -> Splits:
-    """Return a split of a table, by query 60/20/20, as ``listwright fit --fold NUMBER`` reads it."""
-    data = TableData(qid="qid", label="label")
-    return load(config.changed(config.load("table"), {"data": data, "fold": number}), [str(table)])
+PERSON = "person"
+"""Column of the household or person of a list; no feature."""
+
+
+def read_split(table: Path, number: int, *, persons_apart: bool = False) -> Splits:
+    """Return a split of a table, 60/20/20 by query as ``listwright fit --fold NUMBER`` reads it.
+
+    Args:
+        table: Parquet with ``qid`` and ``label``.
+        number: Number of the split, from 1.
+        persons_apart: Whether the split is by :data:`PERSON` instead.
+    """
+    data = TableData(qid="qid", label="label", ignore=ignored(table))
+    recipe = config.changed(config.load("table"), {"data": data, "fold": number})
+    if not persons_apart:
+        return load(recipe, [str(table)])
+    rows = pl.read_parquet(table)
+    persons = rows[PERSON].unique().sort()
+    part_of = np.random.default_rng(0).permutation(len(persons)) % SPLITS
+    part = rows[PERSON].replace_strict(persons, part_of)
+    test, valid = part == number - 1, part == number % SPLITS
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: Path(folder) / f"{name}.parquet" for name in ("train", "valid", "test")}
+        for file, chosen in zip(files.values(), (~test & ~valid, valid, test), strict=True):
+            rows.filter(chosen).write_parquet(file)
+        return load(recipe, [f"{name}={file}" for name, file in files.items()])
+
+
+def ignored(table: Path) -> tuple[str, ...]:
+    """Return the columns of a table that are no features."""
+    return (PERSON,) if PERSON in pl.read_parquet_schema(table) else ()
 
 
 def read_rows(file: Path) -> dict[Key, Row]:

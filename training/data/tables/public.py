@@ -121,14 +121,14 @@ def car(wheel: Path) -> pl.DataFrame:
 
 
 def scanner_panel(sdist: Path, name: str) -> pl.DataFrame:
-    """Return the brands at each purchase of a household, a table of R's Ecdat with its prices."""
+    """Return the brands at each purchase of a household, the column ``person``, of R's Ecdat with their prices."""
     wide = of_ecdat(sdist, name)
     before = f"{name}." if f"{name}.choice" in wide.columns else ""
     household = f"{before}hid" if before else "id"
     options = [column.removeprefix("price.") for column in wide.columns if column.startswith("price.")]
     kinds = [kind for kind in ("price", "feat", "disp") if f"{kind}.{options[0]}" in wide.columns]
     columns = {kind: f"{kind}.{{}}" for kind in kinds}
-    return panel(wide, options, columns, household=household, choice=f"{before}choice").drop(household)
+    return panel(wide, options, columns, household=household, choice=f"{before}choice").rename({household: "person"})
 
 
 def orange_juice(file: Path) -> pl.DataFrame:

@@ -46,7 +46,8 @@ def test_categories_have_columns_and_so_have_numbers_within_them_few_categories_
     numbers = tuple(Feature(name=f"n{n}", quantiles=quantiles) for n in range(20))
     kinds = {"many": 30, "few": 3, "constant": 1}
     categories = tuple(
-        Feature(name=name, kind="categorical", categories=tuple(map(str, range(count)))) for name, count in kinds.items()
+        Feature(name=name, kind="categorical", categories=tuple(map(str, range(count))))
+        for name, count in kinds.items()
     )
     columns = relative.candidates(FeatureSchema(features=(*numbers, *categories)), KINDS)
     assert {column.feature for column in columns if column.kind == "count"} == {"many", "few"}

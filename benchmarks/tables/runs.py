@@ -37,9 +37,9 @@ def read_split(table: Path, number: int, *, persons_apart: bool = False) -> Spli
         persons_apart: Whether the split is by :data:`PERSON` instead.
     """
     data = TableData(qid="qid", label="label", ignore=ignored(table))
-    recipe = config.changed(config.load("table"), {"data": data, "fold": number})
+    recipe = config.changed(config.load("table"), {"data": data})
     if not persons_apart:
-        return load(recipe, [str(table)])
+        return load(config.changed(recipe, {"fold": number}), [str(table)])
     rows = pl.read_parquet(table)
     persons = rows[PERSON].unique().sort()
     part_of = np.random.default_rng(0).permutation(len(persons)) % SPLITS

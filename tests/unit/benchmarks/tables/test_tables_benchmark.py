@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.tables import columns, comparison, entrants, networks
+from benchmarks.tables import columns, comparison, context, entrants
 from benchmarks.tables.__main__ import main
 from benchmarks.tables.columns import Gain, gain_of, shrink
 from benchmarks.tables.runs import read_split
 from listwright.training.data.tables.public import panel
+from listwright.training.first_stage.relative import candidates, widened_part
 
 
 def write_table(file, seed, lists=60, length=5):
@@ -166,17 +167,61 @@ def test_an_entrant_ranks_what_one_feature_says(folder, name):
 def test_gains_of_networks_are_paired_and_corrected_by_holm():
     rng = np.random.default_rng(0)
     base = rng.random(200)
-    values = {name: base.tolist() for name in (networks.FIRST, *networks.specs())}
+    values = {name: base.tolist() for name in (context.FIRST, *context.specs())}
     values["qilcm"] = (base + 0.05 + rng.normal(0, 0.01, 200)).tolist()
-    seconds = dict.fromkeys(networks.specs(), 1.0)
-    found = networks.compare([{"table": "car", "split": 1, "values": values, "cpu_s": seconds}])
+    seconds = dict.fromkeys(context.specs(), 1.0)
+    found = context.compare(
+        [{"table": "car", "split": 1, "entrant": context.PARTS[0], "values": values, "cpu_s": seconds}]
+    )
     (car,) = found["tables"]
     gains = {(one["ranker"], one["over"]): one for one in car["gains"]}
-    shown = gains["qilcm", networks.FIRST]
+    shown = gains["qilcm", context.FIRST]
     assert 0.045 < shown["gain"][1] < 0.05 < shown["gain"][2] < 0.055
     assert shown["p"] <= shown["p_holm"] < 1e-6
-    nothing = gains["mlp", networks.FIRST]
+    nothing = gains["mlp", context.FIRST]
     assert (nothing["gain"], nothing["p"], nothing["p_holm"]) == ([0.0, 0.0, 0.0], 1.0, 1.0)
+
+
+def write_composed(file, lists=200):
+    """Choices of the kind that most candidates of a list have; a feature of each list that nothing tells."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for qid in range(lists):
+        most, *others = rng.permutation(list("abcd"))
+        kinds = [most] * 3 + others
+        chosen = rng.integers(3)
+        rows += [(qid, qid // 4, kind, qid % 2, rng.normal(), int(n == chosen)) for n, kind in enumerate(kinds)]
+    names = ["qid", "person", "kind", "noon", "price", "label"]
+    pl.DataFrame(rows, schema=names, orient="row").write_parquet(file)
+
+
+def test_the_composition_of_a_list_pays_and_that_of_another_list_does_not(tmp_path):
+    write_composed(tmp_path / "car.parquet")
+    main(["context", str(tmp_path), "--results", str(tmp_path), "--splits", "1,2", "--parts", "5"])
+    (car,) = json.loads((tmp_path / "context.json").read_text(encoding="utf-8"))["tables"]
+    gains = {one["ranker"]: one["gain"] for one in car["gains"]}
+    assert gains[context.COUNTS][1] > 0.05
+    assert gains[context.SHUFFLED][1] < 0.0
+    assert 0.35 < car["auc"]["noon"] < 0.65
+
+
+def test_counts_of_a_list_are_the_products_columns(tmp_path):
+    write_composed(tmp_path / "car.parquet")
+    data = read_split(tmp_path / "car.parquet", 1).train
+    counts = candidates(data.schema, ("count",))
+    expected, own = widened_part(data, counts), context.with_counts(data, counts, None)
+    np.testing.assert_array_equal(own.features, expected.features)
+    other = context.with_counts(data, counts, np.random.default_rng(0))
+    assert sorted(other.features[:, -1]) != sorted(own.features[:, -1])
+
+
+def test_no_person_is_in_two_parts_where_persons_are_apart(tmp_path):
+    write_composed(tmp_path / "car.parquet")
+    splits = read_split(tmp_path / "car.parquet", 2, persons_apart=True)
+    parts = [{int(qid) // 4 for qid in part.qids} for part in (splits.train, splits.valid, splits.test)]
+    assert [len(persons) for persons in parts] == [30, 10, 10]
+    assert len(set().union(*parts)) == 50
+    assert "person" not in splits.train.schema.names
 
 
 def test_ways_of_taking_columns_lose_what_the_best_of_three_has():

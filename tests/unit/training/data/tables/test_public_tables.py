@@ -74,7 +74,9 @@ def test_loyalty_of_a_household_is_a_feature(tmp_path):
     rows = pl.read_parquet(public.table_of("tuna", str(write_sdist(tmp_path / "p.tar.gz")), SILENT)).sort(
         "qid", "brand"
     )
-    assert rows.rows() == [(0, "a", 1.5, 1, 0.0), (0, "b", 2.5, 0, 0.0), (1, "a", 1.0, 0, 0.2), (1, "b", 2.0, 1, 0.0)]
+    assert rows["person"].to_list() == [7] * 4
+    lists = [(0, "a", 1.5, 1, 0.0), (0, "b", 2.5, 0, 0.0), (1, "a", 1.0, 0, 0.2), (1, "b", 2.0, 1, 0.0)]
+    assert rows.drop("person").rows() == lists
 
 
 def test_best_sellers_of_a_week_have_labels(tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
 """What a fit is likely to show, in a minute: whether a second stage pays on these data.
 
-The gains are those of the comparison of a fit with a small budget, on a part of the queries. Beside them stands the
-share of each feature's variance that lies between lists: the intraclass correlation of its values, lists as classes.
+The gains are those of the comparison of a fit with a small budget, on a part of the queries. Beside them stand the
+share of each number's variance that lies between lists, the intraclass correlation of its values with lists as classes;
+and the share of the lists in whose order the counts of a category can matter.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.manifest import Comparison
 from listwright.training import steps
 from listwright.training.budget import Budget
@@ -53,10 +55,12 @@ NDCG_AT = 10
 """Cutoff of every NDCG here."""
 
 PRINTED_FEATURES = 10
-"""Features that are printed; the JSON numbers have all."""
+"""Features of each type that are printed; the JSON numbers have all."""
 
 MOSTLY, PARTLY = 0.5, 0.1
-"""Intraclass correlation from which on most, or a part, of a feature is the level of its list."""
+"""Intraclass correlation from which on most, or a part, of a feature is the level of its list; and, for the second,
+share of the lists from which on counts of a category are likely to matter.
+"""
 
 _WIDTH, _NAME, _BAR = 80, 28, 10
 
@@ -88,7 +92,7 @@ class Diagnosis:
         queries, rows: queries, and their candidates, that rankers were compared on.
         of_queries, of_rows: all training queries and candidates.
         features: the numeric features, over all training queries.
-        categorical: names of the features that are left out of ``features``.
+        categories: Categorical features, over all training queries.
         relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given,
             the recipe rules them out, or its trees use none.
         second: a quick second stage beside the first stage that it stands on. That has list-relative columns if its
@@ -101,7 +105,7 @@ class Diagnosis:
     of_queries: int
     of_rows: int
     features: tuple[Spread, ...]
-    categorical: tuple[str, ...]
+    categories: tuple[Composition, ...]
     relative: Gain | None
     second: Gain
 
@@ -133,7 +137,6 @@ def diagnose(
         )
     quick_recipe = quick(recipe, part.train, minutes=minutes)
     relative, second = _compare(quick_recipe, part, device, progress, budget)
-    schema = splits.train.schema
     return Diagnosis(
         data=splits.how,
         queries=len(part.valid) + len(part.train),
@@ -141,7 +144,7 @@ def diagnose(
         of_queries=len(splits.train),
         of_rows=splits.train.rows,
         features=features,
-        categorical=tuple(schema.names[place] for place in schema.categorical),
+        categories=compositions(splits.train),
         relative=relative,
         second=second,
     )
@@ -255,6 +258,37 @@ def spreads(data: Dataset) -> tuple[Spread, ...]:
     return tuple(sorted(result, key=lambda spread: -1.0 if spread.between is None else spread.between, reverse=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """How the values of one categorical feature are spread over lists.
+
+    Args:
+        feature: Name of the feature.
+        uneven: Share of the lists of two candidates or more, in [0, 1], in which one value has more candidates than
+            another. In all others the candidates' counts are equal, and cannot change their order.
+    """
+
+    feature: str
+    uneven: float
+
+
+def compositions(data: Dataset) -> tuple[Composition, ...]:
+    """Return the categorical features, the one that is uneven in most lists first; unknown values are left out."""
+    list_of = np.repeat(np.arange(len(data)), data.lengths)
+    result = []
+    for feature, codes in zip(data.schema.features, columns(data.features), strict=True):
+        if feature.kind == "categorical":
+            known = codes > UNKNOWN_CODE
+            pairs = np.stack([list_of[known], codes[known].astype(np.int64)])
+            (lists, _), counts = np.unique(pairs, axis=1, return_counts=True)
+            starts = np.flatnonzero(np.diff(lists, prepend=-1))
+            uneven = 0
+            if len(starts):
+                uneven = int(np.sum(np.minimum.reduceat(counts, starts) < np.maximum.reduceat(counts, starts)))
+            result.append(Composition(feature.name, uneven / max(int((data.lengths > 1).sum()), 1)))
+    return tuple(sorted(result, key=lambda composition: composition.uneven, reverse=True))
+
+
 def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndarray, " R"]) -> float | None:
     """Return ICC(1) of one-way analysis of variance with lists of unequal length (Donner, Int. Stat. Rev. 54, 1986).
 
@@ -347,7 +381,7 @@ def numbers(diagnosis: Diagnosis) -> dict[str, object]:
         "data": diagnosis.data,
         **sizes,
         "features": [asdict(spread) for spread in diagnosis.features],
-        "categorical": list(diagnosis.categorical),
+        "categories": [asdict(composition) for composition in diagnosis.categories],
         "relative_columns": None if diagnosis.relative is None else _gain(diagnosis.relative),
         "second_stage": _gain(diagnosis.second),
     }
@@ -368,24 +402,31 @@ def _features(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"{diagnosis.of_queries:,} training queries; list-relative columns take that share away"
     yield ""
     for spread in diagnosis.features[:PRINTED_FEATURES]:
-        yield _feature(spread)
+        yield _bar(spread.feature, spread.between, _hint(spread.between))
     if rest := diagnosis.features[PRINTED_FEATURES:]:
         shares = [spread.between for spread in rest if spread.between is not None]
         yield f"  and {len(rest)} more" + (f", {min(shares):.2f} to {max(shares):.2f}" if shares else "")
-    if diagnosis.categorical:
-        count = len(diagnosis.categorical)
-        yield _cut(f"  left out: {count} categorical ({', '.join(diagnosis.categorical)})", _WIDTH)
+    if not diagnosis.categories:
+        return
+    yield ""
+    yield "Share of the lists in which one value of a category has more candidates than"
+    yield "another; columns of categories count them"
+    yield ""
+    for category in diagnosis.categories[:PRINTED_FEATURES]:
+        hint = "counts can change the order" if category.uneven >= PARTLY else "counts are nearly always equal"
+        yield _bar(category.feature, category.uneven, hint)
+    if left := diagnosis.categories[PRINTED_FEATURES:]:
+        yield f"  and {len(left)} more, {left[-1].uneven:.2f} to {left[0].uneven:.2f}"
 
 
-def _feature(spread: Spread) -> str:
-    name = f"  {_cut(spread.feature, _NAME):{_NAME}}"
-    if spread.between is None:
-        return f"{name}     -  {'':{_BAR}}  not defined"
-    bar = "█" * round(spread.between * _BAR)
-    return f"{name}  {spread.between:.2f}  {bar:{_BAR}}  {_hint(spread.between)}"
+def _bar(name: str, share: float | None, hint: str) -> str:
+    number, bar = ("   -", "") if share is None else (f"{share:.2f}", "█" * round(share * _BAR))
+    return f"  {_cut(name, _NAME):{_NAME}}  {number}  {bar:{_BAR}}  {hint}"
 
 
-def _hint(share: float) -> str:
+def _hint(share: float | None) -> str:
+    if share is None:
+        return "not defined"
     if share > 1.0 - 1e-6:
         return "one value per list"
     if share >= MOSTLY:

@@ -70,7 +70,7 @@ def test_no_shift_shows_no_gain(tmp_path):
     assert max(spread["between"] for spread in found["features"]) < 0.1
     assert found["relative_columns"]["verdict"] != "gain"
     assert found["second_stage"]["verdict"] != "gain"
-    assert found["categorical"] == ["c1"]
+    assert [category["feature"] for category in found["categories"]] == ["c1"]
 
 
 def test_the_numbers_fit_together_and_repeat(tmp_path):

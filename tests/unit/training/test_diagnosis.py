@@ -15,10 +15,12 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
     PRINTED_FEATURES,
+    Composition,
     Diagnosis,
     Gain,
     Spread,
     advice,
+    compositions,
     numbers,
     quick,
     sampled,
@@ -49,7 +51,7 @@ def found(relative, second):
         of_queries=123_456,
         of_rows=9_999_999,
         features=(*features, Spread("constant", None, 0.0)),
-        categorical=tuple(f"category_{n}" for n in range(30)),
+        categories=tuple(Composition(f"category_{n}", n / 30) for n in range(30, 0, -1)),
         relative=relative,
         second=second,
     )
@@ -109,11 +111,13 @@ def test_tables_fit_a_terminal_and_hold_the_numbers(relative):
     lines = tables(one).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("a_name" in line for line in lines) == PRINTED_FEATURES
+    assert sum("category_" in line for line in lines) == PRINTED_FEATURES
     assert "and 11 more, 0.05 to 0.50" in tables(one)
+    assert "and 20 more, 0.03 to 0.67" in tables(one)
     assert "-0.030 [-0.040, -0.020]  harm" in tables(one)
     assert ("+0.167 [-0.123, +0.456]  no difference shown" in tables(one)) == (relative is not None)
     told = numbers(one)
-    assert len(told["features"]) == 21
+    assert (len(told["features"]), len(told["categories"])) == (21, 30)
     assert told["second_stage"]["verdict"] == "harm"
     assert (told["relative_columns"] is None) == (relative is None)
 
@@ -140,6 +144,25 @@ def lists(count, length, *, seed=0, mixed=None):
     return Dataset(features, labels.ravel(), offsets, tuple(f"q{n}" for n in range(count)), schema)
 
 
+def with_codes(codes, lengths):
+    """Lists of one category, by codes."""
+    schema = FeatureSchema(features=(Feature(name="kind", kind="categorical", categories=("a", "b", "c")),))
+    features = np.array(codes, dtype=np.float32)[:, None]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = tuple(map(str, range(len(lengths))))
+    return Dataset(features, np.zeros(len(codes), dtype=np.int32), offsets, ids, schema)
+
+
+def test_counts_matter_where_one_value_has_more_candidates():
+    lists = [[1, 1, 2], [1, 2, 3], [1, 1, 2, 2], [3, 3, 3], [1, 0, 0], [2]]
+    data = with_codes([code for one in lists for code in one], [len(one) for one in lists])
+    assert compositions(data) == (Composition("kind", 1 / 5),)
+
+
+def test_unknown_values_are_in_no_count():
+    assert compositions(with_codes([0, 0, 0, 0], [2, 2])) == (Composition("kind", 0.0),)
+
+
 def test_features_come_by_their_share_and_categories_have_none():
     data = lists(50, 8)
     data.features[:100, 0] = np.nan
@@ -155,7 +178,7 @@ def splits(train, valid):
 
 def test_lightgbm_is_fitted_once_where_no_column_can_be_list_relative(tmp_path):
     train, valid = (
-        replace(data, features=data.features[:, 1:2], schema=FeatureSchema(features=data.schema.features[1:2]))
+        replace(data, features=data.features[:, :1], schema=FeatureSchema(features=data.schema.features[:1]))
         for data in (lists(30, 8), lists(30, 8, seed=1))
     )
     run = RunContext(quick(config.load("letor"), train), splits(train, valid), tmp_path, SILENT)

@@ -227,7 +227,10 @@ def test_no_person_is_in_two_parts_where_persons_are_apart(tmp_path):
 def test_ways_of_taking_columns_lose_what_the_best_of_three_has():
     def seen_row(table, seen, test):
         names = ("plain", "numbers", "all")
-        return {"table": table, "steps": {"seen": dict(zip(names, seen)), "test": dict(zip(names, test))}}
+        return {
+            "table": table,
+            "steps": {"seen": dict(zip(names, seen, strict=True)), "test": dict(zip(names, test, strict=True))},
+        }
 
     rows = [seen_row("car", (0.5, 0.4, 0.6), (0.5, 0.4, 0.7)), seen_row("tuna", (0.5, 0.6, 0.55), (0.5, 0.7, 0.6))]
     found = {row["way"]: row for row in columns.judge_steps(rows)}

@@ -2,9 +2,8 @@
 
 First stage: LightGBM's own ``predict``, ONNX Runtime's tree ensemble, oneDAL where ``daal4py`` is installed, and the
 compiled traversal; all but oneDAL and ONNX Runtime equal LightGBM to the last bit. The compiled one again with 40
-list-relative columns. Second stage: QILCM as torch exports
-it from the module that was trained, and in the inference form that a fit writes. The candidates take turns on the same
-lists.
+list-relative columns, of numbers and of categories. Second stage: QILCM as torch exports it from the module that was
+trained, and in the inference form that a fit writes. The candidates take turns on the same lists.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -29,8 +29,9 @@ from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
 from listwright.ranking import bundle
 from listwright.ranking.compiled.first_stage import CompiledFirstStage
 from listwright.ranking.compiled.lightgbm_trees import Forest, read_forest
+from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage
-from listwright.ranking.relative import KINDS, RelativeColumns
+from listwright.ranking.relative import CATEGORY_KINDS, NUMBER_KINDS, WITHIN_KINDS, RelativeColumns
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import to_onnx
@@ -43,6 +44,9 @@ LENGTHS = {10: 300, 100: 200, 1000: 40}
 
 RELATIVE = 40
 """List-relative columns that are timed."""
+
+CATEGORIES = 4
+"""Features that are categories in one of the forests: the first ones, which are small counts."""
 
 Score = Callable[[Float[np.ndarray, "L D"]], np.ndarray]
 
@@ -78,13 +82,18 @@ def _with_relative_columns() -> dict[str, Score]:
     """Return the compiled first stage on features alone, and with list-relative columns that it computes too."""
     data = noise(np.random.default_rng(0))
     scorers: dict[str, Score] = {"without": CompiledFirstStage(read_forest(boost(data)), None, data.schema).score}
-    every = candidates(data.schema, KINDS)
-    for name, columns in {
-        f"{RELATIVE} columns of {RELATIVE // 2} features": every[:RELATIVE],
-        f"{RELATIVE} columns of {RELATIVE} features": every[: 2 * RELATIVE : 2],
-    }.items():
-        wide = widened_part(data, columns)
-        relative = RelativeColumns(columns, data.schema)
+    codes = tuple(map(str, range(int(data.features[:, :CATEGORIES].max()) + 1)))
+    categories = [Feature(name=name, kind="categorical", categories=codes) for name in data.schema.names[:CATEGORIES]]
+    mixed = replace(data, schema=FeatureSchema(features=(*categories, *data.schema.features[CATEGORIES:])))
+    numbers = candidates(data.schema, NUMBER_KINDS)
+    of_categories = candidates(mixed.schema, CATEGORY_KINDS + WITHIN_KINDS)[: RELATIVE // 2]
+    for name, lists, columns in (
+        (f"{RELATIVE} columns of {RELATIVE // 2} features", data, numbers[:RELATIVE]),
+        (f"{RELATIVE} columns of {RELATIVE} features", data, numbers[: 2 * RELATIVE : 2]),
+        (f"{RELATIVE} columns, half of categories", mixed, (*numbers[-RELATIVE // 2 :], *of_categories)),
+    ):
+        wide = widened_part(lists, columns)
+        relative = RelativeColumns(columns, lists.schema)
         forest = CompiledFirstStage(read_forest(boost(wide)), None, wide.schema)
         scorers[name] = _widening(relative, forest)
     return scorers

@@ -62,6 +62,9 @@ PARTS = (ON_COLUMNS, ALONE, f"{ON_COLUMNS}, persons apart", f"{ALONE}, persons a
 """What is measured; "persons apart": no person has lists in two of training, validation and test queries."""
 
 
+PERSONS_APART = ("qilcm", "mlp")
+"""Networks that are fitted where persons are apart."""
+
 COMPOSED = ("airline", "car", "modecanada", "swissmetro")
 """Tables whose lists differ in the categories of their candidates."""
 
@@ -101,14 +104,16 @@ def measure(table: Path, split: int, part: str) -> Row:
     if part == COMPOSITION:
         return measure_composition(read_split(table, split))
     where, _, apart = part.partition(", ")
-    return measure_networks(read_split(table, split, persons_apart=bool(apart)), alone=where == ALONE)
+    networks = {name: spec for name, spec in specs().items() if not apart or name in PERSONS_APART}
+    return measure_networks(read_split(table, split, persons_apart=bool(apart)), networks, alone=where == ALONE)
 
 
-def measure_networks(splits: Splits, *, alone: bool, seed: int = 0) -> Row:
+def measure_networks(splits: Splits, networks: Mapping[str, NetworkSpec], *, alone: bool, seed: int = 0) -> Row:
     """Return NDCG of every test query, and CPU seconds, by network.
 
     Args:
         splits: Lists that are fitted and measured on.
+        networks: Networks by name.
         alone: Whether the networks stand on LightGBM without list-relative columns.
         seed: Seed of all fits.
     """
@@ -124,7 +129,7 @@ def measure_networks(splits: Splits, *, alone: bool, seed: int = 0) -> Row:
     wide = widened_part(splits.test, first.relative)
     values = {FIRST: lambdamart.query_ndcg(splits.test, scores, spec.ndcg_at)}
     seconds = {}
-    for name, network in specs().items():
+    for name, network in networks.items():
         began = time.process_time()
         fitted = second_stage.fit(network, splits, first, seed=seed)
         assert fitted is not None
@@ -214,7 +219,7 @@ def compare(rows: Iterable[Row]) -> Row:
         values = {name: np.concatenate([row["values"][name] for row in splits]) for name in names}
         gains = []
         for ranker, over in COMPARED:
-            if ranker not in values:
+            if ranker not in values or over not in values:
                 continue
             differences = values[ranker] - values[over]
             error = differences.std(ddof=1) / np.sqrt(len(differences))

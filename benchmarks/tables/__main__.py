@@ -4,7 +4,7 @@
 ``build FOLDER``        writes ``FOLDER/TABLE.parquet`` for each table whose source can be had, and says which cannot
 ``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.*``
 ``columns FOLDER``      fits LightGBM without and with list-relative columns; writes ``benchmarks/results/columns.json``
-``context FOLDER``      fits QILCM, its ablations and other networks; writes ``benchmarks/results/context.json``
+``context FOLDER``      fits QILCM, its ablations and other networks; writes ``benchmarks/results/context.*``
 ======================  ==============================================================================================
 
 ``run``, ``columns`` and ``context`` keep what is finished in FOLDER, a line for each table, split and entrant, and go
@@ -79,6 +79,8 @@ def measure_context(options: argparse.Namespace) -> None:
     measure_missing(lines, keys, lambda key: context.measure(options.folder / f"{key[0]}.parquet", key[1], key[2]))
     result = context.compare(read_rows(lines).values())
     print(machine.save("context", f"{COMMAND} context FOLDER", result, folder=options.results))
+    if result["over_lightgbm"]:
+        print(context.draw(result, options.results / "context.svg"))
 
 
 def main(arguments: list[str] | None = None) -> int:

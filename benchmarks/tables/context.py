@@ -20,6 +20,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
+from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.comparison import gain
 from benchmarks.tables.runs import Key, Row, ignored, read_split
 from listwright.ranking.features import UNKNOWN_CODE
@@ -57,6 +58,23 @@ COMPARED = (
 """Rankers, and what each is compared with."""
 
 ON_COLUMNS, ALONE, COMPOSITION = "networks on the columns", "networks on LightGBM", "composition"
+
+COLUMNS = "LightGBM with list-relative columns"
+
+SHOWN = {
+    "a network that scores each candidate alone": (False, "mlp"),
+    "QILCM": (False, "qilcm"),
+    COLUMNS: (True, FIRST),
+    "QILCM on the columns": (True, "qilcm"),
+}
+"""Rankers of the figure: whether on the columns, and which."""
+
+COLOURS = ("#768390", "#8957e5", "#2f81f7", "#db61a2")
+"""Colours of these in the figure."""
+
+Values = Float[np.ndarray, " N"]
+
+Rows = Sequence[Mapping[int, Row]]
 
 PARTS = (ON_COLUMNS, ALONE, f"{ON_COLUMNS}, persons apart", f"{ALONE}, persons apart", COMPOSITION)
 """What is measured; "persons apart": no person has lists in two of training, validation and test queries."""
@@ -201,7 +219,7 @@ def _auc_of_shared(data: Dataset, columns: Sequence[RelativeColumn]) -> dict[str
     return result
 
 
-def _rounded(values: Mapping[str, Float[np.ndarray, " N"]]) -> Row:
+def _rounded(values: Mapping[str, Values]) -> Row:
     return {name: [round(float(value), 6) for value in ndcg] for name, ndcg in values.items()}
 
 
@@ -248,4 +266,47 @@ def compare(rows: Iterable[Row]) -> Row:
     for place, test in enumerate(ordered):
         adjusted = max(adjusted, min(1.0, (len(ordered) - place) * test["p"]))
         test["p_holm"], test["p"] = float(f"{adjusted:.3g}"), float(f"{test['p']:.3g}")
-    return {"tables": tables}
+    return {"over_lightgbm": gains_over_lightgbm(by_part), "tables": tables}
+
+
+def gains_over_lightgbm(by_part: Mapping[tuple[str, str], Sequence[Row]]) -> list[Row]:
+    """Return what each ranker gains over LightGBM alone, on the splits that both parts have, by table.
+
+    Args:
+        by_part: Rows by part and table.
+    """
+    result = list[Row]()
+    for (part, table), rows in by_part.items():
+        alone, _, apart = part.partition(", ")
+        beside = by_part.get((part.replace(ALONE, ON_COLUMNS), table), ())
+        splits = sorted({row["split"] for row in rows} & {row["split"] for row in beside})
+        if alone != ALONE or not splits:
+            continue
+        of_split = [{row["split"]: row["values"] for row in one} for one in (rows, beside)]
+
+        def values(on_columns: bool, name: str, of: Rows = of_split, at: Sequence[int] = splits) -> Values:
+            return np.concatenate([of[on_columns][split][name] for split in at])
+
+        lightgbm = values(False, FIRST)
+        gains = {title: gain(values(*ranker) - lightgbm) for title, ranker in SHOWN.items()}
+        where = {"table": table, "persons_apart": bool(apart), "splits": splits, "test_queries": len(lightgbm)}
+        result.append({**where, "lightgbm": round(float(lightgbm.mean()), 4), "gains": gains})
+    return sorted(result, key=lambda row: (row["persons_apart"], -row["gains"][COLUMNS][0]))
+
+
+def draw(result: Row, path: Path) -> Path:
+    """Draw what each ranker gains over LightGBM alone, the table with the largest gain by the columns on top."""
+    rows = [row for row in result["over_lightgbm"] if not row["persons_apart"]][::-1]
+    with page(path, 8.0, 1.1 + 0.55 * len(rows), salt="context") as figure:
+        axes = figure.subplots()
+        axes.axvline(0.0, color=GREY, linewidth=0.8)
+        for place, (title, colour) in enumerate(zip(SHOWN, COLOURS, strict=True)):
+            means, lows, highs = np.array([row["gains"][title] for row in rows]).T
+            heights = np.arange(len(rows)) + 0.3 - 0.2 * place
+            errors = np.stack([means - lows, highs - means])
+            axes.errorbar(means, heights, xerr=errors, fmt="o", markersize=5, color=colour, label=title)
+        axes.set_yticks(range(len(rows)), [f"{row['table']}\n{row['test_queries']:,} lists" for row in rows])
+        axes.set(xlabel="gain in NDCG@10 over LightGBM that scores each candidate alone, with 95 % intervals")
+        plain(axes)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, labelcolor=GREY)
+    return path

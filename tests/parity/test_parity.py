@@ -39,18 +39,34 @@ def test_the_gate_notices_another_model(fitted, recipe):
         check_parity(stranger, reranker, stage, splits.valid.features, longest=12, rng=rng)
 
 
-@pytest.mark.parametrize(("level", "error", "passes"), [(0.0, 2e-4, False), (300.0, 2e-4, True), (300.0, 0.1, False)])
-def test_rounding_counts_in_proportion_to_large_scores(level, error, passes):
+class Enlarged(torch.nn.Module):
+    """Enlarges what distinguishes candidates, as query normalisation does where they are nearly equal."""
+
+    def forward(self, x):
+        return 1000.0 * (x - x.mean()).flatten() + x.flatten()
+
+
+@pytest.mark.parametrize(
+    ("module", "level", "error", "passes"),
+    [
+        (torch.nn.Flatten(0), 0.0, 2e-4, False),
+        (torch.nn.Flatten(0), 300.0, 2e-4, True),
+        (torch.nn.Flatten(0), 300.0, 0.1, False),
+        (Enlarged(), 1.0, 2e-4, True),
+        (Enlarged(), 1.0, 0.02, False),
+    ],
+)
+def test_rounding_counts_in_proportion_to_what_it_changes(module, level, error, passes):
     """Two candidates that are nearly alike can have scores far from 0, and single precision rounds those more."""
-    scores = np.array([level + 1.0, level])
+    inputs = np.array([[level + 1.0], [level]] if level != 1.0 else [[1.0], [1.0 - 2**-20]])
+    scores = module(torch.from_numpy(inputs)).numpy()
     ranking = SimpleNamespace(
         scores=scores + np.array([error, 0.0]), first_stage_scores=scores, order=np.array([0, 1]), reason=None
     )
     reranker = create_autospec(Reranker, instance=True, relative=None)
     reranker.rerank.return_value = ranking
     stage = NetworkStage(kind="qilcm", file="qilcm.onnx", cutoff=100, first_stage_score=False, relative=False)
-    module = torch.nn.Flatten(0)
-    check = partial(_check_list, module, reranker, stage, None, scores[:, None].astype(np.float32), "list")
+    check = partial(_check_list, module, reranker, stage, None, inputs.astype(np.float32), "list")
     if passes:
         check()
     else:

@@ -1,7 +1,5 @@
 """The tables of ``docs/results.md`` are the committed results."""
 
-from collections import Counter
-
 from listwright.training.recipe import config
 from support.pages.figure_blocks import ROOT, blocks, gain, interval, page, result, table
 from support.pages.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
@@ -173,41 +171,6 @@ def budgeted():
     return table(head, rows)
 
 
-def public():
-    """A default fit beside the LightGBM of an afternoon, on public tables."""
-    entrants = ("lambdarank", "lambdarank + relative", "xendcg + relative", "afternoon", "default")
-    found, rows = result("tables"), []
-    for row in found["tables"]:
-        of, ships = row["entrants"], Counter(row.get("ships", ()))
-        seconds = "{wall_s:.0f}, {cpu_s:.0f}".format(**of["default"]) if "default" in of else MISSING
-        rows.append(
-            [
-                row["table"],
-                row["test_queries"],
-                *(f"{of[name]['ndcg@10']:.4f}" if name in of else MISSING for name in entrants),
-                gain(row["default_over_afternoon"], 4) if "default" in of else MISSING,
-                seconds,
-                ", ".join(f"{count} {name}" for name, count in ships.most_common()) or MISSING,
-            ]
-        )
-    if together := found.get("all"):
-        regrets = [f"{together['mean_regret'][name]:.4f}" for name in entrants]
-        shown = f"better {together['shown_better']}, worse {together['shown_worse']}"
-        queries = sum(row["test_queries"] for row in found["tables"] if "default" in row["entrants"])
-        rows.append(
-            [
-                f"mean regret, {together['tables']} tables",
-                queries,
-                *regrets,
-                f"{together['mean_gain']:+.4f}; {shown}",
-                "",
-                "",
-            ]
-        )
-    head = ["NDCG@10", "test queries", "lambdarank", "+ relative", "xendcg + relative", "picked", "default"]
-    return table([*head, "default over picked", "seconds, CPU", "ships"], rows)
-
-
 def promotion():
     """Two test periods of Ta Feng, beside what an engineer has in an afternoon."""
     rivals = {
@@ -228,7 +191,7 @@ def promotion():
 
 
 def test_the_tables_are_the_committed_results():
-    first = [quality(), tuning(), paired(), budgeted(), public(), promotion()]
+    first = [quality(), tuning(), paired(), budgeted(), promotion()]
     figures = [*first, latency(), speed(), specialists(), routing_time()]
     assert blocks(PAGE) == figures
 

@@ -41,6 +41,9 @@ from listwright.training.reporting.sentences import (
     wins_sentence,
 )
 
+PRINTED_COLUMNS = 3
+"""List-relative columns of a feature that are listed with their importance."""
+
 WHY = {"helped": "Most helped", "hurt": "Most hurt", "random": "At random"}
 
 
@@ -72,11 +75,17 @@ def fit_page(report: Facts) -> str:
         numbers = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
             first,
-            (f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"),
+            _gain_number(gain),
             queries,
         ]
-    if "default_over_plain" in report:
-        verdicts.insert(0, plain_sentence(report["default_over_plain"], report["rankers"]))
+    if (over := report.get("default_over_plain")) is not None:
+        verdicts.insert(0, plain_sentence(over, report["rankers"]))
+        if over["ranker"] == "first_stage":
+            plain = (
+                f"{means['plain_first_stage']:.4f}",
+                f"{metric_name(gain['metric'])} of {report['rankers']['plain_first_stage']}",
+            )
+            numbers = [first, plain, _gain_number(over), queries]
     chosen = choice_sentence(default, report["rankers"], report.get("budget"), given=given)
     if chosen is not None:
         verdicts.insert(0, f"{chosen[0].upper()}{chosen[1:]}")
@@ -103,6 +112,10 @@ def fit_page(report: Facts) -> str:
         settings=json.dumps(report["recipe"], indent=1),
         numbers=numbers,
     )
+
+
+def _gain_number(gain: Facts) -> tuple[str, str]:
+    return f"{gain['mean']:+.4f}", f"gain, 95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"
 
 
 def _second_stage(report: Facts, second: str) -> list[PageSection]:
@@ -354,8 +367,10 @@ def importance_section(report: Facts) -> list[PageSection]:
     )
     rows, has_gain = [], any(share is not None for _, share, *_ in facts["rows"])
     for name, share, relative, loss, low, high in facts["rows"]:
-        columns = ", ".join(f"{kind} {_percent(part)}" for kind, part in relative.items())
-        gain = [f"{_percent(share)}\n{columns}"] if has_gain else []
+        largest = sorted(relative, key=relative.__getitem__, reverse=True)
+        columns = [f"{kind} {_percent(relative[kind])}" for kind in largest[:PRINTED_COLUMNS]]
+        columns += [f"and {len(largest) - PRINTED_COLUMNS} more"] if len(largest) > PRINTED_COLUMNS else []
+        gain = ["\n".join([_percent(share), *columns])] if has_gain else []
         rows.append([name, f"{loss:+.4f}\n{low:+.3f} to {high:+.3f}", *gain])
     if has_gain:
         text += (
@@ -363,8 +378,8 @@ def importance_section(report: Facts) -> list[PageSection]:
             "list-relative columns."
         )
     if len(rows) < facts["features"]:
-        largest = "with the largest split gain" if has_gain else "that lose most"
-        text += f" Listed: the {len(rows)} of {facts['features']} features {largest}."
+        listed = "with the largest split gain" if has_gain else "that lose most"
+        text += f" Listed: the {len(rows)} of {facts['features']} features {listed}."
     head = ["feature", "loss", *(["split gain"] if has_gain else [])]
     drawn = figures.importance(facts["rows"])
     caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it holds 0."

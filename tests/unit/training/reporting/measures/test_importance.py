@@ -190,3 +190,13 @@ def test_the_title_names_the_largest_loss_that_is_shown():
     wide, narrow = ["wide", None, {}, 0.2, -0.1, 0.5], ["narrow", None, {}, 0.1, 0.05, 0.15]
     assert "narrow" in importance_sentence({"rows": [wide, narrow]})
     assert "wide" not in importance_sentence({"rows": [wide]})
+
+
+def test_the_list_relative_columns_with_most_gain_are_listed():
+    shares = {"z": 0.01, "rank": 0.0, "rank within kind": 0.2, "above lowest within kind": 0.4, "rank within b": 0.1}
+    rows = [["price", 0.1, shares, 0.05, 0.04, 0.06]]
+    facts = {"columns": [], "rows": rows, "queries": 20, "features": 1}
+    (section,) = fit_page.importance_section({"details": {"importance": facts}})
+    _, _, gain = section.tables[0].rows[0]
+    listed = ["above lowest within kind 40.0 %", "rank within kind 20.0 %", "rank within b 10.0 %"]
+    assert gain.split("\n") == ["10.0 %", *listed, "and 2 more"]

@@ -1,0 +1,103 @@
+"""The tables of ``docs/tables.md`` are the committed results."""
+
+from collections import Counter
+
+from benchmarks.tables import builders, context
+from benchmarks.tables.entrants import DEFAULT, ENTRANTS, RANKERS
+from support.pages.figure_blocks import blocks, gain, page, result, table
+from support.pages.quality import MISSING
+
+PAGE = page("docs/tables.md")
+FOUND = result("tables")
+TITLES = {
+    "lambdarank": "LightGBM",
+    "lambdarank + relative": "+ relative",
+    "xendcg": "xendcg",
+    "xendcg + relative": "+ relative",
+    "xgboost": "XGBoost",
+    "catboost": "CatBoost",
+    "logit": "logit",
+    "mlp": "MLP",
+    DEFAULT: "default fit",
+}
+"""Entrants by the names that the page explains."""
+
+
+def sources():
+    """Where each table comes from."""
+    rows = []
+    for name, of in builders.TABLES.items():
+        (row,) = (row for row in FOUND["tables"] if row["table"] == name)
+        rows.append([f"`{name}`", f"{row['test_queries']:,}", of.source, of.licence])
+    return table(["table", "test lists", "source: a list", "licence"], rows)
+
+
+def defaults():
+    """A default fit beside the picked ranker of an afternoon, and the best entrant of each table."""
+    rows = []
+    for row in FOUND["tables"]:
+        of = row["entrants"]
+        if DEFAULT not in of:
+            continue
+        best = max(TITLES, key=lambda name: of.get(name, {"ndcg@10": 0.0})["ndcg@10"])
+        ships = ", ".join(f"{count} {name}" for name, count in Counter(row["ships"]).most_common())
+        rows.append(
+            [
+                f"`{row['table']}`",
+                f"{of['afternoon']['ndcg@10']:.4f}",
+                f"{of[DEFAULT]['ndcg@10']:.4f}",
+                gain(row["default_over_afternoon"], 4),
+                f"{best}, {of[best]['ndcg@10']:.4f}",
+                "{wall_s:.0f}, {cpu_s:.0f}".format(**of[DEFAULT]),
+                ships,
+            ]
+        )
+    head = ["table", "picked", "default fit", "gain over picked", "best", "seconds, CPU", "ships"]
+    return table(head, rows)
+
+
+def entrants():
+    """NDCG of every entrant on every table, and what it loses on average."""
+    rows = []
+    for row in FOUND["tables"]:
+        of = row["entrants"]
+        figures = [f"{of[name]['ndcg@10']:.4f}" if name in of else MISSING for name in TITLES]
+        rows.append([f"`{row['table']}`", *figures])
+    together = FOUND["all"]
+    for title, figure, form in (("mean regret", "mean_regret", ".4f"), ("mean rank", "mean_rank", ".1f")):
+        rows.append([title, *(f"{together[figure][name]:{form}}" for name in TITLES)])
+    return table(["NDCG@10", *TITLES.values()], rows)
+
+
+def networks():
+    """What second stages gain on LightGBM with the columns, and the seconds of a fit."""
+    rows = []
+    kinds = list(context.specs())
+    for row in result("context")["tables"]:
+        if row["part"] != context.ON_COLUMNS:
+            continue
+        first = row["ndcg@10"][context.FIRST]
+        gains = [f"{row['ndcg@10'][name] - first:+.4f} ({row['cpu_s'][name]:.0f})" for name in kinds]
+        rows.append([f"`{row['table']}`", row["splits"], f"{first:.4f}", *gains])
+    return table(["table", "splits", "first stage", *kinds], rows)
+
+
+def shown():
+    """What is shown by networks after the correction for all comparisons."""
+    rows = []
+    for row in result("context")["tables"]:
+        for one in row["gains"]:
+            if one["p_holm"] < 0.05:
+                p = f"{one['p_holm']:.2g}"
+                rows.append([f"`{row['table']}`", row["part"], one["ranker"], one["over"], gain(one["gain"], 4), p])
+    return table(["table", "on", "ranker", "over", "gain", "p"], rows)
+
+
+def test_the_tables_are_the_committed_results():
+    assert blocks(PAGE) == [defaults(), entrants(), networks(), shown(), sources()]
+
+
+def test_every_entrant_and_table_is_there():
+    assert {*TITLES} == {*RANKERS, DEFAULT} <= {*ENTRANTS}
+    assert {row["table"] for row in FOUND["tables"] if DEFAULT in row["entrants"]} == {*builders.TABLES}
+    assert all(row["splits"] == [1, 2, 3, 4, 5] for row in FOUND["tables"])

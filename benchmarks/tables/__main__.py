@@ -4,11 +4,12 @@
 ``build FOLDER``        writes ``FOLDER/TABLE.parquet`` for each table whose source can be had, and says which cannot
 ``run FOLDER``          fits entrants to all splits; writes ``benchmarks/results/tables.*``
 ``columns FOLDER``      fits LightGBM without and with list-relative columns; writes ``benchmarks/results/columns.json``
+``diagnose FOLDER``     diagnoses tables that ``columns`` has measured; writes ``benchmarks/results/predictions.json``
 ``context FOLDER``      fits QILCM, its ablations and other networks; writes ``benchmarks/results/context.*``
 ======================  ==============================================================================================
 
-``run``, ``columns`` and ``context`` keep what is finished in FOLDER, a line for each table, split and entrant, and go
-on there. Seconds are of the machine as it was; rankers that are not a fit of Listwright have one thread.
+All but ``build`` keep what is finished in FOLDER, a line for each table, split and entrant, and go on there. Seconds
+are of the machine as it was; rankers that are not a fit of Listwright have one thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.tables import builders, columns, comparison, context, entrants
+from benchmarks.tables import builders, columns, comparison, context, entrants, predictions
 from benchmarks.tables.runs import SPLITS, Key, Row, measure_missing, read_rows, read_split
 
 COMMAND = "python -m benchmarks.tables"
@@ -72,6 +73,15 @@ def choose_columns(options: argparse.Namespace) -> None:
     print(machine.save(name, f"{COMMAND} columns FOLDER", result, folder=options.results))
 
 
+def diagnose(options: argparse.Namespace) -> None:
+    """Diagnose what is missing, and write what the diagnoses predict, and what is so."""
+    lines, name = options.folder / "predictions.jsonl", "predictions"
+    keys = keys_of(options, [name])
+    measure_missing(lines, keys, lambda key: predictions.measure(options.folder / f"{key[0]}.parquet", key[1]))
+    result = predictions.judge(read_rows(lines), read_rows(options.folder / "columns.jsonl").values())
+    print(machine.save(name, f"{COMMAND} diagnose FOLDER", result, folder=options.results))
+
+
 def measure_context(options: argparse.Namespace) -> None:
     """Fit what is missing, and write what each part of the context gains."""
     lines = options.folder / "context.jsonl"
@@ -88,7 +98,13 @@ def main(arguments: list[str] | None = None) -> int:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__, formatter_class=formatter)
     commands = parser.add_subparsers(required=True)
-    for name, command in (("build", build), ("run", run), ("columns", choose_columns), ("context", measure_context)):
+    for name, command in (
+        ("build", build),
+        ("run", run),
+        ("columns", choose_columns),
+        ("diagnose", diagnose),
+        ("context", measure_context),
+    ):
         own = commands.add_parser(name)
         own.set_defaults(command=command)
         own.add_argument("folder", type=Path, metavar="FOLDER")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.tables import columns, comparison, context, entrants
+from benchmarks.tables import columns, comparison, context, entrants, predictions
 from benchmarks.tables.__main__ import main
 from benchmarks.tables.columns import Gain, gain_of, shrink
 from benchmarks.tables.runs import read_split
@@ -180,6 +180,30 @@ def test_gains_of_networks_are_paired_and_corrected_by_holm():
     assert shown["p"] <= shown["p_holm"] < 1e-6
     nothing = gains["mlp", context.FIRST]
     assert (nothing["gain"], nothing["p"], nothing["p_holm"]) == ([0.0, 0.0, 0.0], 1.0, 1.0)
+
+
+def test_predictions_are_judged_by_the_gains_on_test_queries():
+    shown, none = {"verdict": "gain"}, {"verdict": "no difference shown"}
+    of = {
+        "car": ({"uneven": 1.0, "between": 0.2, "relative_columns": shown}, 0.03),
+        "tuna": ({"uneven": 0.0, "between": 0.1, "relative_columns": shown}, 0.02),
+        "airline": ({"uneven": None, "between": 0.6, "relative_columns": none}, 0.001),
+    }
+    rows = {(name, 1, "predictions"): row | {"advice": "unsure", "second_stage": none} for name, (row, _) in of.items()}
+    measured = [
+        {"table": name, "test": {"mean": mean + sign * 0.005, "error": 0.004}}
+        for name, (_, mean) in of.items()
+        for sign in (-1, 1)
+    ]
+    found = predictions.judge(rows, measured)
+    assert {one["table"]: (one["by_features"], one["by_rankers"], one["gains"]) for one in found["tables"]} == {
+        "airline": (True, False, False),
+        "car": (True, True, True),
+        "tuna": (False, True, True),
+    }
+    assert (found["right"], found["of"]) == ({"by_features": 1, "by_rankers": 3}, 3)
+    car = next(one for one in found["tables"] if one["table"] == "car")
+    assert car["test"] == pytest.approx([0.03, 0.03 - 1.96 * 0.004 / 2**0.5, 0.03 + 1.96 * 0.004 / 2**0.5], abs=1e-4)
 
 
 def write_composed(file, lists=200):

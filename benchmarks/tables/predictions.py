@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.tables.runs import Key, Row, ignored
 from listwright.training import diagnosis
+from listwright.training.choice import WORTHWHILE
 from listwright.training.diagnosis import MOSTLY, PARTLY
 from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.progress import SILENT
@@ -54,17 +55,20 @@ def judge(rows: Mapping[Key, Row], columns: Iterable[Row]) -> Row:
     Returns:
         A row for each diagnosis. The features predict a gain if the counts of a category are uneven in a tenth of the
         lists, or a feature that varies within lists has half of its variance between them; the quick rankers, if their
-        gain is shown. The truth is a gain shown on the test queries of all splits, by a normal mean.
+        gain is shown. The truth is a gain shown on the test queries of all splits, by a normal mean. Of columns of
+        categories alone, uneven counts predict a mean gain that is worthwhile.
     """
-    tests: dict[str, list[Row]] = {}
+    tests, steps = dict[str, list[Row]](), dict[str, list[Row]]()
     for row in columns:
         tests.setdefault(row["table"], []).append(row["test"])
+        steps.setdefault(row["table"], []).append(row["steps"]["test"])
     result = []
     for (table, split, _), row in sorted(rows.items()):
         mean = float(np.mean([test["mean"] for test in tests[table]]))
         error = float(np.sqrt(np.sum([test["error"] ** 2 for test in tests[table]]))) / len(tests[table])
         verdict = verdict_of(mean - 1.96 * error, mean + 1.96 * error)
         by_features = (row["uneven"] or 0.0) >= PARTLY or (row["between"] or 0.0) >= MOSTLY
+        categories = float(np.mean([step["all"] - step["numbers"] for step in steps[table]]))
         by_rankers = row["relative_columns"] is not None and row["relative_columns"]["verdict"] == "gain"
         result.append(
             {
@@ -75,7 +79,10 @@ def judge(rows: Mapping[Key, Row], columns: Iterable[Row]) -> Row:
                 "by_rankers": by_rankers,
                 "test": [round(value, 4) for value in (mean, mean - 1.96 * error, mean + 1.96 * error)],
                 "gains": verdict == "gain",
+                "categories": round(categories, 4),
+                "uneven_is_right": ((row["uneven"] or 0.0) >= PARTLY) == (categories >= WORTHWHILE),
             }
         )
     right = {name: sum(one[name] == one["gains"] for one in result) for name in ("by_features", "by_rankers")}
+    right["by_uneven_counts"] = sum(one["uneven_is_right"] for one in result)
     return {"right": right, "of": len(result), "tables": result}

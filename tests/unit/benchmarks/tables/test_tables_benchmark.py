@@ -191,7 +191,11 @@ def test_predictions_are_judged_by_the_gains_on_test_queries():
     }
     rows = {(name, 1, "predictions"): row | {"advice": "unsure", "second_stage": none} for name, (row, _) in of.items()}
     measured = [
-        {"table": name, "test": {"mean": mean + sign * 0.005, "error": 0.004}}
+        {
+            "table": name,
+            "test": {"mean": mean + sign * 0.005, "error": 0.004},
+            "steps": {"test": {"numbers": 0.5, "all": 0.52 if name == "car" else 0.501}},
+        }
         for name, (_, mean) in of.items()
         for sign in (-1, 1)
     ]
@@ -201,7 +205,7 @@ def test_predictions_are_judged_by_the_gains_on_test_queries():
         "car": (True, True, True),
         "tuna": (False, True, True),
     }
-    assert (found["right"], found["of"]) == ({"by_features": 1, "by_rankers": 3}, 3)
+    assert (found["right"], found["of"]) == ({"by_features": 1, "by_rankers": 3, "by_uneven_counts": 3}, 3)
     car = next(one for one in found["tables"] if one["table"] == "car")
     assert car["test"] == pytest.approx([0.03, 0.03 - 1.96 * 0.004 / 2**0.5, 0.03 + 1.96 * 0.004 / 2**0.5], abs=1e-4)
 

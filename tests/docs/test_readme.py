@@ -2,8 +2,9 @@
 
 import re
 
+from benchmarks.tables import context
 from listwright.service.settings import PREFIX, Settings
-from support.pages.figure_blocks import ROOT, blocks, page
+from support.pages.figure_blocks import ROOT, blocks, page, result
 from support.pages.quality import DEMO, QUALITY, quality
 
 README = page("README.md")
@@ -22,7 +23,7 @@ def test_what_is_shipped_is_what_the_readme_claims():
     assert {name for name, rivals in over.items() if rivals["lambdamart"]["low"] > 0} == {"airline", "mq2008"}
     for rivals in over.values():
         assert rivals["lambdamart+relative"]["low"] < 0 < rivals["lambdamart+relative"]["high"]
-    assert DEMO["gain_over_first_stage"]["low"] < 0 < DEMO["gain_over_first_stage"]["high"]
+    assert DEMO["default_over_plain"]["low"] > 0
 
 
 def test_on_real_sets_no_fit_chose_a_second_stage():
@@ -30,7 +31,14 @@ def test_on_real_sets_no_fit_chose_a_second_stage():
         chosen = found["methods"]["shipped"]["chosen"]
         assert sum(chosen.values()) == 5 * found["seeds"]
         assert set(chosen) <= {"lambdamart", "lambdamart+relative"}
-    assert DEMO["default_strategy"]["strategy"] == "qilcm"
+    assert DEMO["default_strategy"]["strategy"] == "first_stage"
+
+
+def test_the_gain_of_the_first_screen_is_the_largest_by_the_columns():
+    gains = [row["gains"][context.COLUMNS][0] for row in result("context")["over_lightgbm"] if not row["persons_apart"]]
+    assert f"{max(gains):.3f} NDCG@10" in README
+    right = result("predictions")
+    assert f"right on {right['right']['by_rankers']} of {right['of']}" in README
 
 
 def test_the_readme_is_short():

@@ -5,6 +5,7 @@ import re
 
 from benchmarks.science import curve
 from benchmarks.science import diagnose as benchmark
+from benchmarks.tables import context
 from listwright.ranking.relative import CATEGORY_KINDS, NUMBER_KINDS, WITHIN_KINDS, RelativeColumn
 from listwright.training import diagnosis
 from listwright.training import diagnosis as diagnosis_text
@@ -114,8 +115,74 @@ def test_one_column_is_the_best_ranker_of_the_promotion():
     assert by_column["usual"]["buyers_7"] < 0.5 * min(row["usual"]["plain"]["ndcg@10"] for row in rows)
 
 
+CONTEXT, PREDICTIONS = result("context"), result("predictions")
+
+
+def over_lightgbm(*, persons_apart):
+    """What rankers gain over LightGBM alone."""
+    rows = [
+        [f"`{row['table']}`", f"{row['test_queries']:,}", *(interval_text(of) for of in row["gains"].values())]
+        for row in CONTEXT["over_lightgbm"]
+        if row["persons_apart"] == persons_apart
+    ]
+    return table(["table", "test lists", "MLP", "QILCM", "the columns", "QILCM on the columns"], rows)
+
+
+def interval_text(gain):
+    mean, low, high = gain
+    return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def composition():
+    """What counts of its list, and of another list, gain."""
+    uneven = {row["table"]: row["uneven"] for row in PREDICTIONS["tables"]}
+    rows = []
+    for row in CONTEXT["tables"]:
+        if row["part"] == context.COMPOSITION:
+            gains = {one["ranker"]: interval_text(one["gain"]) for one in row["gains"]}
+            figures = [gains[name] for name in (context.COUNTS, context.SHUFFLED)]
+            rows.append([f"`{row['table']}`", f"{row['test_queries']:,}", f"{uneven[row['table']]:.2f}", *figures])
+    return table(["table", "test lists", "uneven", "counts of the list", "counts of another list"], rows)
+
+
+def predictions():
+    """What a diagnosis says, and what the columns gain on the test lists."""
+    marks = {True: "right", False: "wrong"}
+    rows = []
+    for row in PREDICTIONS["tables"]:
+        shares = ["none" if row[name] is None else f"{row[name]:.2f}" for name in ("between", "uneven")]
+        quick = row["relative_columns"]
+        said = [quick["mean"], quick["low"], quick["high"]]
+        right = marks[row["by_rankers"] == row["gains"]]
+        rows.append([f"`{row['table']}`", *shares, interval_text(said), interval_text(row["test"]), right])
+    head = ["table", "largest share between lists", "uneven", "quick rankers: the columns gain", "on test lists"]
+    return table([*head, "a gain is shown by both, or by neither"], rows)
+
+
+def test_hits_of_the_diagnoses_are_counted():
+    right, of = PREDICTIONS["right"], PREDICTIONS["of"]
+    assert (of, PREDICTIONS["tables"][0]["split"]) == (15, 1)
+    for name in ("by_rankers", "by_features", "by_uneven_counts"):
+        assert f"{right[name]} of {of}" in PAGE
+
+
+def test_the_composition_of_the_lists_of_vehicles_tells_who_was_asked():
+    (car,) = (row for row in CONTEXT["tables"] if (row["part"], row["table"]) == (context.COMPOSITION, "car"))
+    assert max(car["auc"], key=car["auc"].__getitem__) == "coml5"
+    assert f"AUC of {car['auc']['coml5']:.2f}" in PAGE
+
+
 def tables():
-    return [what_gains(), budget(), gains_by_lists("usual"), benchmark.figures(RUN["sets"]) + "\n"]
+    return [
+        over_lightgbm(persons_apart=False),
+        composition(),
+        over_lightgbm(persons_apart=True),
+        what_gains(),
+        budget(),
+        predictions(),
+        gains_by_lists("usual"),
+        benchmark.figures(RUN["sets"]) + "\n",
+    ]
 
 
 def test_the_tables_are_the_codes_and_the_committed_runs():

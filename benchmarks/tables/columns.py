@@ -38,17 +38,17 @@ BEFORE = "mean > 0.002 or interval above 0"
 """The rule until decision 17."""
 
 
-def _take_in_two_steps(seen: Mapping[str, float]) -> str:
-    better = "numbers" if seen["numbers"] > seen["plain"] else "plain"
-    return "all" if seen["all"] > seen[better] else better
+def _take_in_two_steps(means: Mapping[str, float]) -> str:
+    better = "numbers" if means["numbers"] > means["plain"] else "plain"
+    return "all" if means["all"] > means[better] else better
 
 
 STEPS: Mapping[str, Callable[[Mapping[str, float]], str]] = {
     "no columns": lambda _: "plain",
-    "numbers": lambda seen: "numbers" if seen["numbers"] > seen["plain"] else "plain",
-    "all at once": lambda seen: "all" if seen["all"] > seen["plain"] else "plain",
+    "numbers": lambda means: "numbers" if means["numbers"] > means["plain"] else "plain",
+    "all at once": lambda means: "all" if means["all"] > means["plain"] else "plain",
     "numbers, then categories": _take_in_two_steps,
-    "the best of the three": lambda seen: max(seen, key=seen.__getitem__),
+    "the best of the three": lambda means: max(means, key=means.__getitem__),
     "always all": lambda _: "all",
 }
 """Ways of taking columns of numbers and of categories, by the mean NDCG on validation and training queries."""

@@ -61,7 +61,7 @@ ON_COLUMNS, ALONE, COMPOSITION = "networks on the columns", "networks on LightGB
 
 COLUMNS = "LightGBM with list-relative columns"
 
-SHOWN = {
+RANKERS = {
     "a network that scores each candidate alone": (False, "mlp"),
     "QILCM": (False, "qilcm"),
     COLUMNS: (True, FIRST),
@@ -288,7 +288,7 @@ def gains_over_lightgbm(by_part: Mapping[tuple[str, str], Sequence[Row]]) -> lis
             return np.concatenate([of[on_columns][split][name] for split in at])
 
         lightgbm = values(False, FIRST)
-        gains = {title: gain(values(*ranker) - lightgbm) for title, ranker in SHOWN.items()}
+        gains = {title: gain(values(*ranker) - lightgbm) for title, ranker in RANKERS.items()}
         where = {"table": table, "persons_apart": bool(apart), "splits": splits, "test_queries": len(lightgbm)}
         result.append({**where, "lightgbm": round(float(lightgbm.mean()), 4), "gains": gains})
     return sorted(result, key=lambda row: (row["persons_apart"], -row["gains"][COLUMNS][0]))
@@ -300,7 +300,7 @@ def draw(result: Row, path: Path) -> Path:
     with page(path, 8.0, 1.1 + 0.55 * len(rows), salt="context") as figure:
         axes = figure.subplots()
         axes.axvline(0.0, color=GREY, linewidth=0.8)
-        for place, (title, colour) in enumerate(zip(SHOWN, COLOURS, strict=True)):
+        for place, (title, colour) in enumerate(zip(RANKERS, COLOURS, strict=True)):
             means, lows, highs = np.array([row["gains"][title] for row in rows]).T
             heights = np.arange(len(rows)) + 0.3 - 0.2 * place
             errors = np.stack([means - lows, highs - means])

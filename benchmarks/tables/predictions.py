@@ -32,15 +32,15 @@ def measure(table: Path, split: int) -> Row:
     data = TableData(qid="qid", label="label", ignore=ignored(table))
     recipe = config.changed(config.load("table"), {"data": data, "fold": split})
     began = time.process_time()
-    found = diagnosis.diagnose(recipe, [str(table)], device="cpu", progress=SILENT)
-    shares = [spread.between for spread in found.features if spread.between is not None]
-    gains = diagnosis.numbers(found)
+    diagnosed = diagnosis.diagnose(recipe, [str(table)], device="cpu", progress=SILENT)
+    shares = [spread.between for spread in diagnosed.features if spread.between is not None]
+    gains = diagnosis.numbers(diagnosed)
     return {
-        "uneven": max((round(category.uneven, 3) for category in found.categories), default=None),
+        "uneven": max((round(category.uneven, 3) for category in diagnosed.categories), default=None),
         "between": max((round(share, 3) for share in shares if share < 1.0 - 1e-6), default=None),
         "relative_columns": gains["relative_columns"],
         "second_stage": gains["second_stage"],
-        "advice": diagnosis.advice(found).key,
+        "advice": diagnosis.advice(diagnosed).key,
         "cpu_s": round(time.process_time() - began, 1),
     }
 

@@ -192,7 +192,7 @@ def test_scores_in_the_data_as_first_stage(own_data, table_recipe, tmp_path, cap
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nonesuch"], "no recipe 'nonesuch': use one of airline, airline-paper, context, demo"),
+        (["nonesuch"], "no recipe 'nonesuch': use one of airline, airline-paper, car, context, demo"),
         (["rows.csv"], "rows.csv is no recipe: give a table as --data rows.csv --qid COLUMN --label COLUMN"),
         (["mq2008"], "recipe 'mq2008' needs --data PATH"),
         (["demo", "--data", "x"], "makes its own data"),

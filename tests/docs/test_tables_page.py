@@ -101,3 +101,14 @@ def test_every_entrant_and_table_is_there():
     assert {*TITLES} == {*RANKERS, DEFAULT} <= {*ENTRANTS}
     assert {row["table"] for row in FOUND["tables"] if DEFAULT in row["entrants"]} == {*builders.TABLES}
     assert all(row["splits"] == [1, 2, 3, 4, 5] for row in FOUND["tables"])
+
+
+def test_the_answer_has_the_figures_of_all_tables():
+    together = FOUND["all"]
+    regret, rank = together["mean_regret"], together["mean_rank"]
+    others = [name for name in TITLES if name != DEFAULT]
+    assert rank[DEFAULT] < min(rank[name] for name in others)
+    assert f"loses {regret[DEFAULT]:.4f}" in PAGE
+    assert f"loses {min(regret[name] for name in others):.4f}" in PAGE
+    assert f"gains {together['mean_gain']:.4f}" in PAGE
+    assert f"better on {together['shown_better']} tables, and worse on {together['shown_worse']}" in PAGE

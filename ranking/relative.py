@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from listwright.ranking.features import FLOAT32_MAX, UNKNOWN_CODE, Feature, FeatureSchema, Quantiles
@@ -105,9 +105,10 @@ class RelativeColumns:
         z_i = (x_i - mean) / sqrt(variance + (EPSILON * scale)^2), or 0 where all values are equal
         rank_i = (values below x_i + (values equal to x_i - 1) / 2) / (n - 1), or 0.5 where n is 1
 
-    Over the L candidates of a list, with c_i the value of a categorical feature, missing where it is unknown:
+    Over the L candidates of a list, with c_i the value of a categorical feature, where a candidate whose value is
+    unknown or missing has a value of its own, as one in training that no other candidate shares:
         count_i = candidates with the value c_i, and share_i = count_i / L
-        distinct = number of different values in the list, for every candidate
+        distinct = number of different known values in the list, for every candidate
         rank_within: rank_i over the candidates with the value c_i alone
         above_lowest_within: x_i - min x over the candidates with the value c_i
 
@@ -129,7 +130,7 @@ class RelativeColumns:
     def __init__(self, columns: Sequence[RelativeColumn], schema: FeatureSchema) -> None:
         self.columns = tuple(columns)
         width, sources = len(schema), dict[tuple[str, str | None], dict[str, float]]()
-        missing = {feature.name: feature.missing_in_training for feature in schema.features}
+        missing = {one.name: one.missing_in_training and one.kind == "numeric" for one in schema.features}
         for place, column in enumerate(columns, start=width):
             feature = _place_of(column, column.feature, schema, categorical=column.kind in CATEGORY_KINDS)
             within = -1 if column.within is None else _place_of(column, column.within, schema, categorical=True)
@@ -143,8 +144,7 @@ class RelativeColumns:
         more = (
             Feature(
                 name=column.name,
-                missing_in_training=column.kind != "distinct"
-                and (missing[column.feature] or missing.get(column.within or "", False)),
+                missing_in_training=missing[column.feature],
                 quantiles=column.quantiles,
             )
             for column in columns
@@ -187,24 +187,31 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
         if max(source[kind] for kind in CATEGORY_KINDS) >= 0:
             _write_category(column, source, out)
             continue
-        groups = [~np.isnan(column)]
-        if source["within"] >= 0:
-            codes = features[:, source["within"]]
-            groups = [groups[0] & (codes == code) for code in np.unique(codes[codes > UNKNOWN_CODE])]
+        groups = [np.arange(len(column))] if source["within"] < 0 else _groups(features[:, source["within"]])
+        present = ~np.isnan(column)
         for kind in (*NUMBER_KINDS, "above"):
             if source[kind] >= 0:
                 out[:, source[kind]] = np.nan
                 for group in groups:
-                    values = column[group].astype(np.float64) + 0.0  # both zeros are one
-                    out[group, source[kind]] = _z(values, source["floor"]) if kind == "z" else _BY_KIND[kind](values)
+                    rows = group[present[group]]
+                    values = column[rows].astype(np.float64) + 0.0  # both zeros are one
+                    out[rows, source[kind]] = _z(values, source["floor"]) if kind == "z" else _BY_KIND[kind](values)
+
+
+def _groups(codes: Float[np.ndarray, " L"]) -> list[Int[np.ndarray, " G"]]:
+    """Return the places of the candidates with each code; one with an unknown code is alone."""
+    numbers = np.where(codes > UNKNOWN_CODE, codes.astype(np.float64), -1.0 - np.arange(len(codes)))
+    order = np.argsort(numbers, kind="stable")
+    groups: list[Int[np.ndarray, " G"]] = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    return groups
 
 
 def _write_category(codes: Float[np.ndarray, " L"], source: np.void, out: Float[np.ndarray, "L W"]) -> None:
-    known = codes > UNKNOWN_CODE
-    _, group, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
-    own = np.full(len(codes), np.nan)
-    own[known] = counts[group]
-    values = {"count": own, "share": own / len(codes), "distinct": len(counts)}
+    groups = _groups(codes)
+    own = np.empty(len(codes))
+    for group in groups:
+        own[group] = len(group)
+    values = {"count": own, "share": own / len(codes), "distinct": len(np.unique(codes[codes > UNKNOWN_CODE]))}
     for kind, value in values.items():
         if source[kind] >= 0:
             out[:, source[kind]] = value

@@ -265,7 +265,7 @@ class Composition:
     Args:
         feature: Name of the feature.
         uneven: Share of the lists of two candidates or more, in [0, 1], in which one value has more candidates than
-            another. In all others the candidates' counts are equal, and cannot change their order.
+            another. In all others the counts of known values are equal, and cannot change the order.
     """
 
     feature: str
@@ -278,9 +278,9 @@ def compositions(data: Dataset) -> tuple[Composition, ...]:
     result = []
     for feature, codes in zip(data.schema.features, columns(data.features), strict=True):
         if feature.kind == "categorical":
-            known = codes > UNKNOWN_CODE
-            pairs = np.stack([list_of[known], codes[known].astype(np.int64)])
-            (lists, _), counts = np.unique(pairs, axis=1, return_counts=True)
+            known, values = codes > UNKNOWN_CODE, len(feature.categories) + 1
+            places, counts = np.unique(list_of[known] * values + codes[known].astype(np.int64), return_counts=True)
+            lists = places // values
             starts = np.flatnonzero(np.diff(lists, prepend=-1))
             uneven = 0
             if len(starts):

@@ -55,6 +55,11 @@ cdef inline Py_ssize_t _row(Item item) noexcept nogil:
     return <Py_ssize_t><Key>item
 
 
+cdef inline Key _group(float code, Py_ssize_t row) noexcept nogil:
+    """A number for each known code, its highest bit set, and one of its own for a candidate without: its row."""
+    return key_of_float(code) if code > 0.0 else <Key>row
+
+
 cdef inline float _value(Item item) noexcept nogil:
     return float_of_key(<Key>(item >> 32))
 
@@ -122,7 +127,7 @@ cdef void _write_number(
 ) noexcept nogil:
     """The columns of one numeric feature."""
     cdef Py_ssize_t count = 0, n, first, last, length = features.shape[0]
-    cdef float value, code
+    cdef float value
     cdef double mean = 0.0, square = 0.0, apart, spread
     cdef Item* ranked
     cdef Item* groups
@@ -134,7 +139,7 @@ cdef void _write_number(
             out[n, source.rank] = NAN
         if source.above >= 0:
             out[n, source.above] = NAN
-        if value == value and (source.within < 0 or features[n, source.within] > 0.0):
+        if value == value:
             items[count] = (<Item>key_of_float(value) << 32) | <Item>n
             count += 1
     if count == 0:
@@ -142,8 +147,8 @@ cdef void _write_number(
     ranked = _sorted(items, room, count)
     if source.within >= 0:  # sorts the places by code, so that each code's candidates follow each other, ascending
         for n in range(count):
-            code = features[_row(ranked[n]), source.within]
-            items[2 * length + n] = (<Item>key_of_float(code) << 32) | <Item>n
+            first = _row(ranked[n])
+            items[2 * length + n] = (<Item>_group(features[first, source.within], first) << 32) | <Item>n
         groups = _sorted(items + 2 * length, items + 3 * length, count)
         room = items if ranked == room else room
         for n in range(count):
@@ -182,29 +187,21 @@ cdef void _write_category(
     const float[:, ::1] features, const Source* source, float[:, ::1] out, Item* items, Item* room
 ) noexcept nogil:
     """The columns of one categorical feature."""
-    cdef Py_ssize_t count = 0, distinct = 0, n, first = 0, last, length = features.shape[0]
-    cdef float code
+    cdef Py_ssize_t distinct = 0, n, first = 0, last, length = features.shape[0]
     cdef Item* ranked
     for n in range(length):
-        code = features[n, source.feature]
-        if source.count >= 0:
-            out[n, source.count] = NAN
-        if source.share >= 0:
-            out[n, source.share] = NAN
-        if code > 0.0:
-            items[count] = (<Item>key_of_float(code) << 32) | <Item>n
-            count += 1
-    ranked = _sorted(items, room, count) if count > 0 else items
-    while first < count:
+        items[n] = (<Item>_group(features[n, source.feature], n) << 32) | <Item>n
+    ranked = _sorted(items, room, length)
+    while first < length:
         last = first + 1
-        while last < count and ranked[last] >> 32 == ranked[first] >> 32:
+        while last < length and ranked[last] >> 32 == ranked[first] >> 32:
             last += 1
         for n in range(first, last):
             if source.count >= 0:
                 out[_row(ranked[n]), source.count] = <float>(last - first)
             if source.share >= 0:
                 out[_row(ranked[n]), source.share] = <float>((last - first) / <double>length)
-        distinct += 1
+        distinct += ranked[first] >> 63
         first = last
     if source.distinct >= 0:
         for n in range(length):

@@ -97,7 +97,10 @@ def what_gains():
     return table(
         ["", "airline, 370 lists", "Ta Feng, 8,000 lists"],
         [
-            ["list-relative columns of numbers", *(text(ATTEMPTS[name, "plain"], -1) for name in ("airline", "tafeng"))],
+            [
+                "list-relative columns of numbers",
+                *(text(ATTEMPTS[name, "plain"], -1) for name in ("airline", "tafeng")),
+            ],
             ["softmax loss", *(text(ATTEMPTS[name, "softmax_trees"]) for name in ("airline", "tafeng"))],
             ["QILCM2 as second stage", text(ATTEMPTS["airline", "blocks"]), text(second)],
         ],

@@ -63,7 +63,8 @@ def test_rounding_counts_in_proportion_to_what_it_changes(module, level, error, 
     ranking = SimpleNamespace(
         scores=scores + np.array([error, 0.0]), first_stage_scores=scores, order=np.array([0, 1]), reason=None
     )
-    reranker = create_autospec(Reranker, instance=True, relative=None)
+    schema = FeatureSchema(features=(Feature(name="x"),))
+    reranker = create_autospec(Reranker, instance=True, relative=None, schema=schema)
     reranker.rerank.return_value = ranking
     stage = NetworkStage(kind="qilcm", file="qilcm.onnx", cutoff=100, first_stage_score=False, relative=False)
     check = partial(_check_list, module, reranker, stage, None, inputs.astype(np.float32), "list")

@@ -121,7 +121,11 @@ def test_columns_of_categories_are_those_of_each_group_alone(features):
     found, codes = of(features, OF_GROUPS), features[:, 1]
     known = np.unique(codes[codes > 0])
     assert (found[:, 2] == len(known)).all()
-    assert np.isnan(np.delete(found, 2, axis=1)[codes == 0]).all()
+    alone, without = found[codes == 0], np.isnan(features[codes == 0, 0])
+    assert (alone[:, 0] == 1).all()
+    assert (alone[:, 1] == np.float32(1 / len(codes))).all()
+    np.testing.assert_array_equal(alone[:, 3], np.where(without, np.nan, 0.5))
+    np.testing.assert_array_equal(alone[:, 4], np.where(without, np.nan, 0.0))
     for code in known:
         rows = codes == code
         assert (found[rows, 0] == rows.sum()).all()

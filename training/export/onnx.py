@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ScoringError
@@ -113,7 +113,8 @@ def check_parity(
         The list lengths that passed.
 
     Raises:
-        ScoringError: if a score differs by :data:`TOLERANCE` or more, or the order does by more than a near tie.
+        ScoringError: if a score differs by :data:`TOLERANCE` or more, and by more than rounding of the inputs explains;
+            or the order does by more than a near tie.
     """
     exact = copy.deepcopy(module).eval().double()  # rounding of torch's own must not count as a difference
     around = () if stage.cutoff is None else (max(1, stage.cutoff - 1), stage.cutoff, stage.cutoff + 1)
@@ -169,7 +170,10 @@ def _check_list(
     scale = np.maximum(1.0, np.abs(expected))
     worst, limit, tie = float((np.abs(expected - ranking.scores[scored]) / scale).max()), TOLERANCE, TIE_TOLERANCE
     if not worst < limit:
-        limit = tie = min(max(TOLERANCE, ROUNDINGS * _sensitivity(module, inputs)), WIDEST * TOLERANCE)
+        numeric = np.setdiff1d(np.arange(inputs.shape[1]), reranker.schema.categorical)
+        limit = tie = min(
+            max(TOLERANCE, ROUNDINGS * _sensitivity(module, specialist, inputs, numeric)), WIDEST * TOLERANCE
+        )
     if not worst < limit:
         raise ScoringError(f"parity, {what}: exported and trained scores differ by {worst:.2g} (limit {limit:.2g})")
     in_order = np.empty(len(features))
@@ -179,13 +183,17 @@ def _check_list(
         raise ScoringError(f"parity, {what}: exported and trained scores give different orders")
 
 
-def _sensitivity(module: torch.nn.Module, inputs: Float[np.ndarray, "C E"]) -> float:
-    """Return how much a score changes, relative above 1, where every input is rounded by one unit of float32."""
+def _sensitivity(
+    module: torch.nn.Module, specialist: int | None, inputs: Float[np.ndarray, "C E"], numeric: Int[np.ndarray, " N"]
+) -> float:
+    """Return how much a score changes, relative above 1, where every number is rounded by one unit of float32."""
     rng, most = np.random.default_rng(0), 0.0
+    rounded = inputs.astype(np.float64)
     with torch.inference_mode():
-        exact = module(torch.from_numpy(inputs.astype(np.float64)))
+        exact = module(torch.from_numpy(rounded.copy()))
         for _ in range(8):
-            rounded = inputs * (1.0 + np.finfo(np.float32).eps * rng.choice((-1.0, 1.0), inputs.shape))
-            change = (module(torch.from_numpy(rounded)) - exact).abs() / exact.abs().clamp(min=1.0)
-            most = max(most, float(change.max()))
+            signs = rng.choice((-1.0, 1.0), (len(inputs), len(numeric)))
+            rounded[:, numeric] = inputs[:, numeric] * (1.0 + np.finfo(np.float32).eps * signs)
+            change = (module(torch.from_numpy(rounded.copy())) - exact).abs() / exact.abs().clamp(min=1.0)
+            most = max(most, float((change if specialist is None else change[:, specialist]).max()))
     return most

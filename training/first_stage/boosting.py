@@ -443,4 +443,4 @@ def monotone_constraints(
             as its feature is.
     """
     direction, sources = dict(monotone), derived_from or {}
-    return [direction.get(sources.get(column, column), 0) for column in columns]
+    return [direction.get(column, direction.get(sources.get(column, column), 0)) for column in columns]

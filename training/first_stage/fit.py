@@ -216,7 +216,7 @@ def _tuned(
 
 def trials_file(kinds: tuple[RelativeKind, ...], held_out: str) -> str:
     """Return the name of the journal of trials, with list-relative columns or without, by the held-out queries."""
-    return f"{'relative' if kinds else 'plain'}_trials_{held_out}.journal"
+    return f"{'relative_' + '_'.join(kinds) if kinds else 'plain'}_trials_{held_out}.journal"
 
 
 def name_of(kinds: tuple[RelativeKind, ...]) -> str:

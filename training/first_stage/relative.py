@@ -27,7 +27,7 @@ LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""
 
 MOST_PAIRS = 24
-"""Pairs of a numeric and a categorical feature that get columns; the categorical ones with fewest values come first."""
+"""Pairs of a numeric and a categorical feature that get columns: the first numeric features with each category."""
 
 _LOW, _HIGH = QUANTILE_LEVELS.index(0.01), QUANTILE_LEVELS.index(0.99)
 
@@ -40,7 +40,8 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
         kinds: of columns.
 
     Raises:
-        DataError: if a feature has the name of such a column already, or a name too long for one.
+        DataError: if a feature has the name of a column of one feature already, or a name too long for one. Columns of
+            pairs of features are left out then.
     """
     numeric = [f for f in schema.features if f.quantiles is not None and f.quantiles[0] < f.quantiles[-1]]
     categorical = [feature for feature in schema.features if len(feature.categories) > 1]
@@ -55,18 +56,20 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
         RelativeColumn(feature=one.name, kind=kind) for one in categorical for kind in kinds if kind in CATEGORY_KINDS
     ]
     groups = sorted(categorical, key=lambda feature: len(feature.categories))
-    pairs = [(one.name, group.name) for group in groups for one in numeric][:MOST_PAIRS]
-    columns += [
-        RelativeColumn(feature=name, kind=kind, within=group)
-        for name, group in pairs
-        for kind in kinds
-        if kind in WITHIN_KINDS
-    ]
+    pairs = [(one.name, group.name) for one in numeric for group in groups][:MOST_PAIRS]
     for column in columns:
         if column.name in schema.index or len(column.name) > MAX_NAME:
             what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
             remedy = 'rename that column, or set relative = "none" under [first_stage] of the recipe'
             raise DataError("list-relative columns", f"{column.name!r} {what}: {remedy}", column=column.feature)
+    names = {*schema.names, *(column.name for column in columns)}
+    for name, group in pairs:
+        for kind in kinds:
+            if kind in WITHIN_KINDS:
+                column = RelativeColumn(feature=name, kind=kind, within=group)
+                if column.name not in names and len(column.name) <= MAX_NAME:  # nobody asked for this pair by name
+                    columns.append(column)
+                    names.add(column.name)
     return tuple(columns)
 
 

@@ -56,10 +56,10 @@ def columns_of(*columns):
     return RelativeColumns(columns, CARRIERS).widened(OFFERS)[:, 3:].T
 
 
-def test_equal_values_are_counted_and_missing_ones_are_no_value():
+def test_equal_values_are_counted_and_an_unknown_one_is_alone():
     count, share, distinct = columns_of(*(column("carrier", kind) for kind in ("count", "share", "distinct")))
-    np.testing.assert_array_equal(count, [3, 1, 3, np.nan, 3])
-    np.testing.assert_array_equal(share, np.float32([0.6, 0.2, 0.6, np.nan, 0.6]))
+    np.testing.assert_array_equal(count, [3, 1, 3, 1, 3])
+    np.testing.assert_array_equal(share, np.float32([0.6, 0.2, 0.6, 0.2, 0.6]))
     np.testing.assert_array_equal(distinct, [2] * 5)
 
 
@@ -69,9 +69,9 @@ def test_numbers_are_compared_within_a_category():
         column("price", "above_lowest_within", "carrier"),
         column("stars", "rank_within", "carrier"),
     )
-    np.testing.assert_array_equal(rank, [0.25, 0.5, 1, np.nan, 0.25])
-    np.testing.assert_array_equal(above, [0, 0, 30, np.nan, 0])
-    np.testing.assert_array_equal(stars, [0, 0.5, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(rank, [0.25, 0.5, 1, 0.5, 0.25])
+    np.testing.assert_array_equal(above, [0, 0, 30, 0, 0])
+    np.testing.assert_array_equal(stars, [0, 0.5, 1, 0.5, np.nan])
 
 
 def test_columns_of_categories_are_named_for_people():

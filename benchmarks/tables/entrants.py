@@ -12,14 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import catboost  # type: ignore[import-untyped]
 import lightgbm
 import numpy as np
 import pandas as pd
-import xgboost
 from jaxtyping import Float
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -90,7 +89,7 @@ def fit_xgboost(train: Dataset, valid: Dataset) -> Ranker:
         "random_state": 0,
         "n_jobs": 1,
     }
-    model = xgboost.XGBRanker(
+    model = import_module("xgboost").XGBRanker(
         objective="rank:ndcg", n_estimators=1000, learning_rate=0.05, enable_categorical=True, **more
     )
     frames = _frame(train, schema=train), _frame(valid, schema=train)
@@ -101,13 +100,14 @@ def fit_xgboost(train: Dataset, valid: Dataset) -> Ranker:
 
 def fit_catboost(train: Dataset, valid: Dataset) -> Ranker:
     """Fit CatBoost by YetiRank, stopped by the validation queries."""
+    catboost = import_module("catboost")
     more: dict[str, Any] = {"random_seed": 0, "thread_count": 1, "verbose": False, "allow_writing_files": False}
     model = catboost.CatBoostRanker(
         loss_function="YetiRank", eval_metric=f"NDCG:top={CUTOFF}", iterations=1000, learning_rate=0.05, **more
     )
     categorical = list(train.schema.categorical)
 
-    def pool(data: Dataset) -> catboost.Pool:
+    def pool(data: Dataset) -> Any:
         query = np.repeat(np.arange(len(data)), data.lengths)
         return catboost.Pool(_frame(data), data.labels, group_id=query, cat_features=categorical)
 

@@ -112,3 +112,19 @@ def test_the_answer_has_the_figures_of_all_tables():
     assert f"loses {min(regret[name] for name in others):.4f}" in PAGE
     assert f"gains {together['mean_gain']:.4f}" in PAGE
     assert f"better on {together['shown_better']} tables, and worse on {together['shown_worse']}" in PAGE
+
+
+def test_the_gains_of_networks_in_the_text_are_those_that_are_shown():
+    gains = {
+        (row["part"], row["table"], one["ranker"], one["over"]): one["gain"][0]
+        for row in result("context")["tables"]
+        for one in row["gains"]
+        if one["p_holm"] < 0.05
+    }
+    on_columns = {key[1:]: gain for key, gain in gains.items() if key[0] == context.ON_COLUMNS}
+    assert set(on_columns) == {("tuna", name, context.FIRST) for name in ("qilcm", "qilcm2")}
+    alone = gains[context.ALONE, "tuna", "qilcm", "qilcm without attention"]
+    confusion = gains[context.ALONE, "tuna", "qilcm with confusion loss", "qilcm"]
+    assert all(
+        f"{abs(value):.4f}" in PAGE.partition("- **Reading")[2] for value in (*on_columns.values(), alone, confusion)
+    )

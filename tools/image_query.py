@@ -27,7 +27,9 @@ def main(folder: Path, url: str) -> int:
     _wait_until_ready(url)
     for number, expected in enumerate(golden, start=1):
         rows = [[_sent(v, f) for v, f in zip(row, schema, strict=True)] for row in expected["features"]]
-        answer = _post(f"{url}/rerank", {"features": rows, "raw_scores": True, "finite_scores": False})
+        settings = {"strategy": expected["strategy"], "specialist": expected["decided"]}
+        body = {"features": rows, "raw_scores": True, "finite_scores": False}
+        answer = _post(f"{url}/rerank", body | {name: value for name, value in settings.items() if value is not None})
         fault = _difference(expected["scores"], answer)
         if fault is not None:
             print(f"golden list {number} of {len(golden)}: {fault}", file=sys.stderr)

@@ -42,7 +42,7 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from benchmarks import machine
     from listwright.ranking.errors import DataError
     from listwright.ranking.features import Feature, FeatureSchema
-    from listwright.ranking.served.events import event_in
+    from listwright.ranking.served_log.events import event_in
     from listwright.service.errors import UnknownModelError
     from listwright.service.events import lines_of
     from listwright.service.grpc.codec import MESSAGES, InferCodec

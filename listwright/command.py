@@ -40,12 +40,12 @@ COMMANDS = {
     "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.reporting.fit_page", "make report.html again from report.json"),
     "fetch": Command("listwright.training.fetch", "copy a bundle out of MLflow", "mlflow"),
-    "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
+    "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would"),
     "publish": Command(
         "listwright.service.bundles.publishing", "give a bundle another name or version, and serve it", ""
     ),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
-    "served": Command("listwright.ranking.served.command", "list a served log, remove a person's records", "loop"),
+    "served": Command("listwright.ranking.commands.served", "list a served log, remove a person's records", "loop"),
     "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),
 }
 """By name, in the order of their use."""

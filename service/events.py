@@ -36,7 +36,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served.events import MAX_EVENTS, Event, event_of
+from listwright.ranking.served_log.events import MAX_EVENTS, Event, event_of
 from listwright.service.admission.body import BodyBudget
 from listwright.service.errors import EventsNotKeptError, TooLargeError, UndecodableBodyError, why_no_json
 from listwright.service.problems import faults_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from listwright.ranking.served.record import Intervention, ShadowRanking
+from listwright.ranking.served_log.record import Intervention, ShadowRanking
 
 Kind = Literal["shadow", "split", "interleave", "explore"]
 Arm = Literal["control", "challenger"]

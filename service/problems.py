@@ -24,7 +24,7 @@ from listwright.ranking.errors import (
     SchemaMismatchError,
     UnknownStrategyError,
 )
-from listwright.ranking.rules import is_number
+from listwright.ranking.rules.schema import is_number
 from listwright.service import paths
 from listwright.service.errors import (
     DegradedError,

@@ -15,9 +15,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import CandidateError
-from listwright.ranking.merchandising import RuleSet, apply_rules
 from listwright.ranking.plain_file import from_toml
-from listwright.ranking.rules import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
+from listwright.ranking.rules.apply import RuleSet, apply_rules
+from listwright.ranking.rules.schema import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
 from listwright.service.bundles.served import Current
 from listwright.service.participation import Participation, Team
 from listwright.service.problems import describe, fields_at
@@ -162,7 +162,7 @@ def with_rules(request: RankingRequest, ranking: Ranking, sets: Sequence[RuleSet
         sets: of :func:`rule_sets`.
 
     Raises:
-        CandidateError: of :func:`~listwright.ranking.merchandising.apply_rules`.
+        CandidateError: of :func:`~listwright.ranking.rules.apply.apply_rules`.
     """
     after = apply_rules(ranking, request.candidates, request.bundle.manifest, sets)
     if after is ranking or request.part is None:

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from listwright.ranking.remote import Url, as_location
-from listwright.ranking.rules import MOST_RULES
+from listwright.ranking.rules.schema import MOST_RULES
 from listwright.ranking.stages import NetworkKind
 
 MAX_SALT = 200

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 
 from listwright.ranking.deadline import Deadline
-from listwright.ranking.served.events import MAX_EVENTS
+from listwright.ranking.served_log.events import MAX_EVENTS
 from listwright.service import paths
 from listwright.service.admission.body import Limit, hold_body
 from listwright.service.api.service import PlainRoute, Serving

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastapi.encoders import jsonable_encoder
 from fastapi.openapi.models import OpenAPI
 
-from listwright.ranking.served.events import Event
+from listwright.ranking.served_log.events import Event
 from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples

@@ -20,7 +20,7 @@ from starlette.types import Receive
 
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.deadline import Deadline
-from listwright.ranking.served.record import ShadowRanking
+from listwright.ranking.served_log.record import ShadowRanking
 from listwright.service import paths
 from listwright.service.admission.body import hold_body
 from listwright.service.admission.gate import Gate

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.experiments import bounds, fraction
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.served.record import ShadowRanking
+from listwright.ranking.served_log.record import ShadowRanking
 from listwright.service.bundles.served import Models
 from listwright.service.errors import UnknownModelError
 from listwright.service.experiments.experiment_file import Definition, ExperimentFile

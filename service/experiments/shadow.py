@@ -11,7 +11,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from listwright.ranking.served.record import ShadowRanking
+from listwright.ranking.served_log.record import ShadowRanking
 from listwright.service.child_process import JOIN_S, ChildLink
 from listwright.service.experiments.roster import NO_TIME, Entry, ExperimentMetrics, Failures
 from listwright.service.experiments.shadow_process import ChallengerRanking, Question, run

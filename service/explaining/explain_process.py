@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
     from listwright.ranking.candidates import CandidateList, Ranking
     from listwright.ranking.explaining.explanation import CandidateExplanation
-    from listwright.ranking.merchandising import RuleSet
     from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
+    from listwright.ranking.rules.apply import RuleSet
 
 IDLE_S = 600.0
 """Seconds without a task after which the process ends, which frees its memory."""
@@ -163,7 +163,7 @@ class TaskExplainer:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
         from listwright.ranking.explaining.explanation import to_json, with_rules  # noqa: PLC0415
-        from listwright.ranking.merchandising import apply_rules  # noqa: PLC0415
+        from listwright.ranking.rules.apply import apply_rules  # noqa: PLC0415
 
         reranker = self._load(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.served.record import Columns, RuleEffect, ServedRecord, hashed
+from listwright.ranking.served_log.record import Columns, RuleEffect, ServedRecord, hashed
 from listwright.service.participation import Participation
 
 MOST_SCHEMAS = 64

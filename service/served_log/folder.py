@@ -17,9 +17,9 @@ from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served.encoding import SYNC_BYTES, Block, framed, header
-from listwright.ranking.served.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
-from listwright.ranking.served.record import Columns
+from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, framed, header
+from listwright.ranking.served_log.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
+from listwright.ranking.served_log.record import Columns
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")

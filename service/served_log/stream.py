@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served.encoding import SYNC_BYTES, framed, header
-from listwright.ranking.served.record import Columns
+from listwright.ranking.served_log.encoding import SYNC_BYTES, framed, header
+from listwright.ranking.served_log.record import Columns
 from listwright.service.served_log.entry import Drops
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry

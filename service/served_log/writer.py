@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from threading import Event, Thread, get_native_id
 from typing import TYPE_CHECKING
 
-from listwright.ranking.served.encoding import SYNC_BYTES, Block, header
-from listwright.ranking.served.record import Columns
+from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, header
+from listwright.ranking.served_log.record import Columns
 from listwright.service.served_log.entry import Drops, LogEntry, columns_of, to_record
 from listwright.service.served_log.folder import LogFolder, OpenFile
 from listwright.service.settings import Settings

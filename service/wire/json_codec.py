@@ -32,10 +32,10 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import CandidateError, ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.merchandising import RuleSet
 from listwright.ranking.order import finite_scores, ranks_by_score, ranks_of
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.rules import MOST_RULES
+from listwright.ranking.rules.apply import RuleSet
+from listwright.ranking.rules.schema import MOST_RULES
 from listwright.service.admission.body import Limit
 from listwright.service.bundles.served import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json

@@ -26,7 +26,7 @@ from pydantic.config import JsonDict
 from starlette.requests import Request
 
 from listwright.ranking.candidates import Action
-from listwright.ranking.rules import MOST_RULES, Rule, convert_whole
+from listwright.ranking.rules.schema import MOST_RULES, Rule, convert_whole
 from listwright.ranking.stages import NetworkKind
 from listwright.service.participation import Kind
 from listwright.service.problems import faults_of

@@ -6,8 +6,8 @@ import shlex
 
 import polars as pl
 
-from listwright.ranking.served.events import COLUMNS, MAX_EVENTS, event_of
-from listwright.ranking.served.files import write
+from listwright.ranking.served_log.events import COLUMNS, MAX_EVENTS, event_of
+from listwright.ranking.served_log.files import write
 from listwright.service.api.events import MAX_BODY
 from listwright.service.events import MAX_LINE_BYTES, MODE, ROLL_BYTES, ROLL_S
 from listwright.training import join

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import write
+from listwright.ranking.served_log.files import write
 from listwright.training.joining.events import COUNTED, Cause, Labels
 from listwright.training.joining.job import JoinJob, join
 from support.events import event, write_events

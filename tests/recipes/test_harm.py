@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from listwright import training
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.commands import verify
 from listwright.ranking.metrics import ndcg
 from listwright.service.app import create_app
 from listwright.service.settings import Settings

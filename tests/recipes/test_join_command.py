@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.served.files import write
+from listwright.ranking.served_log.files import write
 from listwright.training import fit, join
 from support.events import event, write_events
 from support.served import NOON, served_record

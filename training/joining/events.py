@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import Report, files_below, from_json, from_toml
-from listwright.ranking.served.events import COLUMNS, MAX_NAME, event_in, event_of, moment
+from listwright.ranking.served_log.events import COLUMNS, MAX_NAME, event_in, event_of, moment
 from listwright.training.data.cells import is_usable, names_in, numbers_in
 from listwright.training.data.letor.fast import MAX_LABEL
 from listwright.training.data.sources import check_exists, open_plain
@@ -114,8 +114,8 @@ def event_files(path: Path, report: Report | None = None) -> list[Path]:
 def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     """Yield the events of one file, in batches.
 
-    A table has the columns of :data:`listwright.ranking.served.events.COLUMNS`; Parquet may have ``event_attributes``
-    as a nested column instead. A line or a row that is no event is counted.
+    A table has the columns of :data:`listwright.ranking.served_log.events.COLUMNS`; Parquet may have
+    ``event_attributes`` as a nested column instead. A line or a row that is no event is counted.
 
     Args:
         path: of the file.

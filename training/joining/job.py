@@ -17,7 +17,7 @@ import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.ranking.served.files import log_files, read_listed
+from listwright.ranking.served_log.files import log_files, read_listed
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.joining.events import (
     COUNTED,

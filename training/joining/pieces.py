@@ -13,8 +13,8 @@ import polars as pl
 from jaxtyping import Float
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import feature_columns, read, read_listed
-from listwright.ranking.served.record import Columns, ServedRecord
+from listwright.ranking.served_log.files import feature_columns, read, read_listed
+from listwright.ranking.served_log.record import Columns, ServedRecord
 
 PIECE_BYTES = 16 * 2**20
 """Bytes of the features of a piece."""

@@ -14,8 +14,8 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import from_json
-from listwright.ranking.served.files import log_files, records
-from listwright.ranking.served.record import ServedRecord
+from listwright.ranking.served_log.files import log_files, records
+from listwright.ranking.served_log.record import ServedRecord
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import pytest
 
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service.api import rerank as endpoint
 from support.experiments import experiment, written
 from support.http.rerank_requests import ROWS, by_name, matrix

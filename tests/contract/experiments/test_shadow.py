@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.experiments import Agreement, agreement
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service.experiments import shadow as background
 from listwright.service.experiments.shadow import MOST_WAITING
 from support.experiments import HIGH_PRICE, experiment, run_until_dear, run_without_end

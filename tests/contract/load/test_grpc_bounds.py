@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tritonclient.grpc import service_pb2
 
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service.admission.readiness import RUN
 from listwright.service.api import rerank as endpoint
 from listwright.service.grpc import server

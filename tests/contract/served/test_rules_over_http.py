@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from listwright.ranking import bundle
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service import watched_file
 from listwright.service.app import create_app
 from listwright.service.rules import MOST_BYTES, parse

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from listwright.ranking import plain_file
-from listwright.ranking.served import command, files
+from listwright.ranking.commands import served as command
+from listwright.ranking.served_log import files
 from support.served import served_record
 
 

@@ -6,9 +6,10 @@ import os
 import pytest
 
 from listwright.command import main as listwright
-from listwright.ranking.served import command, files
-from listwright.ranking.served.encoding import header, long_bytes
-from listwright.ranking.served.record import hashed
+from listwright.ranking.commands import served as command
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.encoding import header, long_bytes
+from listwright.ranking.served_log.record import hashed
 from support.served import as_bytes, served_record
 
 SALT = "a salt that is long enough"

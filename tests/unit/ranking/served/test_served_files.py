@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served import files
-from listwright.ranking.served.encoding import (
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.encoding import (
     FEATURES_KEY,
     SCHEMA_VERSION,
     VERSION_KEY,
@@ -17,7 +17,7 @@ from listwright.ranking.served.encoding import (
     header,
     long_bytes,
 )
-from listwright.ranking.served.record import Columns, Intervention, ShadowRanking, to_record
+from listwright.ranking.served_log.record import Columns, Intervention, ShadowRanking, to_record
 from support.served import NAMES, NOON, as_bytes, served_record
 
 FULL = {

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from listwright.ranking.served import files
-from listwright.ranking.served.record import columns_of
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.record import columns_of
 from listwright.service.served_log.folder import LogFolder, OpenFile, new_stem
 from listwright.service.telemetry.metrics import Telemetry
 from support.served import served_record

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from listwright.ranking.served.files import write
+from listwright.ranking.served_log.files import write
 from listwright.training.joining.events import Labels
 from listwright.training.joining.job import JoinJob, join
 from listwright.training.progress import SILENT

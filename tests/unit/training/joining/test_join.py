@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.served.files import write
-from listwright.ranking.served.record import Intervention, RuleEffect
+from listwright.ranking.served_log.files import write
+from listwright.ranking.served_log.record import Intervention, RuleEffect
 from listwright.training.joining import job as join_job
 from listwright.training.joining import pieces
 from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels

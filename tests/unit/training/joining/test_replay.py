@@ -9,8 +9,8 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.ranking.served.files import write
-from listwright.ranking.served.record import RuleEffect
+from listwright.ranking.served_log.files import write
+from listwright.ranking.served_log.record import RuleEffect
 from listwright.training.joining.replay import replay
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle, rows

@@ -19,7 +19,7 @@ from listwright.ranking.candidates import AppliedRule, CandidateList, Ranking
 from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.rules import (
+from listwright.ranking.rules.schema import (
     MOST_COMPARISONS,
     AnyRule,
     BoostRule,

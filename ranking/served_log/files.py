@@ -20,7 +20,7 @@ from fastavro.read import SchemaResolutionError
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.encoding import (
+from listwright.ranking.served_log.encoding import (
     CATEGORIES_KEY,
     FEATURES_KEY,
     PARSED,
@@ -31,7 +31,7 @@ from listwright.ranking.served.encoding import (
     framed,
     header,
 )
-from listwright.ranking.served.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
+from listwright.ranking.served_log.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
 
 SUFFIX, OPEN_SUFFIX = ".avro", ".avro.part"
 """Of a finished file, and of one that is still written or whose writer was killed."""

@@ -93,7 +93,7 @@ class ServedRecord:
         rules: that acted on the order after ranker and experiment; the scores are those from before.
         categories: names of the categories of each categorical column: code 1 is the first; of the file.
 
-    Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served.encoding.Block`
+    Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served_log.encoding.Block`
     gives bytes to compare.
     """
 
@@ -144,7 +144,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
     """Build the record of decoded Avro fields.
 
     Args:
-        fields: of :data:`listwright.ranking.served.encoding.SCHEMA`.
+        fields: of :data:`listwright.ranking.served_log.encoding.SCHEMA`.
         columns: of the file's metadata.
         source: of the record, for errors.
 

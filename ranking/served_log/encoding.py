@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import numpy as np
 
-from listwright.ranking.served.record import Columns, Intervention, RuleEffect, ServedRecord, ShadowRanking
+from listwright.ranking.served_log.record import Columns, Intervention, RuleEffect, ServedRecord, ShadowRanking
 
 SCHEMA_VERSION = 1
 """Version of :data:`SCHEMA`, in the metadata of each file under :data:`VERSION_KEY`.
@@ -19,7 +19,8 @@ To change the schema:
 1. Add a field at the end, with a default: readers give the default for files that lack the field. Then the version
    stays, and readers of the old schema ignore the field.
 2. Any other change (a field that goes, another type, another meaning) raises the version by one. The reader of
-   :mod:`listwright.ranking.served.files` must then read both versions; ``tests/golden/served`` keeps a file of each.
+   :mod:`listwright.ranking.served_log.files` must then read both versions; ``tests/golden/served`` keeps a file of
+   each.
 3. Readers refuse a file of a newer version than theirs, and name the remedy.
 """
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from listwright.ranking import plain_file
 from listwright.ranking.errors import DataError, RecipeError, plain_text
-from listwright.ranking.served import files
-from listwright.ranking.served.record import ServedRecord, hashed
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.record import ServedRecord, hashed
 
 SALT = "LISTWRIGHT_UNIT_SALT"
 """The service's setting, which this command reads, too."""
@@ -150,7 +150,8 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
         awaited: query ids of records that stay: without them nobody knows which events are left.
 
     Yields:
-        Of each file that has records of the units, in the order of :func:`~listwright.ranking.served.files.log_files`.
+        Of each file that has records of the units, in the order of
+        :func:`~listwright.ranking.served_log.files.log_files`.
 
     Raises:
         DataError: if the folder is not there, or a file is damaged: its name, and what to do.

@@ -42,11 +42,11 @@ COMMANDS = {
     "fetch": Command("listwright.training.fetch", "copy a bundle out of MLflow", "mlflow"),
     "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would"),
     "publish": Command(
-        "listwright.service.bundles.publishing", "give a bundle another name or version, and serve it", ""
+        "listwright.service.commands.publish", "give a bundle another name or version, and serve it", ""
     ),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
     "served": Command("listwright.ranking.commands.served", "list a served log, remove a person's records", "loop"),
-    "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),
+    "health": Command("listwright.service.commands.health", "ask whether the service of this machine is ready"),
 }
 """By name, in the order of their use."""
 

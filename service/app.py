@@ -32,9 +32,9 @@ from listwright.service.api.service import Service
 from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
+from listwright.service.bundles.models import Current, Models, models_of
 from listwright.service.bundles.reload import Reloader, count_served, hold_served
 from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
-from listwright.service.bundles.served import Current, Models, models_of
 from listwright.service.rules import LiveRules
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog

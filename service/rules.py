@@ -18,7 +18,7 @@ from listwright.ranking.errors import CandidateError
 from listwright.ranking.plain_file import from_toml
 from listwright.ranking.rules.apply import RuleSet, apply_rules
 from listwright.ranking.rules.schema import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
-from listwright.service.bundles.served import Current
+from listwright.service.bundles.models import Current
 from listwright.service.participation import Participation, Team
 from listwright.service.problems import describe, fields_at
 from listwright.service.settings import PREFIX

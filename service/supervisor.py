@@ -32,7 +32,7 @@ from listwright.service import hook
 from listwright.service.app import create_app, server_of
 from listwright.service.bundles import loading
 from listwright.service.bundles.loading import Paths, Served
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.child_process import adopt_orphans, reap_orphans, spawn
 from listwright.service.settings import Settings
 from listwright.service.telemetry import logs

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.command_line import main
+from listwright.service.commands.serve import main
 from listwright.service.explaining import explainer
 from listwright.service.explaining.explain_process import Crashed, ExplainedList, ExplainTask, TaskExplainer
 

@@ -45,9 +45,9 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from listwright.ranking.errors import ListwrightError
-from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import loading
+from listwright.service.commands import serve as command_line
 from listwright.service.settings import Settings
 from listwright.service.transport.server import FINISH_WITHIN_S, options
 

@@ -25,7 +25,7 @@ from benchmarks import machine
 from benchmarks.load.service import bodies
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
-from listwright.service.bundles.served import Models, models_of
+from listwright.service.bundles.models import Models, models_of
 from listwright.service.settings import Settings
 from listwright.service.wire import json_codec
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec

@@ -11,8 +11,8 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 from listwright.service.api.info import Serving, serving_info
 from listwright.service.api.service import CheckedRoute, service_of, serving
 from listwright.service.auth import keys
+from listwright.service.bundles.models import Models
 from listwright.service.bundles.reload import EVERYTHING, Reloader
-from listwright.service.bundles.served import Models
 from listwright.service.errors import ReloadRefusedError, UnauthorizedError
 from listwright.service.paths import RELOAD, ROLLBACK
 from listwright.service.problems import DOCUMENTED

@@ -14,8 +14,8 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
 from listwright.service.api.service import CheckedRoute, Served, service_of
+from listwright.service.bundles.models import Models
 from listwright.service.bundles.routing_switch import RoutingPolicy
-from listwright.service.bundles.served import Models
 from listwright.service.problems import DOCUMENTED
 from listwright.service.settings import Settings
 from listwright.service.wire.schemas import ExperimentsInfo, Name

@@ -18,9 +18,9 @@ from listwright.service.admission.gate import Gate
 from listwright.service.admission.readiness import RUN, DegradedRun
 from listwright.service.admission.throttle import CachedMetrics
 from listwright.service.auth.keys import Key
+from listwright.service.bundles.models import Current, Models
 from listwright.service.bundles.reload import Reloader
 from listwright.service.bundles.routing_switch import RoutingPolicy
-from listwright.service.bundles.served import Current, Models
 from listwright.service.errors import NotReadyError
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry

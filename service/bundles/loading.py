@@ -18,7 +18,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError, ListwrightError, UnknownStrategyError
 from listwright.ranking.remote import OBJECT_STORES, Url, local_copy
 from listwright.service.bundles import folder
-from listwright.service.bundles.served import Models, Refusal, models_of
+from listwright.service.bundles.models import Models, Refusal, models_of
 from listwright.service.settings import ALL_MODELS, PREFIX, Settings
 
 WARM_UP_LENGTHS = (1, 10, 100)

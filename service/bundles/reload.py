@@ -29,7 +29,7 @@ from listwright.service.bundles.loading import (
     reason_of,
     refusal,
 )
-from listwright.service.bundles.served import Current, Models, Refusal
+from listwright.service.bundles.models import Current, Models, Refusal
 from listwright.service.disk import Disk
 from listwright.service.errors import ReloadRefusedError
 from listwright.service.settings import Settings

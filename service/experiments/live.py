@@ -15,7 +15,7 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError
 from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.served_log.record import Intervention, ShadowRanking
-from listwright.service.bundles.served import Current, Models
+from listwright.service.bundles.models import Current, Models
 from listwright.service.experiments.experiment_file import ExperimentFile, Watch
 from listwright.service.experiments.roster import Entry, ExperimentMetrics, Failures, Roster, make_roster
 from listwright.service.experiments.shadow import Shadow, ShadowTask

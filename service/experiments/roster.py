@@ -18,7 +18,7 @@ from listwright.ranking.bundle import Bundle
 from listwright.ranking.experiments import bounds, fraction
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.served_log.record import ShadowRanking
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.errors import UnknownModelError
 from listwright.service.experiments.experiment_file import Definition, ExperimentFile
 from listwright.service.participation import Participation

@@ -23,8 +23,8 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import AbandonedError, CandidateError, ListwrightError
 from listwright.service.admission.body import BodyBudget, hold_body
 from listwright.service.admission.gate import Gate
+from listwright.service.bundles.models import Models
 from listwright.service.bundles.routing_switch import RoutingPolicy
-from listwright.service.bundles.served import Models
 from listwright.service.child_process import ChildLink
 from listwright.service.errors import ExplanationFailedError, NotReadyError, OverloadedError, UnexplainedError
 from listwright.service.explaining.explain_process import WHY_LATE, Crashed, ExplainedList, ExplainTask, Reply, run

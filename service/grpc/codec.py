@@ -15,7 +15,7 @@ from starlette.datastructures import State
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.protobuf import compile_messages
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import Bounds, EncodedAnswer, RankingRequest

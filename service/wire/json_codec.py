@@ -37,7 +37,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.rules.apply import RuleSet
 from listwright.ranking.rules.schema import MOST_RULES
 from listwright.service.admission.body import Limit
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError, why_no_json
 from listwright.service.hook import PASSED
 from listwright.service.participation import Participation

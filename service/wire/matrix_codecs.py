@@ -9,7 +9,7 @@ from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import Ranking
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
 from listwright.service.wire.json_codec import EncodedAnswer, JsonAnswer, RankingRequest, answer_scores, bounds_of

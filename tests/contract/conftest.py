@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from listwright.ranking import bundle
-from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import folder
+from listwright.service.commands import serve as command_line
 from listwright.service.settings import PREFIX, Settings
 from listwright_client import Client
 from support.http.client_calls import in_process

@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from listwright.service.auth.middleware import Keyring
-from listwright.service.bundles import folder, loading, publishing, reload
+from listwright.service.bundles import folder, loading, reload
 from listwright.service.bundles.loading import Served
+from listwright.service.commands import publish as publishing
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
 from support.service.swapping import run, serving, tell, until_version, version

@@ -9,7 +9,8 @@ from listwright.command import main as listwright
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
-from listwright.service.bundles import folder, publishing
+from listwright.service.bundles import folder
+from listwright.service.commands import publish as publishing
 from support.service.bundles import make_bundle, rows
 
 

@@ -28,18 +28,20 @@ class Command:
 
 
 COMMANDS = {
-    "generate": Command("listwright.training.generate", "write synthetic ranking data of any size"),
-    "fit": Command("listwright.training.fit", "fit a bundle from data"),
-    "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
-    "tune": Command("listwright.training.tune", "search the settings of a network"),
-    "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
-    "join": Command("listwright.training.join", "join a served log with events, into rows for a fit", "training,loop"),
-    "score": Command("listwright.training.score", "rank every list of a file"),
-    "evaluate": Command("listwright.training.evaluate", "judge a bundle on new labelled rows, or compare two"),
-    "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
-    "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
-    "page": Command("listwright.training.reporting.fit_page", "make report.html again from report.json"),
-    "fetch": Command("listwright.training.fetch", "copy a bundle out of MLflow", "mlflow"),
+    "generate": Command("listwright.training.commands.generate", "write synthetic ranking data of any size"),
+    "fit": Command("listwright.training.commands.fit", "fit a bundle from data"),
+    "diagnose": Command("listwright.training.commands.diagnose", "say before a long fit whether a second stage pays"),
+    "tune": Command("listwright.training.commands.tune", "search the settings of a network"),
+    "experiment": Command("listwright.training.commands.experiment", "compare rankers over folds and seeds"),
+    "join": Command(
+        "listwright.training.commands.join", "join a served log with events, into rows for a fit", "training,loop"
+    ),
+    "score": Command("listwright.training.commands.score", "rank every list of a file"),
+    "evaluate": Command("listwright.training.commands.evaluate", "judge a bundle on new labelled rows, or compare two"),
+    "compare": Command("listwright.training.commands.compare", "say which of two rankers did better on traffic"),
+    "propensity": Command("listwright.training.commands.propensity", "estimate how likely each place is looked at"),
+    "page": Command("listwright.training.commands.page", "make report.html again from report.json"),
+    "fetch": Command("listwright.training.commands.fetch", "copy a bundle out of MLflow", "mlflow"),
     "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would"),
     "publish": Command(
         "listwright.service.commands.publish", "give a bundle another name or version, and serve it", ""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from listwright.training import experiment
+from listwright.training.commands import experiment
 from listwright.training.suites.listwise import plans
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """``docs/large-data.md`` has the code's numbers and the figures of the committed runs."""
 
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data import load
 from listwright.training.reporting.measures import behaviour
 from listwright.training.stored import rows, shards

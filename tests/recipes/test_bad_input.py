@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError
-from listwright.training import experiment, fit
+from listwright.training.commands import experiment, fit
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
 from support.training.odd_data import NAN, SMALL, SOURCES, Row, fit_by, recipe_of, rows, written

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training import choice, fit, steps
+from listwright.training import choice, steps
 from listwright.training.budget import Budget
+from listwright.training.commands import fit
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone

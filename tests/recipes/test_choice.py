@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import fit
+from listwright.training.commands import fit
 from support.training.tiny import TINY
 
 pytestmark = pytest.mark.nightly

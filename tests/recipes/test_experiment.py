@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from listwright.training import experiment
+from listwright.training.commands import experiment
 from support.training.tiny import SPECIALISED
 
 pytestmark = pytest.mark.nightly

@@ -10,7 +10,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import bars, fit
+from listwright.training import bars
+from listwright.training.commands import fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.workspace import partial_of

@@ -14,7 +14,7 @@ from listwright.ranking.commands import verify
 from listwright.ranking.metrics import ndcg
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.training import fit
+from listwright.training.commands import fit
 from support.service.asgi import asking
 from support.training.suites import printed_text
 

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.served_log.files import write
-from listwright.training import fit, join
+from listwright.training.commands import fit, join
 from support.events import event, write_events
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.training import experiment, fit, run, tune
+from listwright.training import run
+from listwright.training.commands import experiment, fit, tune
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 

@@ -11,7 +11,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.load import load
 from listwright.training.evaluation.evaluate import evaluate
 from listwright.training.first_stage import fit as first_stage

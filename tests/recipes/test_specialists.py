@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import SyntheticData

@@ -12,9 +12,10 @@ import pytest
 from mlflow import MlflowClient, pyfunc, set_tracking_uri
 
 from listwright.ranking import bundle
-from listwright.training import fetch, fit, tracking
 from listwright.training import steps as fit_parts
+from listwright.training import tracking
 from listwright.training.bars import Bars
+from listwright.training.commands import fetch, fit
 from support.http.processes import free_port
 from support.training.scored import answers
 from support.waiting import until

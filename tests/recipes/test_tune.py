@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from listwright.training import bars, fit, tune
+from listwright.training import bars
 from listwright.training import study as study_module
 from listwright.training.budget import ENDING_S, Budget
+from listwright.training.commands import fit, tune
 from listwright.training.first_stage import boosting, lambdamart
 from listwright.training.progress import SILENT
 from listwright.training.recipe import config

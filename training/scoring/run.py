@@ -55,7 +55,7 @@ def run(
         progress: how far it is.
 
     Raises:
-        ListwrightError: see :func:`listwright.training.score.score`.
+        ListwrightError: see :func:`listwright.training.commands.score.score`.
     """
     manifest, facts = inputs(job)
     with (

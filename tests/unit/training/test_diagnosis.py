@@ -11,8 +11,8 @@ from listwright.ranking.stages import LightGbmStage
 from listwright.training import diagnosis
 from listwright.training.budget import Budget
 from listwright.training.choice import DefaultChoice
+from listwright.training.commands.diagnose import fit_command, main
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.diagnose import fit_command, main
 from listwright.training.diagnosis import (
     PRINTED_FEATURES,
     Composition,

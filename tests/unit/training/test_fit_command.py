@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training import fit
+from listwright.training.commands import fit
 
 
 def gpus(there, workers=None):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training import generate
+from listwright.training.commands import generate
 from listwright.training.data.letor import text
 from listwright.training.progress import SILENT
 

@@ -276,7 +276,7 @@ def test_what_mlflow_takes_is_not_refused(uri):
 
 
 def test_without_its_extra_fetch_is_refused_in_one_line(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "listwright.training.fetch", raising=False)
+    monkeypatch.delitem(sys.modules, "listwright.training.commands.fetch", raising=False)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     assert listwright.main(["fetch", "models:/shop@champion", "--out", "shop/1"]) == 1
     assert capsys.readouterr().err == "error: listwright fetch needs mlflow: pip install 'listwright[mlflow]'\n"
@@ -322,7 +322,7 @@ def test_results_name_the_ranker_that_answers():
 
 @pytest.mark.nightly
 def test_a_fit_without_the_option_loads_none_of_the_libraries():
-    code = "import listwright.training.fit, listwright.training.run, sys; print(*sys.modules)"
+    code = "import listwright.training.commands.fit, listwright.training.run, sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in run.stdout.split()}
     assert "torch" in loaded

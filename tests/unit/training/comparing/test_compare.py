@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import compare as command
+from listwright.training.commands import compare as command
 from listwright.training.comparing.compare import compare
 from listwright.training.comparing.comparison import _times_of_the_same, needed_for, ratio_of
 from listwright.training.comparing.page import page

@@ -8,8 +8,9 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import experiment, fit, steps, tune
+from listwright.training import steps
 from listwright.training.command import repeatable
+from listwright.training.commands import experiment, fit, tune
 from listwright.training.data.load import describe, with_defaults
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenModel, Recipe

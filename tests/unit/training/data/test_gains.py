@@ -10,7 +10,7 @@ import torch
 from listwright import training
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import EvalProtocol, ndcg
-from listwright.training import experiment, fit
+from listwright.training.commands import experiment, fit
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import lambdamart
 from listwright.training.losses import softmax_cross_entropy

@@ -9,7 +9,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training import experiment, fit
+from listwright.training.commands import experiment, fit
 from listwright.training.data import cache, memory
 from listwright.training.data.dataset import Splits
 from listwright.training.data.split import merged

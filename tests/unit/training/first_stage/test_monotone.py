@@ -11,7 +11,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.reranker import Reranker
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.first_stage import boosting, lambdamart, relative
 from listwright.training.recipe import config

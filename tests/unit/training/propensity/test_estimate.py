@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import propensities as command
+from listwright.training.commands import propensity as command
 from listwright.training.data.synthetic.traffic import Shop, examination, judged_rows, ranked, swapped_rows, visits
 from listwright.training.position_bias import FEWEST_CLICKS, estimate
 from listwright.training.recipe.data import read_propensity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from listwright.training.reporting import fit_page
+from listwright.training.commands import page
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from listwright.training.reporting import fit_page
 def test_what_is_no_report_is_an_error_without_a_traceback(tmp_path, capsys, content, says):
     if content is not None:
         (tmp_path / "report.json").write_text(content)
-    assert fit_page.main([str(tmp_path / "report.json"), str(tmp_path / "page.html")]) == 1
+    assert page.main([str(tmp_path / "report.json"), str(tmp_path / "page.html")]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert says in said
@@ -31,5 +31,5 @@ def test_what_is_no_report_is_an_error_without_a_traceback(tmp_path, capsys, con
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path, capsys, monkeypatch):
     (tmp_path / "report.json").write_text("{}")
     monkeypatch.setattr(fit_page, "fit_page", lambda report: "")
-    assert fit_page.main([str(tmp_path / "report.json"), str(tmp_path / "gone" / "page.html")]) == 1
+    assert page.main([str(tmp_path / "report.json"), str(tmp_path / "gone" / "page.html")]) == 1
     assert "page.html cannot be written: No such file or directory" in capsys.readouterr().err

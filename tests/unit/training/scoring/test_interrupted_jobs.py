@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import score as command
-from listwright.training.score import score
+from listwright.training.commands import score as command
+from listwright.training.commands.score import score
 from listwright.training.scoring import run as scoring
 from listwright.training.scoring.frames import RowRange
 from listwright.training.scoring.worker import score_part

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
-from listwright.training import score as command
-from listwright.training.score import score
+from listwright.training.commands import score as command
+from listwright.training.commands.score import score
 from listwright.training.scoring.job import Job
 from support.service import bundles
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import experiment, fit
+from listwright.training.commands import experiment, fit
 from listwright.training.data.load import load
 from listwright.training.data.synthetic.traffic import clicked, examination
 from listwright.training.data.tables.table import inverse_propensities, read

@@ -24,17 +24,17 @@ from listwright.ranking.manifest import Manifest, to_json
 from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import MANIFEST, ColumnStage
-from listwright.training.budget import Budget
-from listwright.training.command import PlainConsole
+from listwright.training.console.command import PlainConsole
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies, categories_in
 from listwright.training.data.memory import Values
-from listwright.training.evaluation.evaluate import per_query
+from listwright.training.evaluation.protocol import per_query
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.workspace import check_names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import Default
 from listwright.training.recipe.model import QilcmSpec, RankLoss, model_like
-from listwright.training.workspace import check_names
 
 UNSAVED = "library"
 """Name of a recipe, and a bundle, that has none of its own."""
@@ -212,7 +212,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
         notes = memory.notes_of(X, qid, data.schema)
         splits = replace(splits, remedies=remedies, rounding=memory.rounding(X, data.schema), notes=notes)
-        from listwright.training.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
+        from listwright.training.pipeline.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         console = PlainConsole(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:

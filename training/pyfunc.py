@@ -15,8 +15,8 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import MAX_NAME
 from listwright.training.data.tables.frames import listed
+from listwright.training.pipeline.tracking import MODEL_PARAMS
 from listwright.training.scoring.worker import COLUMNS, ranked
-from listwright.training.tracking import MODEL_PARAMS
 
 
 class BundleModel:

@@ -26,7 +26,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 STARTUP_TRIALS = 5

@@ -32,16 +32,16 @@ from rich.console import Console
 from benchmarks import machine
 from benchmarks.tables.entrants import Objective, fit_lightgbm
 from listwright.ranking import bundle
-from listwright.training.budget import Budget
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import evaluate
 from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.run import run
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.run import run
-from listwright.training.steps import load
 
 CUTOFF = 10
 FOLDS = {"mq2008": 5, "ohsumed": 5, "airline": 5, "mslr-sample": 1, "demo": 1, "flat": 10}

@@ -18,10 +18,10 @@ from rich.console import Console
 
 from benchmarks import machine
 from listwright.ranking import bundle
+from listwright.training.pipeline.run import run
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.run import run
 
 LENGTH = 20
 SHIFTS = {"without a shift": 0.0, "with planted shifts": 0.5}

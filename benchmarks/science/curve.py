@@ -42,12 +42,12 @@ from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.intervals import crossed_means, interval
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import lists_for
-from listwright.training.steps import load
 
 CUTOFF = 10
 SIZES = (500, 2_000, 8_000, 0)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from listwright.training.comparing.compare import compare
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
+from listwright.training.traffic.compare.compare import compare
 
 POWER = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 

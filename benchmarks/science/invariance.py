@@ -32,11 +32,11 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.losses.confusion import confusion_loss
 from listwright.training.networks.qilcm import QilcmNetwork, Representation
 from listwright.training.networks.ranker import Ranker
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
-from listwright.training.steps import load
 from listwright.training.suites.listwise import plans
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")

@@ -23,9 +23,9 @@ from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.boosting import HeldOutNdcg, lightgbm_dataset, settings_of
 from listwright.training.first_stage.lambdamart import MANY_CATEGORIES, MUCH_SMOOTHING
 from listwright.training.first_stage.relative import candidates, widened
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMartSettings
-from listwright.training.steps import load
 
 CUTOFF = 10
 WAITS = {"25": (25, 0), "50": (50, 0), "50, 100 at least": (50, 100), "100": (100, 0), "200": (200, 0)}

@@ -28,10 +28,10 @@ from listwright.training.data.synthetic.traffic import examination
 from listwright.training.data.tables.table import inverse_propensities
 from listwright.training.evaluation.intervals import RESAMPLES, interval
 from listwright.training.first_stage import lambdamart
-from listwright.training.position_bias import PositionBias
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import Propensity
-from listwright.training.steps import load
+from listwright.training.traffic.propensity import PositionBias
 
 STRENGTHS = (0.5, 1.0, 1.5)
 SESSIONS = (300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)

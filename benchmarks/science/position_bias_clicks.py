@@ -20,8 +20,8 @@ from listwright.training.data.synthetic.traffic import (
     swapped_rows,
 )
 from listwright.training.first_stage import lambdamart
-from listwright.training.position_bias import PositionBias, estimate
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
+from listwright.training.traffic.propensity import PositionBias, estimate
 
 PLACES = 10
 

@@ -18,14 +18,14 @@ from benchmarks import machine
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.pipeline.run import usable_device
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec, model_like
-from listwright.training.run import usable_device
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
-from listwright.training.steps import load
 
 RECIPE = "demo"
 MODELS = ("qilcm", "mlp", "dlcm")

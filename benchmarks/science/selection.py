@@ -16,9 +16,9 @@ from benchmarks import machine
 from listwright.ranking.metrics import EvalProtocol, ndcg
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.lambdamart import scores_of, tune
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.steps import load
 
 CUTOFF = 10
 WAYS = ("valid", "folds")

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from benchmarks import machine
-from listwright.training.comparing.comparison import Ratio, enough, ratio_of
 from listwright.training.evaluation.intervals import Sequence, fixed_half_width
+from listwright.training.traffic.compare.comparison import Ratio, enough, ratio_of
 
 DAYS, RUNS = 30, 2000
 

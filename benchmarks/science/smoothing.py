@@ -20,9 +20,9 @@ from benchmarks.science.curve import in_time
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
-from listwright.training.steps import load
 
 CUTOFF = 10
 OWN, OTHERS = 10.0, (100.0, 1_000.0, 10_000.0)

@@ -38,17 +38,17 @@ from benchmarks import machine
 from benchmarks.science import curve
 from benchmarks.science.budgeted import CUTOFF, Values, twenty_lines
 from listwright.ranking import bundle
-from listwright.training.budget import Budget
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
-from listwright.training.evaluation.evaluate import evaluate
 from listwright.training.evaluation.intervals import crossed_means, interval
+from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.run import run_on
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
-from listwright.training.run import run_on
-from listwright.training.steps import load
 
 PERIODS = {
     "usual": ("2001-02-07", "2001-02-15"),

@@ -19,9 +19,9 @@ from listwright.ranking.metrics import EvalProtocol, ndcg
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage.boosting import HeldOutNdcg, lightgbm_dataset, settings_of
 from listwright.training.first_stage.lambdamart import query_ndcg, scores_of
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.steps import load
 
 CUTOFF = 10
 FOLDS = 5

@@ -21,8 +21,8 @@ from benchmarks import machine
 from benchmarks.speed.epoch import FEATURES, MODELS, QUERIES, measure, planted
 from listwright.ranking.errors import ListwrightError
 from listwright.training.networks.ranker import Ranker
+from listwright.training.pipeline.run import usable_device
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.run import usable_device
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import NetworkWorker, state_of
 

@@ -21,8 +21,8 @@ from jaxtyping import Float
 from benchmarks.tables.runs import Row
 from listwright.ranking.relative import KINDS, NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval
 from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.protocol import bootstrap_interval
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.first_stage.fit import FittedFirstStage, fit, with_and_without
 from listwright.training.first_stage.relative import candidates

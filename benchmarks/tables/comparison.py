@@ -12,7 +12,7 @@ from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.builders import TABLES
 from benchmarks.tables.entrants import AFTERNOON, DEFAULT, ENTRANTS
 from benchmarks.tables.runs import Row
-from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.evaluation.protocol import bootstrap_interval
 
 PICKED = "afternoon"
 """Of the rankers of an afternoon, that which ranks a split's validation queries best."""

@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from benchmarks.tables.runs import Row, ignored, read_split
 from listwright.ranking import bundle
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import mean_ndcg, query_ndcg
 
 CUTOFF = 10

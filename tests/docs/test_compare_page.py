@@ -1,8 +1,8 @@
 """``docs/compare.md``: its tables are the committed runs, its numbers are the code's."""
 
 from listwright.training.commands import compare as command
-from listwright.training.comparing import compare, comparison
 from listwright.training.evaluation import intervals
+from listwright.training.traffic.compare import compare, comparison
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/compare.md")

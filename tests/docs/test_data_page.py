@@ -8,10 +8,10 @@ import pytest
 
 from listwright.ranking import features
 from listwright.ranking.features import MISSING_WORDS, MOSTLY_UNKNOWN, Feature, spelled
-from listwright.training import steps
 from listwright.training.commands import diagnose, experiment, fit, tune
 from listwright.training.data import cells, dataset, leaks, load
 from listwright.training.data.tables.table import _SPLIT_OF, read
+from listwright.training.pipeline import steps
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for

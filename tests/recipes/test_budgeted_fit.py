@@ -10,16 +10,16 @@ from rich.console import Console
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training import choice, steps
-from listwright.training.budget import Budget
 from listwright.training.commands import fit
 from listwright.training.first_stage import boosting, lambdamart
+from listwright.training.pipeline import choice, steps
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.run import run
+from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.reporting.sentences import budget_sentences, compared_rows, default_sentence
-from listwright.training.run import run
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.workspace import partial_of
 from support.training.tiny import SPECIALISED, TINY
 
 MANY = TINY.replace("queries = 60", "queries = 150\nshift = 1.0").replace("[model]", "[choice]\nfolds = 2\n[model]")

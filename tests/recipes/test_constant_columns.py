@@ -10,8 +10,8 @@ import pytest
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import SchemaMismatchError
-from listwright.training import run, steps
 from listwright.training.commands import experiment, fit
+from listwright.training.pipeline import run, steps
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.suites.listwise.fits import Fit, measure

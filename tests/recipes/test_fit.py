@@ -10,11 +10,11 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import bars
 from listwright.training.commands import fit
+from listwright.training.console import bars
 from listwright.training.data.load import load
+from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe import config
-from listwright.training.workspace import partial_of
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 
@@ -35,7 +35,7 @@ def test_bundle_is_whole_and_named_after_its_folder(fitted):
 def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
     """Results again from the files on disk, over the same test split."""
     loaded = bundle.load(fitted)
-    from listwright.training.evaluation.evaluate import evaluate
+    from listwright.training.evaluation.protocol import evaluate
 
     test = load(config.load(str(recipe)), []).test
     assert evaluate(loaded.reranker, test).metrics() == loaded.manifest.metrics
@@ -64,7 +64,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("listwright.training.run.write_bundle", interrupt)
+    monkeypatch.setattr("listwright.training.pipeline.run.write_bundle", interrupt)
     assert run(recipe, "--out", out) == 130
     assert "run the same command with --resume" in capsys.readouterr().out
     monkeypatch.undo()

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.training import run
 from listwright.training.commands import experiment, fit, tune
+from listwright.training.pipeline import run
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 

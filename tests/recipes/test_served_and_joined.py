@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.training.commands import join
-from listwright.training.joining.replay import replay
+from listwright.training.traffic.join.replay import replay
 from support.service.asgi import serving
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle, rows
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from listwright.training import bars
-from listwright.training import study as study_module
-from listwright.training.budget import ENDING_S, Budget
 from listwright.training.commands import fit, tune
+from listwright.training.console import bars
+from listwright.training.console.progress import SILENT
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.progress import SILENT
+from listwright.training.pipeline import study as study_module
+from listwright.training.pipeline.budget import ENDING_S, Budget
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.study import TrialWorkers
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps import load
-from listwright.training.study import TrialWorkers
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 from support.waiting import until

@@ -10,7 +10,14 @@ from pathlib import Path
 from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
-from listwright.training.command import check_folder, command_parser, repeatable, run_command, split_names, write_whole
+from listwright.training.console.command import (
+    check_folder,
+    command_parser,
+    repeatable,
+    run_command,
+    split_names,
+    write_whole,
+)
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet
@@ -37,9 +44,9 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
     check_folder("--out", options.out)
     check_folder("--json", options.json)
     with console.status("reading judged rows"):
-        from listwright.training.comparing.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
-        from listwright.training.comparing.text import numbers, text  # noqa: PLC0415
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
+        from listwright.training.traffic.compare.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
+        from listwright.training.traffic.compare.text import numbers, text  # noqa: PLC0415
 
         files_below(options.rows, [JUDGED], lambda note: console.print(f"Note: {note}", markup=False, soft_wrap=True))
         comparison = compare(
@@ -52,7 +59,7 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
         )
         command = repeatable("compare", options.words)
         if options.out is not None:
-            from listwright.training.comparing.page import page  # noqa: PLC0415
+            from listwright.training.traffic.compare.page import page  # noqa: PLC0415
 
             write_whole(options.out, page(comparison, command=command))
         if options.json is not None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from listwright.training.budget import check_minutes
-from listwright.training.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.training.pipeline.budget import check_minutes
 from listwright.training.recipe.options import add_source_options, recipe_from
 
 _EXAMPLES = """examples:
@@ -43,9 +43,9 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
     check_minutes(options.minutes)
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from listwright.training import diagnosis  # noqa: PLC0415
-        from listwright.training.bars import progress_bars  # noqa: PLC0415
-        from listwright.training.run import usable_device  # noqa: PLC0415
+        from listwright.training.console.bars import progress_bars  # noqa: PLC0415
+        from listwright.training.pipeline import diagnosis  # noqa: PLC0415
+        from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
     device = usable_device(options.device)
     with progress_bars(console) as bars:
         result = diagnosis.diagnose(recipe, options.data, device=device, progress=bars, minutes=options.minutes)

@@ -16,8 +16,15 @@ from rich.text import Text
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
-from listwright.training.bars import progress_bars
-from listwright.training.command import check_folder, command_parser, repeatable, run_command, split_names, write_whole
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import (
+    check_folder,
+    command_parser,
+    repeatable,
+    run_command,
+    split_names,
+    write_whole,
+)
 
 UNDECIDED = 3
 """Exit code where no gate is broken, and one is undecided."""
@@ -52,8 +59,8 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     if len(set(written)) < len(written):
         raise RecipeError("--out, --json and --trec: name different files")
     with console.status("loading"):  # a second, which --help need not wait for
-        from listwright.training.gates import facts_of, gate_facts, parse_gate  # noqa: PLC0415
-        from listwright.training.judgement import Judging, judge  # noqa: PLC0415
+        from listwright.training.evaluation.gates import facts_of, gate_facts, parse_gate  # noqa: PLC0415
+        from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if options.shared_only and options.run is None:

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
-from listwright.training.command import command_parser, in_list, repeatable, run_command, split_names
+from listwright.training.console.command import command_parser, in_list, repeatable, run_command, split_names
 from listwright.training.data.sources import files_by_split, path_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import LetorData, TableData

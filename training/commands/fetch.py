@@ -11,7 +11,7 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import BundleError, RecipeError, plain_text
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import MANIFEST
-from listwright.training.tracking import check_mlflow, import_mlflow, redact
+from listwright.training.pipeline.tracking import check_mlflow, import_mlflow, redact
 
 mlflow = import_mlflow()
 

@@ -13,14 +13,14 @@ from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.budget import LEAST_S, MOST_S, USUAL_S, Budget
 from listwright.training.cluster import Workers, add_on_option, connected
-from listwright.training.command import command_parser, repeatable, run_command
+from listwright.training.console.command import command_parser, repeatable, run_command
+from listwright.training.pipeline.budget import LEAST_S, MOST_S, USUAL_S, Budget
+from listwright.training.pipeline.tracking import Tracker
+from listwright.training.pipeline.workspace import next_version, partial_of
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
-from listwright.training.tracking import Tracker
-from listwright.training.workspace import next_version, partial_of
 
 _EXAMPLES = """examples:
   listwright fit                      synthetic data, about a minute
@@ -57,8 +57,8 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
     budget = _budget(recipe, options)
     out = options.out = options.out or next_version(Path("models"), recipe.name)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training.pipeline.run import run  # noqa: PLC0415
         from listwright.training.reporting.report import show  # noqa: PLC0415
-        from listwright.training.run import run  # noqa: PLC0415
 
         tracker = None if options.track is None else Tracker(options.track)
     with _workers(options) as workers:
@@ -138,7 +138,7 @@ def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
         return
     if options.workers is not None and options.workers < 1:
         raise RecipeError(f"--workers {options.workers}: expected 1 or more")
-    from listwright.training.run import usable_device  # noqa: PLC0415
+    from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
 
     device = usable_device(options.device)
     with connected(options.on, options.workers) as (ray, cores):

@@ -15,11 +15,11 @@ from polars.io.plugins import register_io_source
 from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.bars import progress_bars
-from listwright.training.command import command_parser, run_command
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import command_parser, run_command
+from listwright.training.console.progress import Progress
 from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
-from listwright.training.progress import Progress
-from listwright.training.stored.writing import disk_full_as_data_error
+from listwright.training.job_folder import disk_full_as_data_error
 
 ENDINGS = (".parquet", ".csv", ".txt")
 

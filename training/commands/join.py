@@ -16,11 +16,11 @@ from rich.table import Table as Grid
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training.bars import progress_bars
-from listwright.training.command import command_parser, run_command
-from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
-from listwright.training.joining.job import JoinJob, JoinResult, join
-from listwright.training.joining.replay import replay
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import command_parser, run_command
+from listwright.training.traffic.join.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
+from listwright.training.traffic.join.job import JoinJob, JoinResult, join
+from listwright.training.traffic.join.replay import replay
 
 _EXAMPLES = """examples:
   listwright join --served served/ --events events/ --labels labels.toml --out rows.parquet

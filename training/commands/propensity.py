@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
-from listwright.training.bars import progress_bars
-from listwright.training.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
 
 if TYPE_CHECKING:
-    from listwright.training.position_bias import PositionBias
+    from listwright.training.traffic.propensity import PositionBias
 
 _EXAMPLES = """examples:
   listwright propensity rows.parquet --out propensities.json
@@ -41,7 +41,7 @@ def _estimate(options: argparse.Namespace, console: Console) -> None:
     check_folder("--out", options.out)
     with console.status("loading"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
-        from listwright.training.position_bias import estimate  # noqa: PLC0415 - --help need not wait
+        from listwright.training.traffic.propensity import estimate  # noqa: PLC0415 - --help need not wait
     way = None if options.method == "auto" else options.method
     with progress_bars(console) as bars:
         files_below(options.rows, [JUDGED], bars.remark)

@@ -14,12 +14,12 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.threads import cores
-from listwright.training.bars import progress_bars
 from listwright.training.cluster import add_on_option, side_by_side
-from listwright.training.command import command_parser, run_command, split_names
-from listwright.training.progress import SILENT, Progress
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import command_parser, run_command, split_names
+from listwright.training.console.progress import SILENT, Progress
+from listwright.training.job_folder import folder_of
 from listwright.training.scoring.job import Job, ScoreResult, check_output
-from listwright.training.stored.writing import folder_of
 
 _EXAMPLES = """examples:
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet

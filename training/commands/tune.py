@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.budget import Budget
 from listwright.training.cluster import add_on_option
-from listwright.training.command import command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import command_parser, repeatable, run_command, write_whole
+from listwright.training.pipeline.budget import Budget
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 if TYPE_CHECKING:
-    from listwright.training.study import TrialWorkers, Winner
+    from listwright.training.pipeline.study import TrialWorkers, Winner
 
 TRIALS = 30
 
@@ -73,11 +73,11 @@ def _search(
 ) -> tuple[Winner, str]:
     """Search, and write the winner; return it with its text."""
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from listwright.training import study  # noqa: PLC0415
-        from listwright.training.bars import progress_bars  # noqa: PLC0415
+        from listwright.training.console.bars import progress_bars  # noqa: PLC0415
         from listwright.training.data.load import announce  # noqa: PLC0415
-        from listwright.training.run import usable_device  # noqa: PLC0415
-        from listwright.training.steps import load  # noqa: PLC0415
+        from listwright.training.pipeline import study  # noqa: PLC0415
+        from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
+        from listwright.training.pipeline.steps import load  # noqa: PLC0415
     device = usable_device(options.device)
     if options.on is not None and device != "cpu":
         if options.device != "auto":
@@ -110,7 +110,7 @@ def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[Tria
         yield None
         return
     from listwright.training.cluster import side_by_side  # noqa: PLC0415
-    from listwright.training.study import SplitsReader, TrialWorkers  # noqa: PLC0415
+    from listwright.training.pipeline.study import SplitsReader, TrialWorkers  # noqa: PLC0415
 
     try:
         with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):

@@ -20,9 +20,9 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.remote import cache_folder
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
 from listwright.training.data.sources import file_digest
-from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
-from listwright.training.stored.writing import disk_full_as_data_error
+from listwright.training.job_folder import disk_full_as_data_error
 
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema, count_categories
-from listwright.training.command import in_list
-from listwright.training.stored.rows import CHUNK_ROWS, Features, chunks, columns, map_rows, take_rows
-from listwright.training.stored.shards import Stored
+from listwright.training.console.command import in_list
+from listwright.training.data.shards.rows import CHUNK_ROWS, Features, chunks, columns, map_rows, take_rows
+from listwright.training.data.shards.shards import Stored
 
 MOST_WEIGHT = 1e9
 """Largest weight of a row, in units of the mean training query."""
@@ -25,7 +25,7 @@ class Dataset:
 
     Args:
         features: ``(R, D)`` float32 in schema order, NaN = missing; categorical columns hold codes. An array, or
-            :class:`listwright.training.stored.rows.Rows`, which are read on access.
+            :class:`listwright.training.data.shards.rows.Rows`, which are read on access.
         labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.features import UNKNOWN_CODE, Feature
 from listwright.training.data.cells import TIMES_IN_NUMBERS, count_times
 from listwright.training.data.dataset import Dataset, Remedies, Rounding
-from listwright.training.stored.rows import columns
+from listwright.training.data.shards.rows import columns
 
 FEWEST = 10
 """Lists below which a finding may be chance."""

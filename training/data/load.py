@@ -18,18 +18,18 @@ from jaxtyping import Int
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FLOAT32_MAX, Feature, FeatureSchema, mostly_unknown, spelled
+from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data import split
 from listwright.training.data.dataset import Remedies, Splits, categories_in
 from listwright.training.data.leaks import leaks
 from listwright.training.data.letor import layout
+from listwright.training.data.shards.rows import Features
 from listwright.training.data.sources import path_of
 from listwright.training.data.synthetic import planted
 from listwright.training.data.tables import public, table
 from listwright.training.data.tables.frames import listed
-from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.data import Default, Defaults, LetorData, SyntheticData, TableData
-from listwright.training.stored.rows import Features
 
 _ROWS = 65_536
 """Rows that are compared at a time: most columns vary already in the first of them."""

@@ -11,9 +11,9 @@ import numpy as np
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.cells import Time, time_text
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.data.shards.rows import join_rows
 from listwright.training.data.sources import SPLITS
 from listwright.training.recipe.data import Split
-from listwright.training.stored.rows import join_rows
 
 
 def by_query(dataset: Dataset, split: Split, *, fold: int, rng: np.random.Generator, source: str) -> Splits:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import check_complete
+from listwright.training.evaluation.protocol import check_complete
 
 FEWEST_LISTS = 20
 """Fewest validation lists with a choice among scored candidates that a temperature is fitted on."""

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import check_complete, shuffled_lists
 from listwright.training.evaluation.intervals import interval, resampled_means
-from listwright.training.router import bests
+from listwright.training.evaluation.protocol import check_complete, shuffled_lists
+from listwright.training.specialists.router import bests
 
 ABSTAINED = -1
 

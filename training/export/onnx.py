@@ -21,7 +21,7 @@ from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.golden import TIE_TOLERANCE
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import SecondStage, SrmStage
-from listwright.training.stored.rows import Features
+from listwright.training.data.shards.rows import Features
 
 OPSET = 20
 

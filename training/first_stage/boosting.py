@@ -24,9 +24,9 @@ from listwright.ranking.metrics import QueryNdcg, gains_of
 from listwright.ranking.relative import NUMBER_KINDS, WITHIN_KINDS, RelativeColumn
 from listwright.ranking.threads import threads
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.rows import CHUNK_ROWS, Features
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import Objective, StepReport, TimeOverError, Value
-from listwright.training.stored.rows import CHUNK_ROWS, Features
 
 FEWEST_WAITS = 2
 """Trees that are grown at least, as a multiple of the patience."""

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
+from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import bring_your_own, lambdamart, relative
 from listwright.training.first_stage.boosting import Grower, LocalGrower
-from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.config import FirstStage, GivenColumn, GivenModel, LambdaMart, LambdaMartSettings
 
 

@@ -18,9 +18,10 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.threads import threads
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.shards.rows import by_chunk
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
-from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import (
     LAMBDAMART,
@@ -34,7 +35,6 @@ from listwright.training.search import (
     Value,
     search,
 )
-from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
 

@@ -20,8 +20,8 @@ from listwright.ranking.relative import (
     RelativeKind,
 )
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.stored.rows import MappedLists, Rows, map_rows
-from listwright.training.stored.rows import columns as columns_of
+from listwright.training.data.shards.rows import MappedLists, Rows, map_rows
+from listwright.training.data.shards.rows import columns as columns_of
 
 LEAST_GAIN = 0.001
 """Share of a forest's total gain below which a list-relative column is not worth its time in serving."""

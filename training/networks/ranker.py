@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.training.data.shards.rows import Features, columns
 from listwright.training.networks.qilcm import MASKED_LOGIT, Encoder, Output, Qilcm2Network, QilcmNetwork, mlp
 from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.stored.rows import Features, columns
 
 CLIP_QUANTILES = (0.001, 0.999)
 

@@ -205,7 +205,7 @@ class Recipe(RecipePart):
         fold: which fold of the data, 1-based.
         seed: the only source of randomness.
         minutes: that ``listwright fit`` takes where ``--minutes`` does not say; 0 for no bound, None for the default of
-            :class:`listwright.training.budget.Budget`.
+            :class:`listwright.training.pipeline.budget.Budget`.
     """
 
     name: str

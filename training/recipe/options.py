@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.command import split_names
+from listwright.training.console.command import split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData, propensity_from

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training.evaluation.evaluate import HEADLINE, PLAIN, ROUTED, Evaluation
 from listwright.training.evaluation.intervals import Verdict, verdict_of
+from listwright.training.evaluation.protocol import HEADLINE, PLAIN, ROUTED, Evaluation
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.fit_page import fit_page
@@ -61,7 +61,7 @@ class Report:
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
         titles: what people call the second stages, by kind.
-        budget: of :attr:`listwright.training.budget.Budget.facts`; None for a run without a bound.
+        budget: of :attr:`listwright.training.pipeline.budget.Budget.facts`; None for a run without a bound.
     """
 
     evaluation: Evaluation

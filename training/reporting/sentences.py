@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from listwright.training.budget import duration, format_count
+from listwright.training.console.progress import format_count, format_duration
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of, verdict_of
 from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
@@ -91,13 +91,15 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         sentences = ["This fit repeats what another one had time for."]
     else:
         origin = "by default" if budget["minutes"] is None else "by --minutes"
-        sentences = [f"This fit was given {duration(budget['seconds'])} {origin}."]
+        sentences = [f"This fit was given {format_duration(budget['seconds'])} {origin}."]
     if unit is not None and "settings" in planned:
         ends = [done for name, done in budget["ends"].items() if name.startswith("settings of ")]
         tried = f", of which {min(ends)} tried in time" if ends else ""
         settings = format_count(planned["settings"], "setting")
         folds = format_count(planned["folds"], "fold") if planned["folds"] else "no out-of-fold scores"
-        sentences.append(f"One LightGBM fit takes {duration(unit)}. The plan was {settings}{tried}, and {folds}.")
+        sentences.append(
+            f"One LightGBM fit takes {format_duration(unit)}. The plan was {settings}{tried}, and {folds}."
+        )
     cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith(("epochs of ", "trees of "))]
     if cut:
         sentences.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")

@@ -24,13 +24,13 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
+from listwright.training.console.progress import Progress
 from listwright.training.data.cells import count_rounded, rounded_note
 from listwright.training.data.tables.frames import index_note, listed
-from listwright.training.progress import Progress
+from listwright.training.job_folder import WorkerStoppedError, disk_full_as_data_error, job_folder
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
 from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
 from listwright.training.scoring.worker import COLUMNS, FULL, SIZES, rows_file, score_part, size_file
-from listwright.training.stored.writing import WorkerStoppedError, disk_full_as_data_error, job_folder
 
 
 def run(

@@ -25,9 +25,9 @@ from listwright.ranking.order import finite_scores
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.cells import codes_in, is_text, is_usable, names_in, numbers_in
 from listwright.training.data.memory import read_unjudged, rounding
+from listwright.training.job_folder import disk_full_as_data_error, write_json
 from listwright.training.scoring.frames import ARROW, RowRange, columns_to_read, read
 from listwright.training.scoring.job import Job
-from listwright.training.stored.writing import disk_full_as_data_error, write_json
 
 COLUMNS = ("rank", "score", "first_stage_score", "strategy")
 """Columns that scoring adds, before a prefix."""

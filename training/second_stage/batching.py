@@ -14,8 +14,8 @@ from torch import Tensor
 
 from listwright.ranking.order import best, rank_by_score
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.rows import Features, Rows, take_rows, with_column
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec
-from listwright.training.stored.rows import Features, Rows, take_rows, with_column
 
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from listwright.ranking.errors import ScoringError
 from listwright.training.cluster import Workers
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened
-from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
 from listwright.training.search import (
     GoesOn,

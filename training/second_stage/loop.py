@@ -24,12 +24,12 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.order import sort_keys
 from listwright.training.cluster import Group, Workers, packed
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
 from listwright.training.losses.listwise import ranking_loss
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Ranker
-from listwright.training.progress import NO_TASK, Task
 from listwright.training.recipe.model import NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.search import GoesOn, StepReport
 from listwright.training.second_stage.batching import Batch, Lists, lists_for

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from listwright.ranking.compiled.linear import PackedLinear
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.shards.rows import Features, columns
 from listwright.training.networks.qilcm import mlp
 from listwright.training.networks.ranker import CLIP_QUANTILES, symmetric_log1p
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.specialists.em import Component
 from listwright.training.specialists.lists import TrainingLists
-from listwright.training.stored.rows import Features, columns
 
 LBFGS_ITERATIONS = 12
 """Iterations per M-step: a better w is enough, as the next E-step changes the objective."""

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.data.shards.rows import Rows
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.second_stage.batching import Lists
 from listwright.training.specialists.em import Component, Mixture, Step, log_likelihoods, responsibilities
 from listwright.training.specialists.lists import BlockedLists, TrainingLists
 from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
-from listwright.training.stored.rows import Rows
 
 TOP_FEATURES = 5
 """Largest weights of a linear specialist that the bundle lists."""

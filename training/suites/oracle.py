@@ -17,12 +17,13 @@ from jaxtyping import Float
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.load import measurable
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
 from listwright.training.reporting.page import (
     COLOURS,
@@ -38,7 +39,6 @@ from listwright.training.reporting.page import (
 )
 from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
-from listwright.training.steps import load
 
 ACCURACIES = np.linspace(0.0, 1.0, 101)
 

@@ -17,10 +17,13 @@ import polars as pl
 from jaxtyping import Float
 from rich.console import Console
 
+from listwright.training.console.progress import Task
 from listwright.training.data.load import measurable
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
-from listwright.training.progress import Task
+from listwright.training.pipeline.run import run
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import (
     COLOURS,
@@ -35,9 +38,6 @@ from listwright.training.reporting.page import (
     svg,
 )
 from listwright.training.reporting.report import verdict
-from listwright.training.run import run
-from listwright.training.steps import load
-from listwright.training.workspace import partial_of
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
 

@@ -13,13 +13,13 @@ import polars as pl
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from listwright.training.bars import BAR, progress_bars
 from listwright.training.cluster import side_by_side
+from listwright.training.console.bars import BAR, progress_bars
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.load import announce, data_facts
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.reporting.report import verdict
-from listwright.training.steps import load
 from listwright.training.suites import oracle, routing
 from listwright.training.suites.store import Store
 

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.writing import remove_unused, write_json
+from listwright.training.job_folder import remove_unused, write_json
 
 RESULTS = "results.parquet"
 

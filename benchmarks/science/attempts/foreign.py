@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from benchmarks.science.attempts.problem import LARGE, Problem, Scores
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage.lambdamart import query_folds
-from listwright.training.stored.rows import in_memory
 
 TREES, PATIENCE, FOLDS = 1000, 50, 5
 

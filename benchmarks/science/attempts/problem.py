@@ -18,11 +18,11 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.data.shards.rows import in_memory
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.data import SyntheticData
-from listwright.training.steps import load
-from listwright.training.stored.rows import in_memory
 
 CUTOFF = 10
 PLANTED_QUERIES = 1000

@@ -16,8 +16,8 @@ from benchmarks.science.attempts.problem import LARGE, Problem, Scores, group_of
 from benchmarks.science.attempts.problem import by_query as ndcg_of
 from listwright.ranking.candidates import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.stored.rows import in_memory
 
 MEMBERS = 8
 

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from listwright.training.evaluation.evaluate import OTHERS
+from listwright.training.evaluation.protocol import OTHERS
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.suites.listwise.fits import NDCG_AT, TRUNCATED
 from listwright.training.suites.listwise.results import by_shift

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 from rich.progress import TextColumn
 
-from listwright.training import bars as showing
-from listwright.training.bars import CHECK_S, LINE_S, Bars, progress_bars
-from listwright.training.progress import Stopwatch
+from listwright.training.console import bars as showing
+from listwright.training.console.bars import CHECK_S, LINE_S, Bars, progress_bars
+from listwright.training.console.progress import Stopwatch
 from listwright.training.recipe import config
 from listwright.training.suites import oracle, specialised
 from listwright.training.suites.listwise import suite

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.budget import (
+from listwright.training.console.progress import format_duration
+from listwright.training.pipeline.budget import (
     ENDING_FITS,
     ENDING_S,
     FITS,
@@ -16,10 +17,9 @@ from listwright.training.budget import (
     MOST_S,
     USUAL_S,
     Budget,
-    duration,
 )
+from listwright.training.pipeline.steps import COLUMNS, boosting_seconds, plan_boosting
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.steps import COLUMNS, boosting_seconds, plan_boosting
 
 SPEC = LambdaMart(trials=20, folds=5, relative="auto")
 
@@ -216,6 +216,6 @@ def test_time_that_is_spent_is_not_planned_again():
 
 
 def test_time_is_said_as_people_read_it():
-    assert [duration(seconds) for seconds in (0.44, 42.4, 130.0, 3900.0, 6100.0)] == [
+    assert [format_duration(seconds) for seconds in (0.44, 42.4, 130.0, 3900.0, 6100.0)] == [
         "0.4 s", "42 s", "2:10 min", "65:00 min", "1:42 h",
     ]  # fmt: skip

@@ -8,13 +8,13 @@ import pytest
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import steps
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import doubtful
+from listwright.training.pipeline import steps
+from listwright.training.pipeline.steps import load, with_bundle_schema
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, GivenModel
 from listwright.training.recipe.data import TableData
-from listwright.training.steps import load, with_bundle_schema
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
 

@@ -8,12 +8,15 @@ import pytest
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison
 from listwright.ranking.stages import LightGbmStage
-from listwright.training import diagnosis
-from listwright.training.budget import Budget
-from listwright.training.choice import DefaultChoice
 from listwright.training.commands.diagnose import fit_command, main
+from listwright.training.console.progress import SILENT
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.diagnosis import (
+from listwright.training.evaluation.intervals import FEWEST
+from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.pipeline import diagnosis
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.choice import DefaultChoice
+from listwright.training.pipeline.diagnosis import (
     PRINTED_FEATURES,
     Composition,
     Diagnosis,
@@ -27,12 +30,9 @@ from listwright.training.diagnosis import (
     spreads,
     tables,
 )
-from listwright.training.evaluation.intervals import FEWEST
-from listwright.training.first_stage.fit import FittedFirstStage
-from listwright.training.progress import SILENT
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, LambdaMart
-from listwright.training.workspace import RunContext
 
 
 def gain(low, high, ranker="relative"):

@@ -8,8 +8,8 @@ import pytest
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.commands import generate
+from listwright.training.console.progress import SILENT
 from listwright.training.data.letor import text
-from listwright.training.progress import SILENT
 
 SIZES = ("--queries", "40", "--features", "12", "--length", "6")
 

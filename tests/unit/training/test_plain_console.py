@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from listwright.ranking.errors import DataError, plain_text
-from listwright.training.bars import progress_bars
-from listwright.training.command import PlainConsole, run_command
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import PlainConsole, run_command
 
 HOSTILE = "a\x1b[31mb\x9b2Jc\x07d\u202ee\x00f\u2028g"
 CONTROLS = set("\x1b\x9b\x07\u202e\x00\u2028")

@@ -13,9 +13,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from listwright import command as listwright
 from listwright.ranking.errors import RecipeError
-from listwright.training import command, tracking
+from listwright.training.console import command
+from listwright.training.pipeline import tracking
+from listwright.training.pipeline.tracking import Tracker, flat, redact, results
 from listwright.training.recipe import config
-from listwright.training.tracking import Tracker, flat, redact, results
 from support.training.progress import RecordedProgress
 from support.waiting import until
 
@@ -322,7 +323,7 @@ def test_results_name_the_ranker_that_answers():
 
 @pytest.mark.nightly
 def test_a_fit_without_the_option_loads_none_of_the_libraries():
-    code = "import listwright.training.commands.fit, listwright.training.run, sys; print(*sys.modules)"
+    code = "import listwright.training.commands.fit, listwright.training.pipeline.run, sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in run.stdout.split()}
     assert "torch" in loaded

@@ -8,8 +8,8 @@ import pytest
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.pipeline.workspace import Workspace, next_version, partial_of
 from listwright.training.recipe import config
-from listwright.training.workspace import Workspace, next_version, partial_of
 
 
 @pytest.fixture

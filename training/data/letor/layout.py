@@ -13,11 +13,14 @@ import numpy as np
 from jaxtyping import Int
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.console.progress import NO_TASK, SILENT, Progress, Task
 from listwright.training.data import cache
 from listwright.training.data.dataset import Dataset, Splits, dataset_of
 from listwright.training.data.letor import text as letor
 from listwright.training.data.letor.fast import Block
 from listwright.training.data.letor.text import EMPTY, GROUPS_DIFFER, blocks_of, comes_back
+from listwright.training.data.shards.rows import map_rows
+from listwright.training.data.shards.shards import QueryBlock, ShardWriter
 from listwright.training.data.sources import (
     NAMED,
     SPLITS,
@@ -31,10 +34,7 @@ from listwright.training.data.sources import (
     path_of,
 )
 from listwright.training.data.split import by_query, check_fold, checked, distinguish_ids, merged, set_aside
-from listwright.training.progress import NO_TASK, SILENT, Progress, Task
 from listwright.training.recipe.data import LetorData
-from listwright.training.stored.rows import map_rows
-from listwright.training.stored.shards import QueryBlock, ShardWriter
 
 _ROLE_OF = {
     "train": "train",

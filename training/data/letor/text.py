@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor.fast import (
     FLOAT32_BOUND,
@@ -34,7 +35,6 @@ from listwright.training.data.letor.fast import (
     Block,
     parse_fast,
 )
-from listwright.training.progress import NO_TASK, Task
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""

@@ -21,7 +21,8 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.remote import cache_folder
-from listwright.training.command import in_list
+from listwright.training.console.command import in_list
+from listwright.training.console.progress import SILENT, Progress, Task
 from listwright.training.data.cache import FULL, Extras, cached_with, stored
 from listwright.training.data.cells import (
     Fault,
@@ -35,6 +36,7 @@ from listwright.training.data.cells import (
 )
 from listwright.training.data.dataset import Dataset, Remedies, Rounding, Splits, dataset_of
 from listwright.training.data.leaks import rounding_of
+from listwright.training.data.shards.shards import QueryBlock, ShardWriter
 from listwright.training.data.sources import NAMED, file_digest, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.columns import (
@@ -60,10 +62,8 @@ from listwright.training.data.tables.frames import (
     unreadable,
 )
 from listwright.training.data.tables.judged import with_judged_columns
-from listwright.training.progress import SILENT, Progress, Task
+from listwright.training.job_folder import disk_full_as_data_error
 from listwright.training.recipe.data import AnyData, Propensity, TableData, TableSplit
-from listwright.training.stored.shards import QueryBlock, ShardWriter
-from listwright.training.stored.writing import disk_full_as_data_error
 
 _OPTION = {"time": "--time-column", "column": "--split-column"}
 

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking.order import ranks_by_score
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import RankedRows
 from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.protocol import RankedRows
 
 MOST_QUERIES = 2000
 """Queries that are evaluated one by one; evenly spread over a larger test split."""

@@ -24,13 +24,13 @@ from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.threads import cores, threads
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.data.shards.rows import columns
+from listwright.training.evaluation.protocol import Evaluation
 from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess
 from listwright.training.reporting.measures import behaviour
 from listwright.training.reporting.measures.behaviour import RankedQuery, mean_and_half
 from listwright.training.second_stage.loop import FittedNetwork
-from listwright.training.stored.rows import columns
 
 MOST_EPOCHS = 200
 

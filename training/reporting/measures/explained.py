@@ -22,7 +22,7 @@ from listwright.ranking.first_stage import model_columns, read_booster
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import Evaluation, bootstrap_interval, check_complete
+from listwright.training.evaluation.protocol import Evaluation, bootstrap_interval, check_complete
 from listwright.training.reporting.measures.behaviour import rounded, spread
 
 MOST_CANDIDATES = 200

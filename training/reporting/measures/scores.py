@@ -22,8 +22,8 @@ from listwright.training.evaluation.calibration import (
     log_probabilities,
     without_choice,
 )
-from listwright.training.evaluation.evaluate import bootstrap_interval, check_complete
 from listwright.training.evaluation.intervals import RESAMPLES, interval
+from listwright.training.evaluation.protocol import bootstrap_interval, check_complete
 from listwright.training.first_stage.boosting import Directions
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.reporting.measures.behaviour import rounded, spread

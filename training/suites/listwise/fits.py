@@ -23,24 +23,25 @@ from listwright.ranking.metrics import JudgedLists
 from listwright.ranking.order import sort_keys
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import NUMBER_KINDS
-from listwright.training import steps
-from listwright.training.choice import better_first_stage
+from listwright.training.console.progress import SILENT
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import OTHERS, highest_gain
+from listwright.training.evaluation.protocol import OTHERS, highest_gain
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.first_stage.fit import FittedFirstStage, kinds_of
-from listwright.training.progress import SILENT
+from listwright.training.job_folder import write_json
+from listwright.training.pipeline import steps
+from listwright.training.pipeline.choice import better_first_stage
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings, Recipe
 from listwright.training.recipe.data import SyntheticData
 from listwright.training.recipe.model import FirstStageAlone, Model, NetworkSpec
-from listwright.training.router import fit_anomaly
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists, lists_for
 from listwright.training.second_stage.fit import search_network, with_values
 from listwright.training.second_stage.loop import predict
-from listwright.training.steps import load
-from listwright.training.stored.writing import write_json
+from listwright.training.specialists.router import fit_anomaly
 from listwright.training.suites.listwise.plans import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
@@ -51,7 +52,6 @@ from listwright.training.suites.listwise.plans import (
     with_networks,
 )
 from listwright.training.suites.store import Place, part_file, settings_file
-from listwright.training.workspace import RunContext
 
 NDCG_AT = (1, 3, 5, 10, 50)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.choice import compared_networks
+from listwright.training.pipeline.choice import compared_networks
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, LambdaMartSettings, Recipe
 from listwright.training.recipe.data import SyntheticData

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
-from listwright.training.evaluation.evaluate import OTHERS
 from listwright.training.evaluation.intervals import Verdict, crossed_means, interval, verdict_of
+from listwright.training.evaluation.protocol import OTHERS
 from listwright.training.suites.listwise.fits import NDCG_AT, TRUNCATED
 from listwright.training.suites.listwise.plans import (
     BASELINES,

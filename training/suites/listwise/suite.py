@@ -24,12 +24,12 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn, Tim
 
 from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.ranking.threads import cores
-from listwright.training.bars import BAR, PACE, progress_bars
 from listwright.training.cluster import side_by_side
+from listwright.training.console.bars import BAR, PACE, progress_bars
 from listwright.training.data.load import announce, data_facts, measurable
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import render
-from listwright.training.steps import load
 from listwright.training.suites.listwise import pages, plans
 from listwright.training.suites.listwise.fits import NDCG_AT, Fit, measure
 from listwright.training.suites.listwise.results import Results, by_shift

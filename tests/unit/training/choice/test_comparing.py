@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from listwright.ranking.manifest import Comparison
-from listwright.training import choice
-from listwright.training.choice import compared, compared_networks, pays, ranks_better
 from listwright.training.evaluation.intervals import FEWEST
+from listwright.training.pipeline import choice
+from listwright.training.pipeline.choice import compared, compared_networks, pays, ranks_better
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
 from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, MlpSpec, QilcmSpec

@@ -7,8 +7,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training.choice import without_worse
 from listwright.training.data.dataset import Dataset
+from listwright.training.pipeline.choice import without_worse
 from listwright.training.reporting.sentences import default_sentence
 from support.service.bundles import make_bundle, rows
 

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import polars as pl
 
-from listwright.training.comparing.compare import MOST_LOOKS, grown, looks_of
+from listwright.training.traffic.compare.compare import MOST_LOOKS, grown, looks_of
 
 FIRST = date(2026, 1, 1)
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from listwright.training.comparing.comparison import MOST_GROUPS, ratio_of, resampled_ratio
+from listwright.training.traffic.compare.comparison import MOST_GROUPS, ratio_of, resampled_ratio
 
 
 def draw(rng, units):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.comparing.compare import columns_of, open_experiment, split_sums, team_sums
+from listwright.training.traffic.compare.compare import columns_of, open_experiment, split_sums, team_sums
 from support.one_list import measure
 from support.training.judged import row, written
 

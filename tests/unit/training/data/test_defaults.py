@@ -8,10 +8,10 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import steps
-from listwright.training.command import repeatable
 from listwright.training.commands import experiment, fit, tune
+from listwright.training.console.command import repeatable
 from listwright.training.data.load import describe, with_defaults
+from listwright.training.pipeline import steps
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training.evaluation import evaluate
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval, bootstrap_intervals
+from listwright.training.evaluation import protocol as evaluate
 from listwright.training.evaluation.intervals import RESAMPLES
+from listwright.training.evaluation.protocol import METRICS, Evaluation, bootstrap_interval, bootstrap_intervals
 
 
 def evaluation(first, second, protocol=None):

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from listwright.ranking.served_log.files import write
-from listwright.training.joining.events import Labels
-from listwright.training.joining.job import JoinJob, join
-from listwright.training.progress import SILENT
+from listwright.training.console.progress import SILENT
+from listwright.training.traffic.join.events import Labels
+from listwright.training.traffic.join.job import JoinJob, join
 from support.events import write_events
 
 LABELS = Labels(labels={"purchase": 3, "click": 1})

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.joining import events
-from listwright.training.joining.events import SUMMED, Cause, Labels, event_batches
+from listwright.training.traffic.join import events
+from listwright.training.traffic.join.events import SUMMED, Cause, Labels, event_batches
 from support.events import event, write_events
 
 EVENTS = [

@@ -9,9 +9,9 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served_log.files import write
 from listwright.ranking.served_log.record import Intervention, RuleEffect
-from listwright.training.joining import job as join_job
-from listwright.training.joining import pieces
-from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
+from listwright.training.traffic.join import job as join_job
+from listwright.training.traffic.join import pieces
+from listwright.training.traffic.join.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
 from support.events import event, write_events
 from support.served import NOON, served_record
 from support.training.progress import RecordedProgress

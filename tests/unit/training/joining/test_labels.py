@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.joining.events import read_labels
+from listwright.training.traffic.join.events import read_labels
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from listwright.training.joining import job as join_job
-from listwright.training.joining.events import COUNTED
+from listwright.training.traffic.join import job as join_job
+from listwright.training.traffic.join.events import COUNTED
 from support.events import event
 from support.served import served_record
 

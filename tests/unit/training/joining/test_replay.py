@@ -11,7 +11,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served_log.files import write
 from listwright.ranking.served_log.record import RuleEffect
-from listwright.training.joining.replay import replay
+from listwright.training.traffic.join.replay import replay
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle, rows
 

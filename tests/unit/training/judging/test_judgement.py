@@ -21,16 +21,16 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, ListwrightError
 from listwright.ranking.metrics import EvalProtocol
 from listwright.ranking.order import ranks_by_score
-from listwright.training import gates, judgement
 from listwright.training.data.tables import table
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, evaluate
+from listwright.training.evaluation import gates, judgement
+from listwright.training.evaluation.gates import OTHERS, Gate, Judgement, parse_gate
 from listwright.training.evaluation.intervals import bound_mean
-from listwright.training.gates import OTHERS, Gate, Judgement, parse_gate
-from listwright.training.judgement import Judging, judge
+from listwright.training.evaluation.judgement import Judging, judge
+from listwright.training.evaluation.protocol import METRICS, Evaluation, evaluate
+from listwright.training.evaluation.trec import read_trec
 from listwright.training.recipe.data import TableData
 from listwright.training.reporting.judged_page import gain_sentence
 from listwright.training.scoring import run as scoring_run
-from listwright.training.trec import read_trec
 from support.service.bundles import make_bundle
 from support.training.scored import lists
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from listwright.training.position_bias import all_pairs
+from listwright.training.traffic.propensity import all_pairs
 
 TRUTH = np.array([1.0, 0.6, 0.45, 0.3, 0.05])
 

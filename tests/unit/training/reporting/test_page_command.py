@@ -30,6 +30,6 @@ def test_what_is_no_report_is_an_error_without_a_traceback(tmp_path, capsys, con
 
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path, capsys, monkeypatch):
     (tmp_path / "report.json").write_text("{}")
-    monkeypatch.setattr(fit_page, "fit_page", lambda report: "")
+    monkeypatch.setattr(page, "fit_page", lambda report: "")
     assert page.main([str(tmp_path / "report.json"), str(tmp_path / "gone" / "page.html")]) == 1
     assert "page.html cannot be written: No such file or directory" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import torch
 from listwright.ranking.aggregates import AnomalyScore
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.reranker import Reranker
-from listwright.training.command import repeatable
+from listwright.training.console.command import repeatable
 from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import QilcmSpec

@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.impute import SimpleImputer
 
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.router import SAMPLES, TREES, fit_forest
+from listwright.training.specialists.router import SAMPLES, TREES, fit_forest
 
 
 @pytest.mark.parametrize("queries", [2, 5, 300])

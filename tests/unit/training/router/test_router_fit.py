@@ -10,12 +10,12 @@ from listwright.ranking.stages import ColumnStage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.pipeline import specialists as fit
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Router
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.router import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
-from listwright.training.specialists import fit
-from listwright.training.workspace import RunContext
+from listwright.training.specialists.router import FEWEST, JudgedLists, calibrate, choose_margin, fit_router
 from support.training.progress import RecordedProgress
 
 SPEC = Router(trees=30)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.stored.writing import disk_full_as_data_error
+from listwright.training.job_folder import disk_full_as_data_error
 
 
 def test_a_full_disk_is_told(tmp_path):

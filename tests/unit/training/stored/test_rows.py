@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listwright.training.stored import rows as stored_rows
-from listwright.training.stored.rows import (
+from listwright.training.data.shards import rows as stored_rows
+from listwright.training.data.shards.rows import (
     JoinedRows,
     MappedLists,
     Rows,

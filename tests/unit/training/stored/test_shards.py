@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import DataError
-from listwright.training.stored import shards
-from listwright.training.stored.shards import QueryBlock, ShardWriter, open_shards
+from listwright.training.data.shards import shards
+from listwright.training.data.shards.shards import QueryBlock, ShardWriter, open_shards
 
 
 @pytest.fixture(autouse=True)

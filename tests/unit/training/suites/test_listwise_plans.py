@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.choice import compared_networks
+from listwright.training.pipeline.choice import compared_networks
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMartSettings
 from listwright.training.recipe.model import Network

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import study
 from listwright.training.data.load import load
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation
+from listwright.training.pipeline import study
 from listwright.training.recipe import config
 from listwright.training.suites import oracle, routing, specialised
 from listwright.training.suites.listwise import suite as listwise

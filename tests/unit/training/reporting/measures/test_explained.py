@@ -9,7 +9,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining import contributions
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.evaluation.protocol import Evaluation
 from listwright.training.reporting import fit_page
 from listwright.training.reporting.measures import explained as measure
 from support.service.computed_by_hand import SCHEMA, Column, reranker

@@ -21,22 +21,22 @@ from filelock import FileLock, Timeout
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
-from listwright.training.budget import Budget
-from listwright.training.choice import better_first_stage
+from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import SettingsTrial
-from listwright.training.progress import Progress
+from listwright.training.job_folder import remove_unused, write_json
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.choice import better_first_stage
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.workspace import digest_of
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.search import Objective, Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
-from listwright.training.steps import load
-from listwright.training.stored.writing import remove_unused, write_json
-from listwright.training.workspace import digest_of
 
 WINNER = "winner.toml"
 

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.rows import JoinedRows, Rows, runs
+from listwright.training.data.shards.rows import JoinedRows, Rows, runs
 
 FORMAT = 1
 """Format of the folder. Raise it with every change that an older Listwright would read wrongly."""
@@ -92,7 +92,7 @@ class ShardRows(Rows):
         self._path, self._own = path, own
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """Return some rows, see :meth:`listwright.training.stored.rows.Rows.pick`; consecutive rows are read at once.
+        """Return some rows, as :meth:`~listwright.training.data.shards.rows.Rows.pick`; consecutive rows are read at once.
 
         Raises:
             DataError: if the file is shorter than it was written, or cannot be read.

@@ -20,19 +20,19 @@ from jaxtyping import Float, Int
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.manifest import Comparison
-from listwright.training import steps
-from listwright.training.budget import Budget
-from listwright.training.choice import WORTHWHILE, comparison_weights, first_stage_ndcg, pays, ranks_better
+from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import announce
+from listwright.training.data.shards.rows import columns
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
-from listwright.training.progress import Progress
+from listwright.training.pipeline import steps
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.choice import WORTHWHILE, comparison_weights, first_stage_ndcg, pays, ranks_better
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, FirstStage, LambdaMart, Recipe
 from listwright.training.recipe.model import Qilcm2Spec, Rivals
-from listwright.training.steps import load
-from listwright.training.stored.rows import columns
-from listwright.training.workspace import RunContext
 
 MOST_ROWS, MOST_VALUES = 25_000, 1_200_000
 """Training rows, and values of numeric features in them, that rankers are fitted on in a minute; validation rows: a

@@ -29,18 +29,15 @@ from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
 from listwright.ranking.threads import cores
 from listwright.training.cluster import side_by_side
+from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, RankedRows, check_complete
-from listwright.training.gates import Judgement
-from listwright.training.progress import SILENT, Progress
-from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
-from listwright.training.scoring.run import parts
-from listwright.training.scoring.worker import PartLists, lists_of, loaded, rankings_of
-from listwright.training.trec import (
+from listwright.training.evaluation.gates import Judgement
+from listwright.training.evaluation.protocol import METRICS, Evaluation, RankedRows, check_complete
+from listwright.training.evaluation.trec import (
     Retrieved,
     TrecLines,
     measure_retrieved,
@@ -50,6 +47,9 @@ from listwright.training.trec import (
     run_lines,
     write_lines,
 )
+from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
+from listwright.training.scoring.run import parts
+from listwright.training.scoring.worker import PartLists, lists_of, loaded, rankings_of
 
 MISSING = "(missing)"
 """The segment of lists without a value."""

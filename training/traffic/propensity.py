@@ -19,10 +19,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.comparing.comparison import resamples
+from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.tables.judged import collected, scan_judged
-from listwright.training.progress import SILENT, Progress
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
+from listwright.training.traffic.compare.comparison import resamples
 
 FEWEST_CLICKS = 30
 """Fewest clicks at each place of a pair, and for a swap in each variant; pairs with fewer are left out."""
@@ -93,7 +93,7 @@ def estimate(
         way: ``swaps``, ``harvest``, or None for swaps where there are any.
         places: K; None for all that the evidence reaches.
         same: column by which equal requests are recognised; see
-            :func:`listwright.training.position_bias.harvest_evidence`.
+            :func:`listwright.training.traffic.propensity.harvest_evidence`.
         seed: of the bootstrap.
         progress: reports every bootstrap sample, once the data suffice.
 

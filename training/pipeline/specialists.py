@@ -25,12 +25,12 @@ from listwright.ranking.stages import SrmStage
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import widened_part
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe.model import NetworkSpec
-from listwright.training.router import FittedAnomaly, FittedRouter, JudgedLists, fit_router
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import fit_network, predict, query_ndcg
+from listwright.training.specialists.router import FittedAnomaly, FittedRouter, JudgedLists, fit_router
 from listwright.training.specialists.srm import FittedSrm, fit_srm, lists_of
-from listwright.training.workspace import RunContext
 
 
 @dataclass(frozen=True, slots=True)

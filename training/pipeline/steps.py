@@ -19,19 +19,7 @@ from jaxtyping import Float
 from listwright.ranking.errors import DataError, RecipeError, ScoringError
 from listwright.ranking.manifest import MAX_MANIFEST_BYTES, Comparison
 from listwright.ranking.relative import KINDS
-from listwright.training import choice
-from listwright.training.budget import Budget
-from listwright.training.choice import (
-    ENOUGH,
-    DefaultChoice,
-    Strategy,
-    better_first_stage,
-    compare,
-    compared_networks,
-    count_informative,
-    estimate_epoch,
-    first_stage_ndcg,
-)
+from listwright.training.console.progress import SILENT, Progress, Stopwatch
 from listwright.training.data import load as reading
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import with_defaults, without_constant
@@ -42,15 +30,27 @@ from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.relative import candidates, widened
-from listwright.training.progress import SILENT, Progress, Stopwatch
+from listwright.training.pipeline import choice
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.choice import (
+    ENOUGH,
+    DefaultChoice,
+    Strategy,
+    better_first_stage,
+    compare,
+    compared_networks,
+    count_informative,
+    estimate_epoch,
+    first_stage_ndcg,
+)
+from listwright.training.pipeline.specialists import FittedSpecialists, fit_specialists
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
-from listwright.training.router import FittedAnomaly, fit_anomaly
 from listwright.training.search import TimeOverError
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import FittedNetwork
-from listwright.training.specialists.fit import FittedSpecialists, fit_specialists
-from listwright.training.workspace import RunContext
+from listwright.training.specialists.router import FittedAnomaly, fit_anomaly
 
 BOOSTING = 0.6
 """Share of the time that the plan spends on LightGBM at most."""

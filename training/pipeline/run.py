@@ -21,20 +21,23 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
-from listwright.training import steps
-from listwright.training.bars import progress_bars
-from listwright.training.budget import Budget
-from listwright.training.choice import DefaultChoice, compared_networks, without_worse
 from listwright.training.cluster import Workers
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.progress import Stopwatch
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
-from listwright.training.evaluation.evaluate import HEADLINE, Evaluation, evaluate
+from listwright.training.evaluation.protocol import HEADLINE, Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.export.inference_form import ranker_graph
 from listwright.training.export.onnx import check_parity, to_onnx
 from listwright.training.networks.ranker import Unbatched
-from listwright.training.progress import Stopwatch
+from listwright.training.pipeline import steps
+from listwright.training.pipeline.budget import Budget
+from listwright.training.pipeline.choice import DefaultChoice, compared_networks, without_worse
+from listwright.training.pipeline.steps import Fitted, with_bundle_schema
+from listwright.training.pipeline.tracking import Tracker
+from listwright.training.pipeline.workspace import RunContext, Workspace
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.reporting.measures.details import (
     default_of,
@@ -48,9 +51,6 @@ from listwright.training.reporting.measures.scores import score_details
 from listwright.training.reporting.report import Report
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.srm import check_enough
-from listwright.training.steps import Fitted, with_bundle_schema
-from listwright.training.tracking import Tracker
-from listwright.training.workspace import RunContext, Workspace
 
 GOLDEN_LISTS = 8
 

@@ -18,8 +18,10 @@ import polars as pl
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.served_log.files import log_files, read_listed
+from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.tables.judged import judged_metadata
-from listwright.training.joining.events import (
+from listwright.training.job_folder import disk_full_as_data_error, job_folder, write_json
+from listwright.training.traffic.join.events import (
     COUNTED,
     SUMMED,
     Cause,
@@ -29,10 +31,8 @@ from listwright.training.joining.events import (
     event_files,
     event_schema,
 )
-from listwright.training.joining.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
-from listwright.training.joining.rows import LABEL, QID, TIME, check_names, judged_rows
-from listwright.training.progress import SILENT, Progress
-from listwright.training.stored.writing import disk_full_as_data_error, job_folder, write_json
+from listwright.training.traffic.join.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
+from listwright.training.traffic.join.rows import LABEL, QID, TIME, check_names, judged_rows
 
 FULL = "make some, and run the same command with --resume"
 
@@ -67,7 +67,7 @@ class JoinJob:
         window: an event counts up to so long after serving.
         out: the Parquet file to write.
         prefix: of all columns but the features.
-        bucket_rows: see :data:`listwright.training.joining.job.BUCKET_ROWS`.
+        bucket_rows: see :data:`listwright.training.traffic.join.job.BUCKET_ROWS`.
         slice_bytes: see :data:`SLICE_BYTES`.
     """
 

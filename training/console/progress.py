@@ -1,4 +1,4 @@
-"""The protocol for reporting progress, and seconds by step. :mod:`listwright.training.bars` shows it on a terminal."""
+"""The protocol for reporting progress, and seconds by step; :mod:`listwright.training.console.bars` draws it."""
 
 from __future__ import annotations
 
@@ -100,3 +100,21 @@ class Stopwatch:
         started = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - started
+
+
+def format_count(number: int, noun: str, of: int | None = None) -> str:
+    """Format a number with its noun: ``1 fold``, ``12 of 20 settings``."""
+    total = number if of is None else of
+    return f"{number}{f' of {of}' if total > number else ''} {noun}{'' if total == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds for display: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    if seconds < 100.0:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60) if seconds >= 6000 else seconds / 60
+    if seconds >= 6000:
+        return f"{int(minutes) // 60}:{int(minutes) % 60:02} h"
+    return f"{int(minutes)}:{int(seconds) % 60:02} min"

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.command import write_whole
+from listwright.training.console.command import write_whole
 
 
 @contextmanager

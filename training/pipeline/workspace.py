@@ -14,13 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.plain_file import read_object
-from listwright.training.budget import Budget
 from listwright.training.cluster import Workers
+from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
-from listwright.training.progress import Progress
+from listwright.training.data.shards.rows import chunks
+from listwright.training.job_folder import write_json
+from listwright.training.pipeline.budget import Budget
 from listwright.training.recipe.config import Recipe
-from listwright.training.stored.rows import chunks
-from listwright.training.stored.writing import write_json
 
 _RUN = "run.json"
 

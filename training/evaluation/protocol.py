@@ -15,9 +15,9 @@ from listwright.ranking.manifest import Metric
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, JudgedLists
 from listwright.ranking.order import sort_keys
 from listwright.ranking.reranker import Reranker
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.intervals import RESAMPLES
-from listwright.training.progress import NO_TASK, Task
 
 NDCG_AT = (1, 3, 5, 10)
 OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")

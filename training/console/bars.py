@@ -33,7 +33,7 @@ Recorder = Callable[[str, int, float], None]
 
 
 class Bars(rich.progress.Progress):
-    """Progress of a run on the console: :class:`listwright.training.progress.Progress` with rich's bars.
+    """Progress of a run on the console: :class:`listwright.training.console.progress.Progress` with rich's bars.
 
     Without a terminal, a thread prints one plain line every :data:`LINE_S` seconds, flushed: time so far, stage, task,
     how much of it, time left. It does so too while nothing reports any progress. A run that is over before prints none.
@@ -66,19 +66,19 @@ class Bars(rich.progress.Progress):
         self._printer: threading.Thread | None = None
 
     def enter(self, stage: str) -> None:
-        """Begin a stage of the run; see :meth:`listwright.training.progress.Progress.enter`."""
+        """Begin a stage of the run; see :meth:`listwright.training.console.progress.Progress.enter`."""
         self._stage, self._latest, self._earlier = (stage, self.get_time()), None, frozenset(self.task_ids)
 
     def begin(self, title: str, total: int | None = None, *, name: str = "") -> Bar:
-        """Begin a task, shown as one bar; see :meth:`listwright.training.progress.Progress.begin`."""
+        """Begin a task, shown as one bar; see :meth:`listwright.training.console.progress.Progress.begin`."""
         return Bar(self, title, total, name)
 
     def say(self, text: str, heading: str = "") -> None:
-        """Print a line that stays; see :meth:`listwright.training.progress.Progress.say`."""
+        """Print a line that stays; see :meth:`listwright.training.console.progress.Progress.say`."""
         self.console.print((f"[bold]{escape(heading)}[/]: " if heading else "") + escape(plain_text(text)))
 
     def remark(self, text: str) -> None:
-        """Print a note; see :meth:`listwright.training.progress.Progress.remark`."""
+        """Print a note; see :meth:`listwright.training.console.progress.Progress.remark`."""
         self.console.print(f"[yellow]Note:[/] {escape(plain_text(text))}")
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
@@ -132,28 +132,28 @@ class Bars(rich.progress.Progress):
 
 
 class Bar:
-    """A task shown as one bar: :class:`listwright.training.progress.Task`."""
+    """A task shown as one bar: :class:`listwright.training.console.progress.Task`."""
 
     def __init__(self, bars: Bars, title: str, total: int | None, name: str) -> None:
         self._bars, self._title, self._name = bars, title, name
         self._id = bars.add_task(escape(title), total=total)
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """Report the number of completed steps; see :meth:`listwright.training.progress.Task.reach`."""
+        """Report the number of completed steps; see :meth:`listwright.training.console.progress.Task.reach`."""
         self._bars.update(self._id, completed=done, **self._described(note))
 
     def note(self, text: str) -> None:
-        """Show a note behind the title; see :meth:`listwright.training.progress.Task.note`."""
+        """Show a note behind the title; see :meth:`listwright.training.console.progress.Task.note`."""
         self._bars.update(self._id, **self._described(text))
 
     def measure(self, step: int, values: Mapping[str, float]) -> None:
-        """Report measured values; see :meth:`listwright.training.progress.Task.measure`."""
+        """Report measured values; see :meth:`listwright.training.console.progress.Task.measure`."""
         if self._bars.recorder is not None:
             for key, value in values.items():
                 self._bars.recorder(f"{self._name}/{key}", step, value)
 
     def end(self, done: int, note: str | None = None) -> None:
-        """Finish the task; see :meth:`listwright.training.progress.Task.end`."""
+        """Finish the task; see :meth:`listwright.training.console.progress.Task.end`."""
         self._bars.update(self._id, total=done, completed=done, **self._described(note))
 
     def _described(self, note: str | None) -> dict[str, str]:

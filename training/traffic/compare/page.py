@@ -8,20 +8,6 @@ from datetime import date
 
 from matplotlib.ticker import MaxNLocator
 
-from listwright.training.comparing.comparison import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
-from listwright.training.comparing.text import (
-    advice,
-    interval,
-    metric_name,
-    more,
-    needed_name,
-    numbers,
-    p_text,
-    ratio_sentence,
-    signed,
-    title,
-    verdict,
-)
 from listwright.training.reporting.page import (
     COLOURS,
     INK,
@@ -34,6 +20,20 @@ from listwright.training.reporting.page import (
     render,
     style,
     svg,
+)
+from listwright.training.traffic.compare.comparison import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
+from listwright.training.traffic.compare.text import (
+    advice,
+    interval,
+    metric_name,
+    more,
+    needed_name,
+    numbers,
+    p_text,
+    ratio_sentence,
+    signed,
+    title,
+    verdict,
 )
 
 _CAPTION = (

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from listwright.training.evaluation.evaluate import HEADLINE, METRICS, Evaluation, weighted_mean
 from listwright.training.evaluation.intervals import ALPHA, FEWEST, bound_mean, lists_needed
+from listwright.training.evaluation.protocol import HEADLINE, METRICS, Evaluation, weighted_mean
 
 MOST_SEGMENTS = 50
 """Values of a column that are segments of their own: those with the most lists."""
@@ -45,7 +45,7 @@ class Gate(NamedTuple):
     """A bound: of the gain where rankers are compared, else of the mean.
 
     Args:
-        metric: One of :data:`listwright.training.evaluation.evaluate.METRICS`.
+        metric: One of :data:`listwright.training.evaluation.protocol.METRICS`.
         least: The bound.
     """
 

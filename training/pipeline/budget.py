@@ -15,6 +15,7 @@ from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
+from listwright.training.console.progress import format_count, format_duration
 
 FITS = 12
 """Default budget of a fit at most, as a multiple of one LightGBM fit, where that is more than :data:`USUAL_S`."""
@@ -181,8 +182,9 @@ class Budget:
             return "The decisions of another run are repeated; the clock decides nothing"
         longest = " (the longest default)" if self._minutes is None and self.seconds == MOST_S else ""
         tried, folds = self.planned["settings"], self.planned["folds"]
+        unit, whole = format_duration(self.unit or 0.0), format_duration(self.seconds)
         plan = [
-            f"One LightGBM fit takes {duration(self.unit or 0.0)}; this fit has {duration(self.seconds)}{longest}",
+            f"One LightGBM fit takes {unit}; this fit has {whole}{longest}",
             format_count(tried, "setting", settings) + " of LightGBM",
             *(["with and without list-relative columns"] if columns else []),
             format_count(folds, "fold") if folds else "no out-of-fold scores",
@@ -198,21 +200,3 @@ class Budget:
         content = {"minutes": self._minutes, **{name: getattr(self, name) for name in names}}
         temporary.write_text(json.dumps(content), encoding="utf-8")
         temporary.replace(self._file)
-
-
-def format_count(number: int, noun: str, of: int | None = None) -> str:
-    """Format a number with its noun: ``1 fold``, ``12 of 20 settings``."""
-    total = number if of is None else of
-    return f"{number}{f' of {of}' if total > number else ''} {noun}{'' if total == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """Format seconds for display: ``0.4 s``, ``42 s``, ``2:10 min``, ``1:05 h``."""
-    if seconds < 10.0:
-        return f"{seconds:.1f} s"
-    if seconds < 100.0:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60) if seconds >= 6000 else seconds / 60
-    if seconds >= 6000:
-        return f"{int(minutes) // 60}:{int(minutes) % 60:02} h"
-    return f"{int(minutes)}:{int(seconds) % 60:02} min"

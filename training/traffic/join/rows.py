@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.joining.events import COUNTED, NO_NUMBER, OTHER_PLACE, SUMMED, Cause, Counts, Labels
-from listwright.training.joining.pieces import Schema, Slice
+from listwright.training.traffic.join.events import COUNTED, NO_NUMBER, OTHER_PLACE, SUMMED, Cause, Counts, Labels
+from listwright.training.traffic.join.pieces import Schema, Slice
 
 QID, LABEL, TIME = "query_id", "label", "served_at"
 

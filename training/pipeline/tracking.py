@@ -27,10 +27,10 @@ from filelock import FileLock
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.stored.writing import write_json
+from listwright.training.job_folder import write_json
 
 if TYPE_CHECKING:
-    from listwright.training.progress import Progress
+    from listwright.training.console.progress import Progress
     from listwright.training.recipe.config import Recipe
     from listwright.training.reporting.report import Report
 

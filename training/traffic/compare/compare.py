@@ -19,7 +19,9 @@ from scipy.stats import binomtest, wilcoxon
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import HIGHEST_GAIN
-from listwright.training.comparing.comparison import (
+from listwright.training.data.tables.judged import collected, scan_judged
+from listwright.training.evaluation.intervals import Sequence
+from listwright.training.traffic.compare.comparison import (
     Effect,
     Look,
     Ratio,
@@ -31,8 +33,6 @@ from listwright.training.comparing.comparison import (
     ratio_of,
     resampled_ratio,
 )
-from listwright.training.data.tables.judged import collected, scan_judged
-from listwright.training.evaluation.intervals import Sequence
 
 SPLIT_DIFFERENCE = 0.05
 """Smallest relevant difference, as a share of control's mean."""
@@ -100,7 +100,7 @@ def compare_arms(
 
     Args:
         experiment: split by unit.
-        metrics: as of :func:`listwright.training.comparing.compare.split_sums`; the first decides.
+        metrics: as of :func:`listwright.training.traffic.compare.compare.split_sums`; the first decides.
         challenger: its arm; None where there is one beside control.
         share: of the challenger among the units of both, as planned.
         target: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of

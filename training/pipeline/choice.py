@@ -21,14 +21,15 @@ from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
+from listwright.training.console.progress import Task
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval, rank_rows
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
+from listwright.training.evaluation.protocol import bootstrap_interval, rank_rows
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds
 from listwright.training.first_stage.relative import widened
-from listwright.training.progress import Task
+from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.model import FirstStageAlone, NetworkSpec
 from listwright.training.second_stage.batching import lists_for
@@ -42,7 +43,6 @@ from listwright.training.second_stage.loop import (
     predict,
     query_ndcg,
 )
-from listwright.training.workspace import RunContext
 
 NAMES = {
     "plain": "the first stage without list-relative columns",
@@ -435,17 +435,17 @@ class _Epochs:
     part: int
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """Report the number of completed epochs; see :meth:`listwright.training.progress.Task.reach`."""
+        """Report the number of completed epochs; see :meth:`listwright.training.console.progress.Task.reach`."""
         self.note(f"epoch {done}{'' if note is None else f', {note}'}")
 
     def note(self, text: str) -> None:
-        """Show a note with the number of the part; see :meth:`listwright.training.progress.Task.note`."""
+        """Show a note with the number of the part; see :meth:`listwright.training.console.progress.Task.note`."""
         self.whole.note(f"part {self.part}, {text}")
 
     def measure(self, step: int, values: Mapping[str, float]) -> None:
-        """Report values under the number of the part; see :meth:`listwright.training.progress.Task.measure`."""
+        """Report values under the number of the part; see :meth:`listwright.training.console.progress.Task.measure`."""
         self.whole.measure(step, {f"{name}_part_{self.part}": value for name, value in values.items()})
 
     def end(self, done: int, note: str | None = None) -> None:
-        """Finish the part; see :meth:`listwright.training.progress.Task.end`."""
+        """Finish the part; see :meth:`listwright.training.console.progress.Task.end`."""
         self.reach(done, note)

@@ -92,7 +92,7 @@ class ShardRows(Rows):
         self._path, self._own = path, own
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """Return some rows, as :meth:`~listwright.training.data.shards.rows.Rows.pick`; consecutive rows are read at once.
+        """Return some rows, as :meth:`~listwright.training.data.shards.rows.Rows.pick`; neighbours are read at once.
 
         Raises:
             DataError: if the file is shorter than it was written, or cannot be read.

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from starlette.types import Message
 
-from benchmarks import machine
 from benchmarks.wide_bundle import RANKER, build
 from listwright.ranking import bundle
 from listwright.ranking.features import FeatureSchema
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.wire.json_codec import Bounds, bounds_of
+from listwright_lab import machine
 
 HONEST = ("by name", "by name, each in another order", "by name, with accents", "a colon in an id")
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import polars
 
-from benchmarks import machine
 from benchmarks.load.unused import ROOT, tree_of
 from listwright.training.console.progress import SILENT
 from listwright.training.first_stage import fit as first_stage
@@ -33,6 +32,7 @@ from listwright.training.recipe.config import LambdaMart
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import predict, query_ndcg
+from listwright_lab import machine
 
 PARTS = ("epoch", "all_epochs", "bundle")
 

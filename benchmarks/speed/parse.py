@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import machine
+from listwright_lab import machine
 
 FEATURES = 136
 DISTINCT = 5000

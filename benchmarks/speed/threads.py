@@ -24,11 +24,11 @@ import lightgbm
 import numpy as np
 import polars as pl
 
-from benchmarks import machine
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import LocalGrower, lightgbm_dataset, settings_of
 from listwright.training.recipe.config import LambdaMartSettings
+from listwright_lab import machine
 
 LISTS, LENGTH, FEATURES = 8_200, 5, 3
 TREES, RIVAL_S = 300, 60.0

@@ -20,7 +20,6 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
-from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.comparison import gain
 from benchmarks.tables.runs import Key, Row, ignored, read_split
 from listwright.ranking.features import UNKNOWN_CODE
@@ -36,6 +35,7 @@ from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Network
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import predict, query_ndcg
+from listwright_lab.science.drawing import GREY, page, plain
 
 FIRST = "first stage"
 

@@ -12,9 +12,9 @@ from listwright.ranking import bundle
 from listwright.training.commands import fit
 from listwright.training.commands import page as page_command
 from listwright.training.reporting.page import PageSection, PageTable, render
-from listwright.training.suites import oracle, routing
-from listwright.training.suites.listwise import pages as listwise_pages
-from listwright.training.suites.listwise import plans
+from listwright_lab.suites import oracle, routing
+from listwright_lab.suites.listwise import pages as listwise_pages
+from listwright_lab.suites.listwise import plans
 from support.pages.browsing import chromium
 from support.training.measured import measured, planted_gains, results, routed
 from support.training.tiny import SPECIALISED

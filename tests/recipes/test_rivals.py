@@ -21,7 +21,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, Recipe
 from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, model_like
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.suites.listwise import plans
+from listwright_lab.suites.listwise import plans
 from support.service.asgi import asking
 
 pytestmark = pytest.mark.nightly

@@ -7,6 +7,8 @@ clip at the 0.1 % and 99.9 % quantiles, min-max. Categorical features are embedd
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +18,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.training.data.shards.rows import Features, columns
 from listwright.training.networks.qilcm import MASKED_LOGIT, Encoder, Output, Qilcm2Network, QilcmNetwork, mlp
-from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
+from listwright.training.recipe.config import LAB
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 
 CLIP_QUANTILES = (0.001, 0.999)
@@ -92,7 +94,8 @@ def _network(spec: NetworkSpec, width: int, scores: Float[np.ndarray, " R"] | No
         case DlcmSpec() | DcmSpec():
             if scores is None and spec.order == "first_stage":
                 raise RecipeError('order = "first_stage" needs the first stage\'s scores among the inputs')
-            return DlcmNetwork(width, spec) if isinstance(spec, DlcmSpec) else DcmNetwork(width, spec)
+            network: nn.Module = import_module(f"{LAB}.recurrent").network_of(spec, width)
+            return network
 
 
 class PointwiseNetwork(nn.Module):

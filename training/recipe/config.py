@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from importlib import resources
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +16,10 @@ from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
-from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, model_like
+from listwright.training.recipe.model import DcmSpec, DlcmSpec, FirstStageAlone, Model, QilcmSpec, Rivals, model_like
+
+LAB = "listwright_lab"
+"""Package of ``listwright-lab``: suites of papers, their recipes, and networks that only rivals need."""
 
 GIVEN_IS_FREE = "{} was fitted elsewhere, and nothing binds it here: leave out {}, or have LambdaMART fitted"
 
@@ -253,9 +258,15 @@ class Recipe(RecipePart):
 
 
 def recipe_names() -> list[str]:
-    """Return the names of the recipes that ship with Listwright."""
-    folder = resources.files("listwright.training") / "recipes"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    """Return the names of the shipped recipes, in alphabetical order."""
+    return sorted(_recipe_files())
+
+
+def _recipe_files() -> dict[str, Traversable]:
+    """Return the recipes that ship with Listwright, and those of papers where ``listwright-lab`` is installed."""
+    packages = ["listwright.training", *([LAB] if find_spec(LAB) else [])]
+    files = [file for package in packages for file in (resources.files(package) / "recipes").iterdir()]
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 def load(name_or_path: str, **changes: Any) -> Recipe:
@@ -268,11 +279,11 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     Raises:
         RecipeError: if there is no such recipe or a field is wrong; every fault is named with its place.
     """
-    if name_or_path.endswith(".toml"):
-        path: Any = Path(name_or_path)
-    else:
-        path = resources.files("listwright.training") / "recipes" / f"{name_or_path}.toml"
-    if not path.is_file():
+    files = _recipe_files()
+    path: Any = Path(name_or_path) if name_or_path.endswith(".toml") else files.get(name_or_path)
+    if path is None or not path.is_file():
+        if name_or_path.endswith("-paper"):
+            _check_laboratory(f"recipe {name_or_path!r}")
         if Path(name_or_path).exists():
             raise RecipeError(
                 f"{name_or_path} is no recipe: give a table as --data {name_or_path} --qid COLUMN --label COLUMN, and "
@@ -295,9 +306,17 @@ def of(values: dict[str, Any], place: str) -> Recipe:
         RecipeError: if a field is wrong; every fault is named, with the place that they come from.
     """
     try:
-        return Recipe.model_validate(values)
+        recipe = Recipe.model_validate(values)
     except ValidationError as error:
         raise RecipeError(f"{place}: {described(error, Recipe)}") from error
+    if isinstance(recipe.model, DlcmSpec | DcmSpec):
+        _check_laboratory(f"model {recipe.model.kind!r}")
+    return recipe
+
+
+def _check_laboratory(purpose: str) -> None:
+    if find_spec(LAB) is None:
+        raise RecipeError(f"{purpose} comes with listwright-lab, which is not installed: pip install listwright-lab")
 
 
 def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:

@@ -13,10 +13,10 @@ from listwright.training.console import bars as showing
 from listwright.training.console.bars import CHECK_S, LINE_S, Bars, progress_bars
 from listwright.training.console.progress import Stopwatch
 from listwright.training.recipe import config
-from listwright.training.suites import oracle, specialised
-from listwright.training.suites.listwise import suite
-from listwright.training.suites.listwise.fits import Fit
-from listwright.training.suites.store import Store
+from listwright_lab.suites import oracle, specialised
+from listwright_lab.suites.listwise import suite
+from listwright_lab.suites.listwise.fits import Fit
+from listwright_lab.suites.store import Store
 from support.stand_ins import standing_in
 from support.waiting import PATIENCE_S
 

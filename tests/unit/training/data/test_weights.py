@@ -9,7 +9,7 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training.commands import experiment, fit
+from listwright.training.commands import fit
 from listwright.training.data import cache, memory
 from listwright.training.data.dataset import Splits
 from listwright.training.data.split import merged
@@ -25,6 +25,7 @@ from listwright.training.recipe.data import TableData
 from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
+from listwright_lab import experiment
 
 
 def weighed(planted_data, weights):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.science import sequences as benchmark
 from listwright.training.evaluation.intervals import Sequence, fixed_half_width, fixed_times_needed
+from listwright_lab.science import sequences as benchmark
 
 
 def width(variance, tau2, alpha):

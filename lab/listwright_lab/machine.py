@@ -12,9 +12,11 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
-RESULTS = (_CHECKOUT if (_CHECKOUT / "benchmarks").is_dir() else Path()) / "benchmarks" / "results"
-"""Folder of the checkout; of an installed laboratory, in the current folder."""
+_AROUND = Path(__file__).resolve().parents[2]
+CHECKOUT = _AROUND if (_AROUND / "benchmarks").is_dir() else Path()
+"""Root of the checkout; the current folder where the laboratory is installed elsewhere."""
+
+RESULTS = CHECKOUT / "benchmarks" / "results"
 
 _WORK = b"".join(sha256(str(n).encode()).hexdigest().encode() for n in range(500))
 

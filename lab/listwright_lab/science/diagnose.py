@@ -33,7 +33,7 @@ WIDTHS = (20, 136)
 
 PLANTED, REAL = ("shifted", "context", "demo"), ("airline", "ohsumed", "mq2008")
 
-PAGE = Path(__file__).parents[2] / "docs" / "when-a-second-stage-pays.md"
+PAGE = machine.CHECKOUT / "docs" / "when-a-second-stage-pays.md"
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 

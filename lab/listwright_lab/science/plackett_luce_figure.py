@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from listwright_lab.machine import RESULTS
+from listwright_lab import machine
 from listwright_lab.science.drawing import GREY, page, plain
 
-PATH = Path(__file__).parents[2] / "docs" / "exact-plackett-luce.svg"
+PATH = machine.CHECKOUT / "docs" / "exact-plackett-luce.svg"
 
 LINES = {
     "breslow": ("Breslow", "#bf8700", ":"),
@@ -25,7 +25,7 @@ TIMED = ("sampling_1000", "sampling_10000", "subsets", "exact_32", "exact_64")
 
 def draw() -> Path:
     """Draw error and time of every way against the size of the label group."""
-    rows = json.loads((RESULTS / "plackett_luce.json").read_text(encoding="utf-8"))["methods"]
+    rows = json.loads((machine.RESULTS / "plackett_luce.json").read_text(encoding="utf-8"))["methods"]
     with page(PATH, 9.0, 4.4, salt="plackett_luce") as figure:
         error, seconds = figure.subplots(1, 2)
         for way, (name, colour, dashes) in LINES.items():

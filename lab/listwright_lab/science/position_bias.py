@@ -40,7 +40,7 @@ WAYS = ("naive", "debiased", "full information")
 REQUESTS = 150_000
 """Of the logs that propensities are estimated from: enough clicks at the last place under the strongest bias."""
 
-FIGURE = Path(__file__).parents[2] / "docs" / "position-bias.svg"
+FIGURE = machine.CHECKOUT / "docs" / "position-bias.svg"
 
 
 def fitted(

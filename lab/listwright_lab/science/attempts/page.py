@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from listwright_lab import machine
 from listwright_lab.science.attempts.registry import ATTEMPTS, RIVAL
 
-PAGE = Path(__file__).parents[3] / "docs" / "attempts.md"
+PAGE = machine.CHECKOUT / "docs" / "attempts.md"
 BELIEVED = 0.05
 """Corrected p below which a gain or a loss is in bold."""
 

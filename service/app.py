@@ -7,9 +7,7 @@ import gc
 import http
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -21,29 +19,22 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
-from listwright.service import hook, paths, problems
-from listwright.service.admission.body import BodyBudget
-from listwright.service.admission.gate import EarlyRefusal, Gate
-from listwright.service.admission.readiness import DegradedRun
-from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
-from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
+from listwright.service import hook, paths, problems, readiness
+from listwright.service.admission.gate import EarlyRefusal
+from listwright.service.admission.throttle import RequestThrottle
+from listwright.service.api import admin, events, explain, info, open_inference, rerank
 from listwright.service.api.openapi import complete
-from listwright.service.api.service import Service
-from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
-from listwright.service.bundles.models import Current, Models, models_of
-from listwright.service.bundles.reload import Reloader, count_served, hold_served
-from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
-from listwright.service.rules import LiveRules
+from listwright.service.bundles.models import Models, models_of
+from listwright.service.bundles.reload import count_served, hold_served
+from listwright.service.bundles.routing_switch import RoutingSwitch
+from listwright.service.composition import Service, compose
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.tracer import open_tracer
-from listwright.service.transport.connection_limit import ConnectionLimit, room_outside
 from listwright.service.transport.server import DrainingServer
-from listwright.service.wire.ignored import IgnoredFeatures
-from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.schemas import check_query
 
 if TYPE_CHECKING:
@@ -107,7 +98,7 @@ def create_app(
     first = _First(models_of(loaded, settings.model_name) if isinstance(loaded, Bundle) else loaded)
     del loaded
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
-    service = _compose(settings, telemetry, switch, swapped)
+    service = compose(settings, telemetry, switch, swapped)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -166,8 +157,8 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
     ranking = (open_inference.fast, rerank.ranking)
-    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
-    answers, keyless = [route for router in routers for route in router.routes], frozenset[str]()
+    others = (readiness.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
+    answers, keyless = [route for router in (*ranking, *others) for route in router.routes], frozenset[str]()
     if service.settings.ui:
         from listwright.service.ui.routes import routes as page_routes  # noqa: PLC0415 - nothing of it is loaded elsewhere
 
@@ -202,57 +193,6 @@ def _head_of(route: APIRoute) -> APIRoute:
     return head
 
 
-def _compose(
-    settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
-) -> Service:
-    current, slots = Current(), max(1, settings.threads)
-    routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
-    gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
-    admin_key = settings.admin_key
-    rules = None if settings.rules is None else LiveRules(settings.rules, telemetry, current)
-    events_log = served_log = experiments = explainer = None
-    if settings.events_log is not None:
-        from listwright.service.events import EventWriter  # noqa: PLC0415 - not loaded where it is not wanted
-
-        events_log = EventWriter.open(settings, telemetry)
-    if settings.logs_served:
-        from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
-
-        served_log = LogWriter(settings, telemetry)
-    if settings.experiments is not None:
-        from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
-
-        experiments = LiveExperiments(settings, telemetry, current)
-    if settings.explain:
-        from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
-
-        explainer = ExplanationService(settings, telemetry, routing_policy, json_bounds, rules)
-    return Service(
-        settings=settings,
-        telemetry=telemetry,
-        scraped=CachedMetrics(telemetry.text),
-        current=current,
-        reloader=Reloader(current, settings, telemetry, swapped),
-        routing_policy=routing_policy,
-        gate=gate,
-        pool=ThreadPoolExecutor(slots, "work"),
-        bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
-        connection_limit=ConnectionLimit(
-            settings.max_connections, telemetry, outside=room_outside(settings.max_connections)
-        ),
-        admin_key=None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode())),
-        draining=threading.Event(),
-        degraded=DegradedRun(),
-        ignored=IgnoredFeatures(telemetry),
-        json_bounds=json_bounds,
-        events=events_log,
-        served_log=served_log,
-        experiments=experiments,
-        rules=rules,
-        explainer=explainer,
-    )
-
-
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
     """Return a server for the application; it sets ``draining`` when the shutdown begins.
 
@@ -274,7 +214,7 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
         app,
         service.settings,
         limit=service.connection_limit,
-        draining=service.draining,
+        draining=service.readiness.draining,
         refused=count,
         reload=service.reloader.wake,
         grpc=grpc,
@@ -283,13 +223,16 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
 
 
 def _gauges(service: Service) -> dict[str, tuple[str, Callable[[], float]]]:
-    bodies, connections = service.bodies, service.connection_limit
+    bodies, connections, readiness = service.bodies, service.connection_limit, service.readiness
     return {
         "listwright_waiting_requests": ("Requests that wait for their turn", lambda: service.gate.waiting),
         "listwright_working_requests": ("Requests in work", lambda: service.gate.working),
         "listwright_buffered_bytes": ("Bytes of bodies held, arriving, waiting or in work", lambda: bodies.held),
         "listwright_open_connections": ("Connections that are open", lambda: connections.present),
-        "listwright_ready_workers": ("Workers to which traffic may come", lambda: service.reason_unready() is None),
+        "listwright_ready_workers": (
+            "Workers to which traffic may come",
+            lambda: readiness.reason_unready is None,
+        ),
         "listwright_workers": ("Workers that should be ready", lambda: service.settings.workers),
     }
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.features import FeatureSchema
-from listwright.service.errors import UnknownModelError
+from listwright.service.errors import NotReadyError, UnknownModelError
 
 DEFAULT = "default"
 """The name, of a bundle or an alias, that answers a request without ``model`` where several bundles are served."""
@@ -110,6 +110,16 @@ class Current:
     """
 
     models: Models | None = None
+
+    def require(self) -> Models:
+        """Return the models.
+
+        Raises:
+            NotReadyError: if there are none yet.
+        """
+        if self.models is None:
+            raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+        return self.models
 
 
 def models_of(bundle: Bundle, alias: str | None = None) -> Models:

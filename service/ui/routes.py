@@ -27,7 +27,8 @@ from listwright.ranking.manifest import Comparison, Manifest, Metric
 from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.stages import GOLDEN
 from listwright.service import paths
-from listwright.service.api.service import CheckedRoute, Served, service_of
+from listwright.service.api.routing import CheckedRoute, CurrentModels, service_of
+from listwright.service.bundles.models import Models
 from listwright.service.errors import NotReadyError
 from listwright.service.wire.schemas import Name
 
@@ -49,18 +50,20 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         return RedirectResponse("ui/", 307)
 
     @router.get(paths.UI_BUNDLE)
-    async def about_bundle(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+    async def about_bundle(
+        request: Request, models: CurrentModels, model: Model = None, version: Model = None
+    ) -> Response:
         """Answer a bundle's data for the page: golden lists, quantiles of training, the held-out table."""
-        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
-        return Response(await to_thread.run_sync(about.of, chosen), media_type="application/json")
+        served_bundle = _choose_bundle(request, models, model, version)
+        return Response(await to_thread.run_sync(about.of, served_bundle), media_type="application/json")
 
     @router.get(paths.UI_REPORT)
-    async def report(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+    async def report(request: Request, models: CurrentModels, model: Model = None, version: Model = None) -> Response:
         """Answer the report of the run that made a bundle."""
-        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
-        if not lists_file(chosen.manifest, REPORT_PAGE):
+        served_bundle = _choose_bundle(request, models, model, version)
+        if not lists_file(served_bundle.manifest, REPORT_PAGE):
             raise HTTPException(404)
-        content = await to_thread.run_sync(_read_report, chosen)
+        content = await to_thread.run_sync(_read_report, served_bundle)
         return Response(content, media_type=TYPES[".html"], headers={"Content-Security-Policy": REPORT_POLICY})
 
     @router.get(paths.UI_FILES)
@@ -71,9 +74,10 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
     return router, frozenset(("/", paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
-def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
-    """Return the bundle that is named; the usual one where none is, as ``/info`` does."""
-    return service_of(request).find_bundle(request, usual if model is None else model, version)
+def _choose_bundle(request: Request, models: Models, model: str | None, version: str | None) -> Bundle:
+    """Return the bundle that is named; the default or the first one where none is, as ``/info`` does."""
+    name = model if model is not None else models.default or next(iter(models.current))
+    return service_of(request).find_bundle(request, name, version)
 
 
 def _read_report(served: Bundle) -> bytes:

@@ -347,12 +347,6 @@ class RerankResponse(BaseModel):
     meta: Meta
 
 
-class Health(BaseModel):
-    """State of the process."""
-
-    status: Literal["ok"]
-
-
 Sent = TypeVar("Sent", bound=Strict)
 
 UNIT = "Listwright-Unit"

@@ -6,8 +6,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
-from listwright.service.admission.readiness import REST_S, RUN
 from listwright.service.app import create_app
+from listwright.service.readiness import REST_S, RUN
 from listwright.service.settings import Settings
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, BROKEN
@@ -32,7 +32,7 @@ class Failing:
 def test_a_run_of_degraded_answers_turns_readiness(bundle_folder, monkeypatch, caplog):
     now = [1000.0]
     with serving(bundle_folder) as client:
-        monkeypatch.setattr(client.app.service.degraded, "_clock", lambda: now[0])
+        monkeypatch.setattr(client.app.service.readiness.degraded, "_clock", lambda: now[0])
         stage = Failing(client.app, monkeypatch)
         for _ in range(RUN):
             assert client.get("/readyz").status_code == 200

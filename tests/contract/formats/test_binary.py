@@ -127,7 +127,7 @@ def test_readiness_by_the_protocol(bundle_folder):
         check(client.post(INFER, **body([features()], MATRIX.tobytes())), 503, "not-ready")
     with asking(app) as client:
         assert [client.get(path).status_code for path in paths] == [200, 200, 200]
-        app.service.draining.set()
+        app.service.readiness.draining.set()
         assert [client.get(path).status_code for path in paths] == [503, 503, 503]
         assert client.get("/v2/health/live").status_code == 200
         assert client.post(INFER, **body([features()], MATRIX.tobytes())).status_code == 200, (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from listwright.service.api.rerank import prefers
+from listwright.service.wire.negotiation import prefers
 
 NPY, JSON = "application/x-npy", "application/json"
 

@@ -8,7 +8,7 @@ import http
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -102,39 +102,37 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if first.models is None:
-            first.models = await to_thread.run_sync(loading.start, settings)
-        operator_hook = None
-        if settings.hook is not None:
-            called, threads = hook.load(settings.hook), HOOK_THREADS * max(1, settings.threads)
-            operator_hook = hook.IsolatedHook(called, budget_s=settings.hook_budget_ms / 1000.0, threads=threads)
-        service.routing_policy.hook = operator_hook
-        switch.start()
-        models, first.models = first.models, None
-        service.current.models = models
-        count_served(telemetry, models)
-        hold_served(models, settings)
-        gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        _log_served(models, settings)
-        for watching in (service.experiments, service.rules):
-            if watching is not None:
-                watching.start()
-        del models  # or this frame would keep it when it is served no more
-        watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
-        watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
-        yield
-        for task in (watch_folder, watch_keys):
-            if task is not None:
-                task.cancel()
-        switch.stop()
-        if service.rules is not None:
-            service.rules.stop()
-        if operator_hook is not None:
-            operator_hook.close()
-        # experiments before the log, which they still write to
-        for part in (service.explainer, service.events, service.experiments, service.served_log, tracer):
-            if part is not None:
-                await to_thread.run_sync(part.close)
+        async with AsyncExitStack() as stack:
+            # closed in reverse order: experiments before the log, which they still write to
+            for part in (tracer, service.served_log, service.experiments, service.events, service.explainer):
+                if part is not None:
+                    await stack.enter_async_context(_ending(part.close))
+            if first.models is None:
+                first.models = await to_thread.run_sync(loading.start, settings)
+            if settings.hook is not None:
+                called, threads = hook.load(settings.hook), HOOK_THREADS * max(1, settings.threads)
+                operator_hook = hook.IsolatedHook(called, budget_s=settings.hook_budget_ms / 1000.0, threads=threads)
+                await stack.enter_async_context(_ending(operator_hook.close))
+                service.routing_policy.hook = operator_hook
+            switch.start()
+            await stack.enter_async_context(_ending(switch.stop))
+            models, first.models = first.models, None
+            service.current.models = models
+            count_served(telemetry, models)
+            hold_served(models, settings)
+            gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
+            _log_served(models, settings)
+            del models  # or this frame would keep it when it is served no more
+            if service.experiments is not None:
+                service.experiments.start()
+            if service.rules is not None:
+                service.rules.start()
+                await stack.enter_async_context(_ending(service.rules.stop))
+            if settings.models is not None:
+                stack.callback(asyncio.create_task(service.reloader.run()).cancel)
+            if settings.keys_file is not None:
+                stack.callback(asyncio.create_task(keyring.watch()).cancel)
+            yield
 
     app = Contract(
         title="Listwright",
@@ -151,6 +149,15 @@ def create_app(
     telemetry.watch(_gauges(service))
     _route(app, keyring, tracer)
     return app
+
+
+@asynccontextmanager
+async def _ending(close: Callable[[], None]) -> AsyncIterator[None]:
+    """Call a function at the end, in a thread. A callback of the stack would lose errors that were raised before."""
+    try:
+        yield
+    finally:
+        await to_thread.run_sync(close)
 
 
 def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:

@@ -11,7 +11,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import lower_priority
+from listwright.service.child_process import answer_messages
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -60,24 +60,17 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: questions come, and a :class:`ChallengerRanking` goes for each.
+        pipe: Pipe that receives a :class:`Question` and sends a :class:`ChallengerRanking`.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
-    lower_priority()
     bundles: dict[str, Bundle] = {}
-    while True:
-        try:
-            questions: list[Question] = pipe.recv()
-        except (EOFError, OSError):
-            return
-        for question in questions:
-            signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
-            ranking = answer(question, bundles)
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            try:
-                pipe.send(ranking)
-            except OSError:
-                return
+
+    def answer_in_time(question: Question) -> ChallengerRanking:
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
+        ranking = answer(question, bundles)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        return ranking
+
+    answer_messages(pipe, answer_in_time)
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:

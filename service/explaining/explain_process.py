@@ -6,14 +6,13 @@ A process, as a thread would take the interpreter's lock from requests for secon
 
 from __future__ import annotations
 
-import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import lower_priority
+from listwright.service.child_process import answer_messages
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -108,23 +107,13 @@ Reply = ExplainedList | Exception | Crashed
 
 
 def run(pipe: Connection, hook: str | None) -> None:
-    """Send a ready message, then answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
+    """Answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
 
     Args:
-        pipe: receives an :class:`ExplainTask`, sends a :data:`Reply`; whatever arrives in between stops the work.
+        pipe: Pipe that receives an :class:`ExplainTask` and sends a :data:`Reply`.
         hook: ``module:callable`` of the operator, or None.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
-    lower_priority()
-    explainer = TaskExplainer(hook, abandoned=pipe.poll)
-    try:
-        pipe.send(None)
-        while pipe.poll(IDLE_S):
-            task: ExplainTask | None = pipe.recv()
-            if task is not None:  # else it came after the answer to what it should have stopped
-                pipe.send(explainer.answer(task))
-    except (EOFError, OSError):
-        return
+    answer_messages(pipe, TaskExplainer(hook, abandoned=pipe.poll).answer, IDLE_S)
 
 
 class TaskExplainer:

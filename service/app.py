@@ -27,7 +27,7 @@ from listwright.service.api.openapi import complete
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
 from listwright.service.bundles.models import Models, models_of
-from listwright.service.bundles.reload import count_served, hold_served
+from listwright.service.bundles.reload import count_models, hold_model_copies
 from listwright.service.bundles.routing_switch import RoutingSwitch
 from listwright.service.composition import Service, compose
 from listwright.service.settings import ALL_MODELS, Settings
@@ -83,22 +83,22 @@ class Contract(FastAPI):
 def create_app(
     settings: Settings | None = None,
     *,
-    loaded: Bundle | Models | None = None,
-    swapped: Callable[[Models], None] | None = None,
+    models: Bundle | Models | None = None,
+    on_swap: Callable[[Models], None] | None = None,
 ) -> Contract:
     """Create the ASGI application.
 
     Args:
-        settings: by default from ``LISTWRIGHT_*`` environment variables.
-        loaded: what is loaded already; by default what the settings name is loaded at start-up.
-        swapped: called with the models that are served, after each change.
+        settings: Settings of the service; None: those of the ``LISTWRIGHT_*`` environment variables.
+        models: Models that are loaded already; None: those that the settings name are loaded at start-up.
+        on_swap: Function that is called with the served models after each change.
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(models_of(loaded, settings.model_name) if isinstance(loaded, Bundle) else loaded)
-    del loaded
+    first = _First(models_of(models, settings.model_name) if isinstance(models, Bundle) else models)
+    del models
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
-    service = compose(settings, telemetry, switch, swapped)
+    service = compose(settings, telemetry, switch, on_swap)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -118,10 +118,10 @@ def create_app(
             await stack.enter_async_context(_ending(switch.stop))
             models, first.models = first.models, None
             service.current.models = models
-            count_served(telemetry, models)
-            hold_served(models, settings)
+            count_models(telemetry, models)
+            hold_model_copies(models, settings)
             gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-            _log_served(models, settings)
+            _log_models(models, settings)
             del models  # or this frame would keep it when it is served no more
             if service.experiments is not None:
                 service.experiments.start()
@@ -204,8 +204,8 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
     """Return a server for the application; it sets ``draining`` when the shutdown begins.
 
     Args:
-        app: of :func:`create_app`.
-        started: called in the event loop once requests are answered.
+        app: Application that :func:`create_app` made.
+        started: Function that is called in the event loop once requests are answered.
     """
     service = app.service
 
@@ -244,7 +244,7 @@ def _gauges(service: Service) -> dict[str, tuple[str, Callable[[], float]]]:
     }
 
 
-def _log_served(models: Models, settings: Settings) -> None:
+def _log_models(models: Models, settings: Settings) -> None:
     for ready in models.current.values():
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
     for name in settings.strategies.keys() - models.current.keys() - {ALL_MODELS}:

@@ -91,7 +91,7 @@ class Service:
 
 
 def compose(
-    settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
+    settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, on_swap: Callable[[Models], None] | None
 ) -> Service:
     """Compose the service of this process.
 
@@ -99,7 +99,7 @@ def compose(
         settings: Settings of the process.
         telemetry: Metrics of the process.
         switch: Switch that turns routing off.
-        swapped: Function that is called with the served models after each change; None for none.
+        on_swap: Function that is called with the served models after each change; None for none.
     """
     current, slots = Current(), max(1, settings.threads)
     routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
@@ -128,7 +128,7 @@ def compose(
         telemetry=telemetry,
         scraped=CachedMetrics(telemetry.text),
         current=current,
-        reloader=Reloader(current, settings, telemetry, swapped),
+        reloader=Reloader(current, settings, telemetry, on_swap),
         routing_policy=routing_policy,
         gate=gate,
         pool=ThreadPoolExecutor(slots, "work"),

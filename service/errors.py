@@ -27,8 +27,8 @@ def why_no_json(body: bytes, error: ValueError) -> str:
     """Describe why a body is no JSON: the parser's words, and a remedy where another spelling is meant.
 
     Args:
-        body: that was parsed.
-        error: of the parser, with line and column.
+        body: Body that was parsed.
+        error: Error of the parser, with line and column.
     """
     if body[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in body[:4]:
         return "it is UTF-16 or UTF-32: send UTF-8"
@@ -92,9 +92,9 @@ class OverloadedError(ListwrightError):
     """There is more to do than can be done in time.
 
     Args:
-        message: what is full.
-        retry_after_s: whole seconds after which there may be room.
-        closes: whether the connection ends, as the rest of the body is not read.
+        message: Description of what is full.
+        retry_after_s: Whole seconds after which there may be room.
+        closes: True if the connection ends, as the rest of the body is not read.
     """
 
     def __init__(self, message: str, retry_after_s: int, *, closes: bool = False) -> None:

@@ -94,8 +94,8 @@ class EventWriter:
     """Writes the events of one process, in a thread of its own, and keeps the folder tidy.
 
     Args:
-        files: where they go.
-        telemetry: counts them.
+        files: Files that the events go into.
+        telemetry: Metrics that count the events.
     """
 
     def __init__(self, files: EventFiles, telemetry: Telemetry) -> None:
@@ -254,13 +254,13 @@ class EventFiles:
     """The files of one writer. For one thread.
 
     Args:
-        folder: made where it is not there.
-        most_bytes: of all files in it, never exceeded: the oldest finished ones are removed before a write.
-        writers: that write into it at the same time.
-        most_s: seconds after its last event that a finished file is kept; None: no such limit.
-        mode: of the files.
-        removed: called with the number of files that were removed.
-        clock: seconds since 1970.
+        folder: Folder of the files, which is made if it does not exist.
+        most_bytes: Largest size of all files together, in bytes; the oldest finished ones are removed before a write.
+        writers: Number of processes that write into the folder at the same time.
+        most_s: Seconds after its last event that a finished file is kept; None: no such limit.
+        mode: Permissions of the files.
+        removed: Function that is called with the number of files that were removed.
+        clock: Clock in seconds since 1970.
     """
 
     def __init__(
@@ -450,8 +450,8 @@ def lines_of(body: bytes, now: datetime | None = None) -> Lines:
     """Return the lines of one event, or of an array of events; all that was sent stands in them, and ``received_at``.
 
     Args:
-        body: JSON.
-        now: when it was received; by default now.
+        body: One event or an array of events, as JSON.
+        now: Time of arrival; None: now.
 
     Raises:
         UndecodableBodyError: if it is no JSON, or neither an object nor an array.

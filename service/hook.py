@@ -93,9 +93,9 @@ class IsolatedHook:
     never releases Python's global lock stops the process.
 
     Args:
-        hook: what is called.
-        budget_s: seconds that a call is waited for.
-        threads: calls that can be under way, hung ones included.
+        hook: Hook of the operator.
+        budget_s: Seconds that a call is waited for.
+        threads: Number of calls that can be under way, hung ones included.
     """
 
     def __init__(self, hook: Hook, *, budget_s: float, threads: int) -> None:

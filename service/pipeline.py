@@ -61,9 +61,9 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
     """Read the body, wait for a slot, rank, and answer; the request is counted and logged once the answer is sent.
 
     Args:
-        request: whose body has yet to be read.
-        service: that answers it.
-        codec: of its body and answer.
+        request: Request whose body has yet to be read.
+        service: Service that answers the request.
+        codec: Codec of the body and the answer.
 
     Raises:
         DegradedError: if the settings want no degraded answer.
@@ -98,11 +98,11 @@ async def run_in_turn(
     """Wait for the request's turn, and return what ``work`` returns.
 
     Args:
-        gate: that the request waits at.
-        pool: whose thread works; None for the event loop.
-        work: called with the deadline of the turn.
-        deadline: of the answer.
-        receive: of the request, whose body has arrived.
+        gate: Gate that the request waits at.
+        pool: Pool whose thread works; None for the event loop.
+        work: Function that is called with the deadline of the turn.
+        deadline: Deadline of the answer.
+        receive: ASGI channel of the request, whose body has arrived.
 
     Raises:
         ListwrightError: of :meth:`~listwright.service.admission.gate.Gate.turn`, or of the work.
@@ -117,7 +117,7 @@ def _note(request: Request, service: Service, done: _Done) -> None:
     """Count, time and log a ranking."""
     ranking, reranker, degraded = done.ranking, done.ranking_request.bundle.reranker, service.readiness.degraded
     service.telemetry.observe(ranking, reranker.manifest, done.milliseconds)
-    _log_served(request, service, done)
+    _log_answer(request, service, done)
     service.telemetry.drift.note(done.ranking_request.candidates.features, ranking.first_stage_scores, reranker)
     request.state.facts.update(facts(ranking, reranker.manifest, done.milliseconds, done.ranking_request.part))
     request.state.began = done.began
@@ -131,7 +131,7 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         degraded.note(degraded=ranking.degraded, is_own_fault=lambda: late or fails_on_zeros(reranker, route))
 
 
-def _log_served(request: Request, service: Service, done: _Done) -> None:
+def _log_answer(request: Request, service: Service, done: _Done) -> None:
     """Log an answered request; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
     log, part = None if unlogged else service.served_log, done.ranking_request.part
@@ -178,10 +178,10 @@ def _work(
     parsed = time.perf_counter()
     pace, length = request.bundle.reranker.pace, len(request.candidates.features)
     timeout_ms = request.options.timeout_ms
-    wanted = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
-    by = min(wanted, deadline.at) - pace.expected("answer", length)
+    caller_by = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
+    by = min(caller_by, deadline.at) - pace.expected("answer", length)
     sets = rule_sets(request, service.rules) if request.rules is not None or service.rules is not None else ()
-    comparisons = length * sum(one.comparisons for one in sets)
+    comparisons = length * sum(rule_set.comparisons for rule_set in sets)
     if sets:
         by -= pace.expected("rules", comparisons)
     policy, experiments, until = service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
@@ -205,8 +205,8 @@ def _work(
     written = codec.encode(request, ranking, milliseconds)
     ended = time.perf_counter()
     pace.note("answer", length, ended - ranked)
-    hurried = wanted < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
-    late = ended > min(wanted, deadline.at)
+    hurried = caller_by < deadline.at or deadline.at - queued < FAIR * settings.timeout_ms / 1000.0
+    late = ended > min(caller_by, deadline.at)
     return _Done(written, ranking, unruled, request, milliseconds, began, hurried=hurried, late=late)
 
 

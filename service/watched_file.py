@@ -31,14 +31,14 @@ class WatchedFile(Generic[Content]):
     """The last valid content of a file.
 
     Args:
-        path: of the file.
-        most_bytes: a larger file is refused.
-        parse: returns the content of bytes, or raises :class:`WatchedFileError`.
-        content: before the first look.
-        absent: content where there is no file; None: then the last one stays.
-        describe: returns what a content holds, for the log.
-        log: of whoever uses it.
-        clock: seconds.
+        path: Path of the file.
+        most_bytes: Largest size of the file, in bytes.
+        parse: Function that returns the content of bytes, or raises :class:`WatchedFileError`.
+        content: Content before the first look.
+        absent: Content where there is no file; None: the last one stays.
+        describe: Function that describes a content, for the log.
+        log: Logger of the caller.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -89,8 +89,10 @@ class WatchedFile(Generic[Content]):
                 self._log.error("refused %s: %s; %s stays as it was", self._path, error, stays)
             return
         self.content, self.refused = content, None
-        words = self._describe(content)
-        self._log.info("%s: %s", self._path.name, words if stamp is not None else f"{words}, as there is no file")
+        description = self._describe(content)
+        self._log.info(
+            "%s: %s", self._path.name, description if stamp is not None else f"{description}, as there is no file"
+        )
 
     def read(self) -> Content:
         """Read the file.
@@ -125,9 +127,9 @@ class LookThread:
     """A daemon thread that looks again and again: a file system that hangs holds this thread, and no request.
 
     Args:
-        name: of the thread.
-        look: called in the thread.
-        log: of errors.
+        name: Name of the thread.
+        look: Function that is called in the thread.
+        log: Logger of errors.
     """
 
     def __init__(self, name: str, look: Callable[[], None], log: logging.Logger) -> None:

@@ -121,11 +121,11 @@ async def hold_body(
     """Read the whole body of a request, and yield it; the budget counts it until the block ends.
 
     Args:
-        request: whose body has yet to be read.
-        limit: of the codec; where that of the settings is smaller, it counts.
-        budget: for bytes of bodies.
-        settings: limit of size, and the remedy that errors name.
-        deadline: when the body must have arrived.
+        request: Request whose body has yet to be read.
+        limit: Limit of the codec; the smaller one of this and that of the settings holds.
+        budget: Budget of the bytes of all bodies that are held.
+        settings: Settings of the service, with the limit of a body's size.
+        deadline: Time by which the body must have arrived.
 
     Raises:
         UnsupportedMediaTypeError: if the body is compressed.

@@ -110,9 +110,9 @@ class Gate:
         """Wait for a slot, and hold it until the block ends.
 
         Args:
-            deadline: when its turn must have come.
-            receive: of the request, whose body has arrived.
-            on_loop: whether the work is done on the event loop, which cannot notice meanwhile that the caller goes.
+            deadline: Time by which the turn must have come.
+            receive: ASGI channel of the request, whose body has arrived.
+            on_loop: True if the work is done on the event loop, which cannot notice meanwhile that the caller goes.
 
         Yields:
             The deadline for the work. It also knows whether the caller is still there, unless a slot was free for work
@@ -227,13 +227,13 @@ class EarlyRefusal:
     """ASGI middleware that refuses requests for which there is no room, by their head alone.
 
     Args:
-        app: the application that it wraps.
-        gate: that may be full.
-        telemetry: where answers are counted.
-        throttle: returns once a request that ranks nothing may go on; raises OverloadedError, or AbandonedError if the
-            caller went meanwhile.
-        unthrottled: paths of requests that rank nothing and have bounds of their own.
-        clock: seconds.
+        app: Application that the middleware wraps.
+        gate: Gate that may have no room.
+        telemetry: Metrics that count the answers.
+        throttle: Function that returns once a request that ranks nothing may go on. It raises OverloadedError, or
+            AbandonedError if the caller has gone meanwhile.
+        unthrottled: Paths of requests that rank nothing and have bounds of their own.
+        clock: Clock in seconds.
     """
 
     def __init__(

@@ -64,8 +64,8 @@ class RequestThrottle:
         """Return at once within the rate, else after a delay.
 
         Args:
-            scope: of a request that ranks nothing.
-            receive: its own; while it is held, its body is read and dropped.
+            scope: ASGI scope of a request that ranks nothing.
+            receive: ASGI channel of the request; while it is held, its body is read and dropped.
 
         Raises:
             OverloadedError: if it is neither a probe nor what the operator asks for: these are answered, later.

@@ -160,7 +160,7 @@ class Info(Serving):
 
 def serving_info(models: Models) -> Serving:
     """Describe every name that is served, and the bundles that are refused."""
-    served = [
+    infos = [
         ServedModel(
             model=name,
             version=bundle.manifest.version,
@@ -174,7 +174,7 @@ def serving_info(models: Models) -> Serving:
         Refused(model=r.model, version=r.version or None, reason=r.reason, at=r.at.isoformat(timespec="seconds"))
         for r in models.refused.values()
     ]
-    return Serving(models=served, refused=refused)
+    return Serving(models=infos, refused=refused)
 
 
 def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:

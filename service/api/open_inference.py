@@ -28,7 +28,7 @@ from listwright.service.wire.open_inference import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 _VERSION = version_of("listwright")
 
@@ -84,9 +84,9 @@ async def infer_version(request: Request, name: str, version: str) -> Response:
 
 
 async def _infer(request: Request, name: str, version: str | None) -> Response:
-    service, outer_words = service_of(request), read_outer_words(request, inference.InferWords)
+    service, outer_options = service_of(request), read_outer_options(request, inference.InferEnvelope)
     models, most = service.current.require(), service.settings.max_candidates
-    codec = TensorCodec(request.headers.get(JSON_HEAD), models, name, version, outer_words, most, request.state)
+    codec = TensorCodec(request.headers.get(JSON_HEAD), models, name, version, outer_options, most, request.state)
     if media_type_of(request) not in _TENSORS:
         raise unsupported(request, OCTETS)
     return await answer(request, service, codec)

@@ -14,7 +14,7 @@ from listwright.service.wire.examples import REQUESTS
 from listwright.service.wire.json_codec import JsonCodec
 from listwright.service.wire.matrix_codecs import NpyCodec
 from listwright.service.wire.negotiation import JSON, media_type_of, prefers, unsupported
-from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_words
+from listwright.service.wire.schemas import Envelope, RerankResponse, read_outer_options
 
 HEADERS = {
     "X-Request-ID": {
@@ -75,13 +75,13 @@ async def rerank(request: Request) -> Response:
     says which bundle, which stage and which ranker gave the order, and who chose that ranker.
     """
     service: Service = request.app.service
-    words, models = read_outer_words(request, Envelope), service.current.require()
+    outer_options, models = read_outer_options(request, Envelope), service.current.require()
     if JSON.fullmatch(request.headers.get("content-type", "")):
-        codec = JsonCodec(service.json_bounds, models, service.settings, request.state, words)
+        codec = JsonCodec(service.json_bounds, models, service.settings, request.state, outer_options)
         return await answer(request, service, codec)
     if media_type_of(request) != npy.MEDIA_TYPE:
         raise unsupported(request, f"application/json, or {npy.MEDIA_TYPE}")
-    options = Envelope(**words)  # all of them stand in the query string and headers
+    options = Envelope(**outer_options)  # all of them stand in the query string and headers
     bundle = service.find_bundle(request, options.model, options.version)
     wants_npy = prefers(request.headers.getlist("accept"), npy.MEDIA_TYPE, "application/json")
     npy_codec = NpyCodec(options, bundle, service.settings.max_candidates, wants_npy=wants_npy)

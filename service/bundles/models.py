@@ -20,10 +20,10 @@ class Refusal:
     """A bundle, or a pointer to one, that was refused.
 
     Args:
-        model: the name in the models folder.
-        version: of ``CURRENT``; empty if that itself is wrong.
-        reason: why, without the folder's path.
-        at: when, in UTC.
+        model: Name in the models folder.
+        version: Content of ``CURRENT``; empty if that itself is wrong.
+        reason: Reason of the refusal, without the folder's path.
+        at: Time of the refusal, in UTC.
     """
 
     model: str
@@ -40,12 +40,12 @@ class Models:
     of one version.
 
     Args:
-        current: the bundle of each name.
-        previous: the bundle that each name served before, ready for a rollback.
-        aliases: other names of bundles.
-        refused: by name, what should be served instead and is not.
-        default: name of the bundle that answers where the request names none; None where it must name one.
-        default_bundle: that bundle; None where there is none.
+        current: Bundle of each name.
+        previous: Bundle that each name served before, ready for a rollback.
+        aliases: Name that each alias stands for.
+        refused: Refusal of what should be served instead, by name.
+        default: Name of the bundle that answers where the request names none; None where it must name one.
+        default_bundle: Bundle of that name; None where there is none.
     """
 
     current: Mapping[str, Bundle]

@@ -27,9 +27,9 @@ class ShadowTask(NamedTuple):
     """A list that was answered.
 
     Args:
-        entry: the experiment.
-        question: for the process.
-        then: called with the outcome, in the event loop's thread.
+        entry: Experiment that the list takes part in.
+        question: Question for the process.
+        then: Function that is called with the outcome, in the event loop's thread.
     """
 
     entry: Entry
@@ -43,8 +43,8 @@ class Shadow:
     All lists that wait are ranked in one go, then the challenger pauses: so few requests compete with it.
 
     Args:
-        failures: of challengers.
-        metrics: where times and agreement are counted.
+        failures: Failures of challengers.
+        metrics: Metrics of times and agreement.
     """
 
     def __init__(self, failures: Failures, metrics: ExperimentMetrics) -> None:

@@ -24,12 +24,12 @@ class Question(NamedTuple):
     """A list to rank.
 
     Args:
-        path: folder of the challenger.
-        strategy: what ``auto`` means to it.
-        features: ``(L, D)`` float32.
-        context: of the request.
-        routing: whether its router is used.
-        control_order: ``(L,)``.
+        path: Folder of the challenger.
+        strategy: Strategy that ``auto`` stands for.
+        features: Features of the candidates, ``(L, D)`` float32.
+        context: Context of the request.
+        routing: True if the challenger's router is used.
+        control_order: Control's order, ``(L,)`` candidate indices, best first.
     """
 
     path: str
@@ -44,10 +44,10 @@ class ChallengerRanking(NamedTuple):
     """A challenger's ranking, or its failure.
 
     Args:
-        order: ``(L,)`` candidate indices, best first; empty if it failed.
+        order: Challenger's order, ``(L,)`` candidate indices, best first; empty if it failed.
         status: ``ok``, ``degraded: REASON`` or ``failed: REASON``.
-        agreement: of the two orders; None if it failed.
-        cpu_s: of the core's time.
+        agreement: Kendall's tau, RBO and top-1 agreement of the two orders; None if the challenger failed.
+        cpu_s: Seconds of CPU time.
     """
 
     order: tuple[int, ...]
@@ -77,8 +77,8 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
     """Rank one list; an error of the challenger is part of the answer.
 
     Args:
-        question: the list.
-        bundles: that are loaded, by folder; the one that is asked for stays.
+        question: List to rank.
+        bundles: Loaded bundles, by folder; the one that is asked for stays.
     """
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - after its priority is lowered
     from listwright.ranking.experiments import agreement  # noqa: PLC0415
@@ -100,8 +100,8 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
 
 def _cpu_s() -> float:
     """Return the CPU time of this process, by getrusage: ``time.process_time`` is off by up to 1 ms beside a timer."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _load(question: Question, bundles: dict[str, Bundle]) -> Bundle:
@@ -111,8 +111,8 @@ def _load(question: Question, bundles: dict[str, Bundle]) -> Bundle:
 
     key = f"{question.path} {question.strategy}"
     if key not in bundles:
-        loaded = bundle.load(Path(question.path))
-        loaded.reranker.answer_with(question.strategy)
+        challenger = bundle.load(Path(question.path))
+        challenger.reranker.answer_with(question.strategy)
         bundles.clear()
-        bundles[key] = loaded
+        bundles[key] = challenger
     return bundles[key]

@@ -29,9 +29,9 @@ from listwright.service.explaining.explain_process import WHY_LATE, Crashed, Exp
 from listwright.service.rules import LiveRules, rule_sets
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
+from listwright.service.wire.explain_schemas import ExplainEnvelope, ExplainRequest
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 PLACES = 1
 """Requests that may wait while one is explained."""
@@ -82,11 +82,11 @@ class ExplanationService:
     """Answers requests to explain. Nothing of it is shared with requests to rank: slots, bytes of bodies, threads.
 
     Args:
-        settings: of the service.
-        telemetry: gets the metrics.
-        routing_policy: whether hook and router are used.
-        json_bounds: of bodies.
-        rules: of the file; None where there is none.
+        settings: Settings of the service.
+        telemetry: Registry of the metrics.
+        routing_policy: Policy that says whether hook and router are used.
+        json_bounds: Bounds of bodies.
+        rules: Rules of the service's file; None where there is none.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class ExplanationService:
         """Explain one list.
 
         Args:
-            request: whose body has yet to be read.
-            models: what is served.
+            request: Request whose body has yet to be read.
+            models: Served models.
 
         Raises:
             OverloadedError: if another one is explained, and one waits.
@@ -120,15 +120,15 @@ class ExplanationService:
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            outer_words = read_outer_words(request, ExplainWords)
-            codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_words, ExplainRequest)
+            outer_options = read_outer_options(request, ExplainEnvelope)
+            codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_options, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with hold_body(request, codec.limit, self._bodies, settings, complete_by) as body:
                 # before its turn, which it waits for no longer than the body says
                 question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
                 queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms
-                wanted_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
-                deadline = Deadline(arrived + min(timeout_ms, wanted_ms) / 1000.0)
+                request_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
+                deadline = Deadline(arrived + min(timeout_ms, request_ms) / 1000.0)
                 async with self._gate.turn(deadline, request.receive, on_loop=False) as left:
                     result = await self._run(partial(self._work, question, arrived, queued, left), deadline)
             outcome.name = "incomplete" if result.explained.incomplete else "ok"
@@ -237,22 +237,22 @@ class ExplanationService:
         return reply
 
 
-def index_of(named: int | str, candidates: CandidateList, field: str) -> int:
+def index_of(candidate: int | str, candidates: CandidateList, field: str) -> int:
     """Return the index of a candidate that a request names by index or id.
 
     Raises:
         CandidateError: if there is no such candidate; at the path of the field.
     """
     length, ids = len(candidates), candidates.ids
-    if isinstance(named, int):
-        if named < length:
-            return named
-        raise CandidateError(f"there is no candidate {named}: the list has {length}, counted from 0", (field,))
+    if isinstance(candidate, int):
+        if candidate < length:
+            return candidate
+        raise CandidateError(f"there is no candidate {candidate}: the list has {length}, counted from 0", (field,))
     if ids is None:
         raise CandidateError("the candidates have no ids: name one by its index, from 0", (field,))
-    if named not in ids:
-        raise CandidateError(f"no candidate has the id {named!r}", (field,))
-    return ids.index(named)
+    if candidate not in ids:
+        raise CandidateError(f"no candidate has the id {candidate!r}", (field,))
+    return ids.index(candidate)
 
 
 def _encode(
@@ -294,11 +294,7 @@ class Outcome:
 
 
 class ExplanationMetrics:
-    """Counts and times; made only where explanations are on.
-
-    Args:
-        registry: of the process.
-    """
+    """Counts and times; made only where explanations are on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
@@ -319,7 +315,7 @@ class ExplanationMetrics:
         """Count a request by its outcome, and time it if it is explained.
 
         Args:
-            arrived: when its first byte came, on the clock of ``time.perf_counter``.
+            arrived: Time of the request's first byte, on the clock of ``time.perf_counter``.
         """
         outcome = Outcome()
         try:

@@ -25,7 +25,7 @@ from listwright.service.grpc.codec import MEDIA_TYPE, MESSAGES, InferCodec, deco
 from listwright.service.pipeline import answer
 from listwright.service.readiness import Readiness
 from listwright.service.wire import open_inference as inference
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 
 class GrpcRoute(PlainRoute):
@@ -49,8 +49,8 @@ async def infer(request: Request) -> Response:
     service = service_of(request)
     models = service.current.require()
     bounds, _ = service.json_bounds.of(models)
-    words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
-    codec = InferCodec(bounds, models, most, words, request.state.left_ms, request.state)
+    outer_options, most = read_outer_options(request, inference.InferEnvelope), service.settings.max_candidates
+    codec = InferCodec(bounds, models, most, outer_options, request.state.left_ms, request.state)
     return await answer(request, service, codec)
 
 

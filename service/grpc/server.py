@@ -64,10 +64,10 @@ class Call:
     """One call: ``receive`` and ``send`` of one ASGI call.
 
     Args:
-        context: of the call, by gRPC.
-        arriving: counts the calls whose message has not arrived.
-        settings: of the process.
-        stopping: set when the server stops.
+        context: Context of the call in gRPC.
+        arriving: Number of calls whose message has not arrived.
+        settings: Settings of the process.
+        stopping: Event that is set when the server stops.
     """
 
     def __init__(self, context: Any, arriving: BodyBudget, settings: Settings, stopping: asyncio.Event) -> None:
@@ -174,9 +174,9 @@ class GrpcServer:
     many connections, as many calls at a time, no compression, and idle connections close after as long.
 
     Args:
-        app: the application.
-        settings: of the process.
-        retry_after_s: returns the seconds after which there may be room for a call that was refused.
+        app: Application that answers.
+        settings: Settings of the process.
+        retry_after_s: Function that returns the seconds after which there may be room for a refused call.
     """
 
     port: int

@@ -71,9 +71,9 @@ class PendingBlock:
     """Records of one schema that are to be written.
 
     Args:
-        columns: of the records.
-        block: their bytes.
-        since: when it was begun, by ``time.monotonic``.
+        columns: Columns of the records.
+        block: Bytes of the records.
+        since: Time at which the block was begun, on the clock of ``time.monotonic``.
     """
 
     columns: Columns
@@ -85,14 +85,14 @@ class LogWriter:
     """The served log of one worker. :meth:`note` belongs to the event loop's thread.
 
     Args:
-        settings: of the service.
-        telemetry: where records, bytes and drops are counted.
+        settings: Settings of the service.
+        telemetry: Metrics that count records, bytes and drops.
     """
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
-        self._records, self._bytes = telemetry.served_records, telemetry.served_bytes
-        self._drops = Drops(telemetry.served_dropped)
+        self._records, self._bytes = telemetry.log_records, telemetry.log_bytes
+        self._drops = Drops(telemetry.log_dropped)
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
@@ -284,7 +284,7 @@ def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
         most_bytes=settings.served_max_bytes,
         most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
-        removed=telemetry.served_removed_files,
+        removed=telemetry.log_removed_files,
     )
 
 
@@ -292,8 +292,8 @@ def in_share(query_id: str, below: int) -> bool:
     """Return whether a query is logged: its hash, of 64 bits, is below a bound. The same for each retry and worker.
 
     Args:
-        query_id: of the query.
-        below: the share times 2**64.
+        query_id: Id of the query.
+        below: Bound of the hash: the share times 2**64.
     """
     digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=b"served").digest()
     return int.from_bytes(digest, "big") < below

@@ -34,9 +34,9 @@ class LineWriter:
     """Writes lines from its own thread: logging never waits, even if the other end of a pipe is not read.
 
     Args:
-        descriptor: of the open file.
-        notice: makes the line about dropped lines, once all that waited are written.
-        most: lines that may wait.
+        descriptor: Descriptor of the open file.
+        notice: Function that makes the line about dropped lines, once all that waited are written.
+        most: Number of lines that may wait.
     """
 
     def __init__(self, descriptor: int, notice: Callable[[int], str], most: int = MOST_LINES) -> None:

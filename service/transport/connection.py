@@ -62,10 +62,10 @@ class Exchange:
     """A request and its answer: ``receive`` and ``send`` of one ASGI call.
 
     Args:
-        connection: where the request arrived.
-        scope: of the request.
-        keep_alive: whether the connection may stay open after the answer.
-        awaits_continue: whether the caller sends the body only after ``100 Continue``.
+        connection: Connection that the request arrived on.
+        scope: ASGI scope of the request.
+        keep_alive: True if the connection may stay open after the answer.
+        awaits_continue: True if the caller sends the body only after ``100 Continue``.
     """
 
     def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool, awaits_continue: bool) -> None:
@@ -189,13 +189,13 @@ class Connection(asyncio.Protocol):
     - Beyond the most connections that are served, a new one gets 503, or the answer to its probe, and is closed.
 
     Args:
-        config: of the server; the application is in it.
-        server_state: of the server: its connections, tasks and default headers.
-        app_state: of the application's lifespan; each request's scope has a copy.
-        patience_s: how long a request may take to arrive, and an answer to leave.
-        keep_alive_s: how long a connection may be idle, before its first request too.
-        limit: on the connections of the process.
-        refused: called with the status of each refusal that no application has seen.
+        config: Configuration of the server, with the application.
+        server_state: State of the server: its connections, tasks and default headers.
+        app_state: State of the application's lifespan; each request's scope has a copy.
+        patience_s: Seconds that a request may take to arrive, and an answer to leave.
+        keep_alive_s: Seconds that a connection may be idle, also before its first request.
+        limit: Limit of the connections of the process.
+        refused: Function that is called with the status of each refusal that no application has seen.
     """
 
     transport: asyncio.Transport

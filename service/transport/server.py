@@ -208,14 +208,14 @@ class DrainingServer(uvicorn.Server):
     instead of meeting a closed connection with it.
 
     Args:
-        app: the application.
-        settings: of the process.
-        limit: of connections.
-        draining: set when the shutdown begins.
-        refused: called with the status of each refusal that no application has seen.
-        reload: called in the event loop at each SIGHUP.
-        grpc: started and stopped with this server; None where there is none.
-        started: called in the event loop once requests are answered.
+        app: Application that answers.
+        settings: Settings of the process.
+        limit: Limit of connections.
+        draining: Event that is set when the shutdown begins.
+        refused: Function that is called with the status of each refusal that no application has seen.
+        reload: Function that is called in the event loop at each SIGHUP.
+        grpc: gRPC server that starts and stops with this one; None where there is none.
+        started: Function that is called in the event loop once requests are answered.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ class Begun:
 @pytest.mark.parametrize(("way_s", "ready"), [(99.999, 200), (60.0, 200), (40.0, 503)])
 def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch, way_s, ready):
     """Late answers count against the service if at least half of the time was left when the body was complete."""
-    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
+    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), models=bundle.load(bundle_folder))
     app.add_middleware(Begun, seconds=way_s)
     with asking(app) as client:
         (served,) = app.service.current.models.current.values()
@@ -99,7 +99,7 @@ def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch,
 
 @pytest.mark.parametrize(("timeout_ms", "stage"), [(50_000, "input_order"), (90_000, "second_stage")])
 def test_the_timeout_of_a_request_counts_from_its_first_byte(bundle_folder, timeout_ms, stage):
-    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
+    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), models=bundle.load(bundle_folder))
     app.add_middleware(Begun, seconds=60.0)
     with asking(app) as client:
         assert client.post("/rerank", json=BODY | {"timeout_ms": timeout_ms}).json()["meta"]["stage_reached"] == stage

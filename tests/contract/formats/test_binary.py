@@ -118,7 +118,7 @@ def test_what_is_counted(live):
 
 def test_readiness_by_the_protocol(bundle_folder):
     loaded = bundle.load(bundle_folder)
-    app = create_app(Settings(bundle=bundle_folder), loaded=loaded)
+    app = create_app(Settings(bundle=bundle_folder), models=loaded)
     paths = ("/v2/health/ready", "/v2/models/shop/ready", "/v2/models/shop/versions/7/ready")
     with asking(app, started=False) as client:
         for path in paths:

@@ -28,7 +28,7 @@ def settings(tmp_path_factory):
 
 @pytest.fixture
 def app(settings):
-    return create_app(settings, loaded=bundle.load(settings.bundle))
+    return create_app(settings, models=bundle.load(settings.bundle))
 
 
 @pytest.fixture

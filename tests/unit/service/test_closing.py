@@ -26,7 +26,7 @@ def app(tmp_path):
         experiments=tmp_path / "experiments.toml",
         explain=True,
     )
-    return create_app(settings, loaded=bundle.load(settings.bundle))
+    return create_app(settings, models=bundle.load(settings.bundle))
 
 
 def raised_with(error):

@@ -58,7 +58,7 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI with a complete document, and with what it serves."""
+    """FastAPI application with a complete document and its service."""
 
     service: Service
     _text: bytes | None = None

@@ -30,8 +30,8 @@ JOIN_S = 2.0
 spawn = multiprocessing.get_context("spawn")  # a fork would share the locks of threads that it does not have
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-"""Of ``prctl(2)``: the signal that a process gets when the thread that started it ends; and that a process gets the
-children of its descendants that have ended."""
+"""Options of ``prctl(2)``: a process gets a signal when the thread that started it ends; a process adopts the children
+of its descendants that have ended."""
 
 
 def lower_priority() -> None:
@@ -56,7 +56,7 @@ def reap_orphans(own: Collection[int]) -> None:
     """Reap children that have ended, up to the first that other code waits for.
 
     Args:
-        own: process ids of the children that other code waits for.
+        own: Process ids of the children that other code waits for.
     """
     with suppress(ChildProcessError):  # there is no child at all
         while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and child.si_pid not in own:

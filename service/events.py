@@ -91,7 +91,7 @@ class _Sent(NamedTuple):
 
 
 class EventWriter:
-    """Writes the events of one process, in a thread of its own, and keeps the folder tidy.
+    """Writer of the events of one process, in a thread of its own, which keeps the folder tidy.
 
     Args:
         files: Files that the events go into.
@@ -132,8 +132,8 @@ class EventWriter:
         """Write the events of a body, and return their number; they are with the operating system by then.
 
         Args:
-            body: JSON, one event or an array.
-            within_s: seconds after which it is given up. The events may then be written later, or not.
+            body: One event or an array of events, as JSON.
+            within_s: Seconds after which the write is given up. The events may then be written later, or not.
 
         Raises:
             EventsNotKeptError: if they could not be written, or not in time, or too many wait.
@@ -337,10 +337,10 @@ class EventFiles:
         """Rename what killed writers left, and remove the oldest finished files beyond the bounds.
 
         Args:
-            room: bytes that this writer has room for afterwards, if finished files can make it; None: those of a file.
+            room: Bytes that this writer has room for afterwards, if finished files can make it; None: those of a file.
 
         Returns:
-            Bytes of all files that are left.
+            Bytes of all remaining files.
         """
         most_bytes = self._most_bytes - self._others_bytes - (self._roll_bytes if room is None else room)
         for part in self._folder.glob(f"events-*{PART}"):
@@ -438,8 +438,8 @@ class Lines(NamedTuple):
     """Lines of a body for the log.
 
     Args:
-        events: how many there are.
-        text: a line for each, all of them whole.
+        events: Number of events.
+        text: One whole line for each event.
     """
 
     events: int

@@ -31,7 +31,7 @@ _Jobs = SimpleQueue[tuple[Query, _Answer] | None]
 
 
 class HookError(ListwrightError):
-    """The callable that the settings name cannot be a hook."""
+    """Error for a callable that cannot be a hook."""
 
 
 def load(name: str) -> Hook:
@@ -89,7 +89,7 @@ class IsolatedHook:
     its thread; when all of them are kept, further calls are refused at once, until one comes free. The threads are
     daemons: the process ends without waiting for them.
 
-    What this cannot do: a thread cannot be interrupted, so a call that spins takes its share of the CPU, and one that
+    A thread cannot be interrupted: a call that spins takes its share of the CPU, and one that
     never releases Python's global lock stops the process.
 
     Args:

@@ -34,10 +34,10 @@ routes = APIRouter()
 
 
 class DegradedRun:
-    """Counts degraded answers since the last whole one. For one thread, the event loop's.
+    """Run of degraded answers since the last whole one. For one thread, the event loop's.
 
     Args:
-        clock: seconds.
+        clock: Clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,8 +50,9 @@ class DegradedRun:
         """Count one more answer.
 
         Args:
-            degraded: whether it is degraded.
-            is_own_fault: returns whether the service is at fault, not the request; called at the end of a run only.
+            degraded: True if the answer is degraded.
+            is_own_fault: Function that returns whether the service is at fault, not the request; it is called at the
+                end of a run only.
         """
         if not degraded:
             self.length = 0

@@ -30,7 +30,7 @@ MOST_BYTES = 2**20
 """Bytes of the file."""
 
 Rules = Mapping[str, Sequence[AnyRule]]
-"""By the name of their model."""
+"""Rules by the name of their model."""
 
 _FILE = TypeAdapter(dict[str, Annotated[list[Rule], Field(max_length=MOST_RULES_OF_FILE)]])
 

@@ -363,7 +363,7 @@ MOST_UNREAD = 16
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """From a worker: collect the metrics of all workers. From the supervisor: send your own."""
+    """Message of a worker: collect the metrics of all workers; of the supervisor: send your own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +484,7 @@ class ScrapeRounds:
     The last counts of workers that ended stay in the sum, or counters would go down.
 
     Args:
-        own: metrics of the supervisor itself, which go into the sum.
+        own: Metrics of the supervisor itself, which go into the sum.
     """
 
     own: CollectorRegistry

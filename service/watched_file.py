@@ -24,7 +24,7 @@ Content = TypeVar("Content")
 
 
 class WatchedFileError(ListwrightError):
-    """The file cannot be used; the message goes on behind its name."""
+    """Error for a file that cannot be used; the message goes on behind its name."""
 
 
 class WatchedFile(Generic[Content]):
@@ -64,9 +64,9 @@ class WatchedFile(Generic[Content]):
         """Why the file as it is now is not used."""
 
     def look(self) -> None:
-        """Read the file if it has changed, and two looks find the same: it may be written in place just now.
+        """Read the file if it has changed, once it is the same at two looks: it may still be being written.
 
-        One that cannot be used is tried again: what keeps it may pass.
+        A file that cannot be used is tried again: the cause may pass.
         """
         stamp = _stamp(self._path)
         if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
@@ -113,7 +113,7 @@ class WatchedFile(Generic[Content]):
 
 
 def _stamp(path: Path) -> tuple[int, ...] | str | None:
-    """Return a stamp that changes when the file is written again; None where there is none, an error's words else."""
+    """Return a stamp that changes when the file is written again; None without one; the text of an error."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):

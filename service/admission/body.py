@@ -28,8 +28,8 @@ class Limit(NamedTuple):
     """The largest body that a codec reads.
 
     Args:
-        size: bytes.
-        why: words behind that number: what takes these bytes, and which setting changes it.
+        size: Size in bytes.
+        why: Reason for that size: what takes these bytes, and which setting changes it.
     """
 
     size: int
@@ -40,7 +40,7 @@ class Body:
     """A body that arrives, compared by identity.
 
     Args:
-        reader: the task that reads it.
+        reader: Task that reads the body.
     """
 
     def __init__(self, reader: asyncio.Task[object]) -> None:
@@ -65,8 +65,8 @@ class BodyBudget:
     """A limit on the bytes of bodies that arrive, wait or are in work. For one thread, the event loop's.
 
     Args:
-        most: bytes that may be held.
-        retry_after_s: seconds after which there may be room.
+        most: Number of bytes that may be held.
+        retry_after_s: Function that returns the seconds after which there may be room.
     """
 
     def __init__(self, most: int, retry_after_s: Callable[[], int]) -> None:

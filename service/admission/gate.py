@@ -57,11 +57,11 @@ class Gate:
     For one thread, the event loop's.
 
     Args:
-        slots: requests in work at a time.
-        places: requests that may wait.
-        patience_s: seconds within which a turn must end: a request is refused at once if the last turns were too long
+        slots: Number of requests in work at a time.
+        places: Number of requests that may wait.
+        patience_s: Seconds within which a turn must end. A request is refused at once if the last turns were too long
             for that, and later if it waits too long; but one for each slot may always wait.
-        clock: seconds.
+        clock: Clock in seconds.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class ThrottleClass:
     """Requests that are throttled together.
 
     Args:
-        now: seconds.
+        now: Time in seconds.
     """
 
     def __init__(self, now: float) -> None:
@@ -45,15 +45,15 @@ class ThrottleClass:
 
 
 class RequestThrottle:
-    """Delays requests that rank nothing, beyond a rate. For one thread: the event loop's.
+    """Throttle that delays requests that rank nothing, beyond a rate. For one thread: the event loop's.
 
     Requests with a key and requests without one have rates of their own: those without a key take nothing from those
     with one.
 
     Args:
-        keyring: the keys; where there are none, everybody is unknown.
-        admin_key: the operator's.
-        clock: seconds.
+        keyring: Keys of known callers; where there are none, every caller is unknown.
+        admin_key: Key of the operator.
+        clock: Clock in seconds.
     """
 
     def __init__(self, keyring: Keyring, admin_key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -108,8 +108,8 @@ class CachedMetrics:
     """The metrics' text, renewed at a limited rate.
 
     Args:
-        scrape: collects them; a service of several processes replaces it.
-        clock: seconds.
+        scrape: Function that collects the metrics; a service of several processes replaces it.
+        clock: Clock in seconds.
     """
 
     def __init__(self, scrape: Callable[[], Awaitable[bytes]], clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,7 +15,7 @@ from listwright.service.wire.negotiation import JSON, unsupported
 
 _BODY: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainRequest"}, "examples": EXPLANATIONS}
 _ANSWER: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainResponse"}}
-"""By name: the classes are made where they are needed, see :func:`listwright.service.api.openapi.complete`."""
+"""Schema by name: its class is made where it is needed, see :func:`listwright.service.api.openapi.complete`."""
 
 routes = APIRouter(route_class=PlainRoute)
 

@@ -93,7 +93,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
 
 
 Version = Annotated[str | None, WithJsonSchema({"type": "string"})]
-"""Of the path, where it names one."""
+"""Version in the path, where it has one."""
 
 METADATA: dict[str, Any] = {
     "summary": "Tensors of a bundle",

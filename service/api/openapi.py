@@ -102,7 +102,7 @@ def _simplify(node: Any) -> Any:
 
 
 def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
-    """Return the parameters for words beside a body: in the query string, without null, and the unit in a header, too.
+    """Return the parameters for options beside a body: in the query string, without null, the unit also in a header.
 
     Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """

@@ -29,7 +29,7 @@ _LEAST = {"rate": 1e-6, "burst": 1.0}
 
 
 class KeysError(ListwrightError):
-    """The keys cannot be read. The message has the place, and never the content."""
+    """Error for keys that cannot be read. The message has the place, and never the content."""
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ class Bucket:
     """A token bucket: full at first, one token per request, refilled at a rate.
 
     Args:
-        rate: tokens per second.
-        burst: how many it holds, at least 1.
-        now: seconds of any clock that only goes forward.
+        rate: Number of tokens per second.
+        burst: Number of tokens that the bucket holds, at least 1.
+        now: Time in seconds, of any clock that only goes forward.
     """
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
@@ -66,8 +66,8 @@ class Keyring:
     """The keys of this moment, and a bucket for each name that has a limit. For one thread: the event loop's.
 
     Args:
-        settings: name the keys.
-        clock: seconds.
+        settings: Settings that name the keys.
+        clock: Clock in seconds.
 
     Raises:
         KeysError: if the keys cannot be read. Later on they stay as they were.

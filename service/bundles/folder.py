@@ -64,7 +64,7 @@ class Pointers:
 
 
 class PointerError(ValueError):
-    """A pointer file cannot be followed."""
+    """Error for a pointer file that cannot be followed."""
 
 
 def read(folder: Path | Url, *, afresh: bool = False) -> Pointers:
@@ -193,7 +193,7 @@ class RemoteModels:
         """Read the pointers that have changed; while the store gives no answer, return those of the last time.
 
         Args:
-            afresh: list the names now.
+            afresh: True to list the names now.
 
         Raises:
             StoreError: if the store gives no answer, and none is known from an earlier time.

@@ -65,8 +65,8 @@ def next_pause_s(last_s: float, took_s: float) -> float:
     """Return the seconds until a refused bundle is tried again: its files may still be arriving.
 
     Args:
-        last_s: the pause before this attempt; 0 before the first.
-        took_s: seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
+        last_s: Seconds of the pause before this attempt; 0 before the first.
+        took_s: Seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
     """
     shortest = max(FIRST_PAUSE_S, took_s / SHARE)
     return min(max(shortest, 2.0 * last_s), max(LONGEST_PAUSE_S, 10.0 * shortest))
@@ -221,7 +221,7 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
 
 
 def refusal(name: str, version: str, reason: str) -> Refusal:
-    """Return a refusal of this moment."""
+    """Return a refusal with the present time."""
     return Refusal(name, version, reason, datetime.now(UTC))
 
 

@@ -81,8 +81,8 @@ class Models:
         """Return the bundle that a request asks for.
 
         Args:
-            model: name or alias; None for the default.
-            version: the current one, or the one kept for a rollback; None for the current one.
+            model: Name or alias; None for the default.
+            version: Current version, or the one kept for a rollback; None for the current one.
 
         Raises:
             UnknownModelError: if it is not served, or several are and the request names none.
@@ -106,7 +106,7 @@ class Current:
     """Holder of the models that a process serves now.
 
     Args:
-        models: replaced whole, in one assignment; None until the first bundles are loaded.
+        models: Served models, replaced whole, in one assignment; None until the first bundles are loaded.
     """
 
     models: Models | None = None

@@ -75,7 +75,7 @@ class _Load:
 
 
 class Reloader:
-    """Serves what the models folder names, and follows its changes. For one event loop.
+    """Reloader that serves what the models folder names, and follows its changes. For one event loop.
 
     Args:
         serving: Holder of the served models, which are loaded before :meth:`run`.
@@ -134,10 +134,10 @@ class Reloader:
         """Serve what the folder names; a bundle that fails its checks is refused, and what was served stays.
 
         Args:
-            again: retry what was refused before, without a pause.
+            again: True to retry at once what was refused before.
 
         Returns:
-            What is served now, refusals included.
+            Models that are served now, refusals included.
         """
         models = await self._look(again=again)
         if again and self._loads:
@@ -328,7 +328,7 @@ class Reloader:
 
 
 def hold_model_copies(models: Models, settings: Settings) -> None:
-    """Hold the copies of served bundles, where these are at a URL; who serves a folder needs no cache."""
+    """Hold the local copies of served bundles that are at a URL; a folder needs none."""
     if isinstance(settings.models or settings.bundle, Url):
         hold_copies(bundle.path for bundle in (*models.current.values(), *models.previous.values()))
 

@@ -25,8 +25,9 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
     The rankers, the golden lists and the report are the same to the byte. The manifest has the new name and version.
 
     Args:
-        source: folder of the bundle.
-        out: ``NAME/VERSION`` to make; it is there whole, or not at all: at a URL, the manifest comes last.
+        source: Folder of the bundle.
+        out: Folder or URL ``NAME/VERSION`` to make. It is there whole, or not at all: at a URL, the manifest comes
+            last.
 
     Returns:
         The new manifest.

@@ -43,7 +43,7 @@ _log = logging.getLogger("listwright.experiments")
 
 
 class ExperimentFileError(WatchedFileError):
-    """The file of experiments cannot be used."""
+    """Error for a file of experiments that cannot be used."""
 
 
 class Definition(BaseModel):
@@ -96,7 +96,7 @@ class Definition(BaseModel):
 
 
 class ExperimentFile(BaseModel):
-    """The whole file.
+    """Content of the file of experiments.
 
     Args:
         salt: Salt of the assignment of traffic to experiments.
@@ -147,12 +147,12 @@ def _describe(fault: object, content: bytes) -> str:
 
 
 class Watch:
-    """Follows the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
+    """Watcher of the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
 
     Args:
-        settings: name the file and the kill switch.
-        after_look: called in the thread after each look.
-        clock: seconds.
+        settings: Settings that name the file and the kill switch.
+        after_look: Function that is called in the thread after each look.
+        clock: Clock in seconds.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class _State(NamedTuple):
 
 
 class LiveExperiments:
-    """Chooses the experiment of each request.
+    """Experiments of this process, one of which each request may take part in.
 
     Args:
         settings: Settings that name the file and the kill switch.

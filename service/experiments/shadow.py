@@ -38,7 +38,7 @@ class ShadowTask(NamedTuple):
 
 
 class Shadow:
-    """Has lists ranked by a challenger. :meth:`put` never waits.
+    """Queue of lists that a challenger ranks in the background. :meth:`put` never waits.
 
     All lists that wait are ranked in one go, then the challenger pauses: so few requests compete with it.
 

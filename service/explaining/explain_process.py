@@ -117,11 +117,11 @@ def run(pipe: Connection, hook: str | None) -> None:
 
 
 class TaskExplainer:
-    """Explains tasks, one after the other.
+    """Explainer of tasks, one after the other.
 
     Args:
         hook: ``module:callable`` of the operator, or None.
-        abandoned: returns whether the answer is no longer awaited.
+        abandoned: Function that returns whether the answer is no longer awaited.
     """
 
     def __init__(self, hook: str | None, abandoned: Callable[[], bool]) -> None:

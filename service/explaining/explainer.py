@@ -79,7 +79,7 @@ class _Result(NamedTuple):
 
 
 class ExplanationService:
-    """Answers requests to explain. Nothing of it is shared with requests to rank: slots, bytes of bodies, threads.
+    """Service of explanations. It shares nothing with requests to rank: no slots, bytes of bodies or threads.
 
     Args:
         settings: Settings of the service.

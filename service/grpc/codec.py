@@ -80,7 +80,7 @@ def decode(name: str, content: bytes) -> Any:
 
 
 class InferCodec:
-    """``ModelInferRequest`` in, ``ModelInferResponse`` out.
+    """Codec of ``ModelInferRequest`` and ``ModelInferResponse``.
 
     Args:
         bounds: Bounds of requests to any served bundle.

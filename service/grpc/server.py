@@ -37,7 +37,7 @@ IDLE_S = 30.0
 """Seconds after which an idle connection is closed: gRPC makes no room for a new one, it refuses it."""
 
 DETAIL_BYTES = 2000
-"""Of the text of an error, which gRPC sends as a header: each byte that is no ASCII takes three there."""
+"""Largest size of an error's text. gRPC sends it as a header, where each byte that is no ASCII takes three."""
 
 _METADATA = frozenset((b"x-request-id", b"traceparent", b"server-timing", b"retry-after"))
 """Headers of an answer that a call gets as trailing metadata."""

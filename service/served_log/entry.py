@@ -78,7 +78,7 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         unit=unit if unit is None or salt is None else hashed(unit, salt),
         bundle=f"{manifest.name}/{manifest.version}",
         fingerprint=manifest.fingerprint,
-        candidate_ids=_numbers(len(entry.candidates)) if ids is None else ids,
+        candidate_ids=_place_ids(len(entry.candidates)) if ids is None else ids,
         features=entry.candidates.features,
         first_stage_scores=np.asarray(ranking.first_stage_scores, dtype=np.float64),
         scores=np.asarray(ranking.scores, dtype=np.float64),
@@ -115,7 +115,7 @@ def columns_of(manifest: Manifest) -> Columns:
 
 
 @lru_cache(64)
-def _numbers(length: int) -> tuple[str, ...]:
+def _place_ids(length: int) -> tuple[str, ...]:
     """Return ids for candidates that have none: their positions."""
     return tuple(map(str, range(length)))
 

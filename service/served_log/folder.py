@@ -55,10 +55,10 @@ class LogFolder:
         """Recover files of killed workers, then remove the oldest files beyond the limits.
 
         Args:
-            room: bytes that may be written before the next look, if finished files can make room for them.
+            room: Bytes that may be written before the next look, if finished files can make room for them.
 
         Returns:
-            Bytes of all files that are left.
+            Bytes of all remaining files.
 
         Raises:
             OSError: if the folder cannot be read.

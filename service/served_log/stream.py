@@ -54,9 +54,10 @@ def address(url: str) -> tuple[str, str]:
 
 
 class RedisStream:
-    """Sends records from a thread of its own. An entry has one field, ``avro``: a container file of one record.
+    """Redis stream that gets records from a thread of its own.
 
-    A batch whose answer is lost is sent again: consumers may see a record twice, and know it by its query id.
+    An entry has one field, ``avro``: a container file of one record. A batch whose answer is lost is
+    sent again: consumers may see a record twice, and know it by its query id.
 
     Args:
         settings: Settings of the service.

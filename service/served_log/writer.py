@@ -50,7 +50,7 @@ BLOCK_BYTES = 2**19
 """Bytes at which a block is full: each write releases Python's lock and takes it again."""
 
 INDEX_BYTES = 40
-"""Of a candidate that a rule touched."""
+"""Bytes for each candidate that a rule touched."""
 
 CANDIDATE_BYTES = 80
 """Bytes of a candidate's scores and place, and of Python's overhead for its id."""
@@ -313,7 +313,7 @@ class Buffer:
     Each of the two counts has one thread that changes it, so that there is no lock.
 
     Args:
-        most: bytes.
+        most: Number of bytes that may wait.
     """
 
     def __init__(self, most: int) -> None:

@@ -31,7 +31,7 @@ def identify(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[byte
     """Return the ids of a request as facts for its log line, and as headers of its answer.
 
     Args:
-        sent: the request's headers.
+        sent: Headers of the request.
     """
     request_id = sent.get(b"x-request-id", "")
     if not _REQUEST_ID.fullmatch(request_id):

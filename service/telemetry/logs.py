@@ -31,7 +31,7 @@ _log = logging.getLogger("listwright.logs")
 
 
 class LineWriter:
-    """Writes lines from its own thread: logging never waits, even if the other end of a pipe is not read.
+    """Writer of lines with its own thread: logging never waits, even if the other end of a pipe is not read.
 
     Args:
         descriptor: Descriptor of the open file.
@@ -105,7 +105,7 @@ def configure(level: str) -> None:
     """Have every logger of this process write JSON lines to stderr, also warnings and uncaught errors.
 
     Args:
-        level: the least severe that is written.
+        level: Least severe level that is written.
     """
     global _writer  # noqa: PLW0603 - a process has one stderr
     if _writer is None:

@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 Labels = tuple[tuple[str, str], ...]
 Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
-"""By name of the metric: its type, its help text, and its samples."""
+"""Type, help text and samples of each metric, by its name."""
 
 SUMMED = frozenset(
     (
@@ -118,7 +118,7 @@ ENGINES = ("lightgbm", "onnxruntime")
 """The libraries that compute; the compiled engine is part of the service's own version."""
 
 START_TIME = "process_start_time_seconds"
-"""In a service of several workers, the supervisor's."""
+"""Metric of the start time; in a service of several workers it is the supervisor's."""
 
 
 def own_metrics(registry: CollectorRegistry) -> Counter:

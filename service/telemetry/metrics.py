@@ -207,12 +207,12 @@ class _DroppedLines(Collector):
 
 
 class FaultLog:
-    """Logs routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
+    """Log of routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
 
     For one thread: the event loop's.
 
     Args:
-        clock: seconds.
+        clock: Clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -27,7 +27,7 @@ from listwright.service.transport.connection_limit import PATIENCE_S, Connection
 from listwright.service.transport.framing import RefusedRequestError
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
-"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches.
+"""Headers of every answer. It may repeat a caller's text, which is no HTML, and is not meant for caches.
 Files of the page have a ``Cache-Control`` of their own, which takes the place of this one."""
 
 MAX_PIPELINED = 64
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
         self._server_state, self._app_state = server_state, app_state
         self._loop = _loop or asyncio.get_running_loop()
         self.patience_s, self._keep_alive_s, self._limit, self._refused = patience_s, keep_alive_s, limit, refused
-        self._served = self._last = False
+        self._is_admitted = self._last = False
         self.writable = asyncio.Event()
         """Cleared while the caller takes its answer slower than it is written."""
         self.writable.set()
@@ -258,8 +258,8 @@ class Connection(asyncio.Protocol):
             "server": _address(transport, "sockname"),
             "client": _address(transport, "peername"),
         }
-        self._served = self._limit.enter(self)
-        if not self._served:
+        self._is_admitted = self._limit.enter(self)
+        if not self._is_admitted:
             self.patience_s = min(self.patience_s, PATIENCE_S)
         self._enter_idle()
 
@@ -529,9 +529,9 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self._current, app = exchange, self._app
-        if not self._served:
+        if not self._is_admitted:
             app = self._limit.app_for(exchange.scope["path"], app)
-        if not self._served or self._last:
+        if not self._is_admitted or self._last:
             exchange.keep_alive = False
         task = self._loop.create_task(exchange.run(app))
         self._server_state.tasks.add(task)
@@ -588,7 +588,7 @@ class Connection(asyncio.Protocol):
 
     def _send_last(self, answer: bytes) -> None:
         self.transport.write(answer)
-        if self._served and self.transport.can_write_eof():
+        if self._is_admitted and self.transport.can_write_eof():
             self.transport.write_eof()
             self._write_timer = self._loop.call_later(LINGER_S, self.abort)
         else:
@@ -605,9 +605,9 @@ class Connection(asyncio.Protocol):
     def _enter_idle(self) -> None:
         """Wait for the next request: nothing is at work and nothing arrives."""
         self._stop_idle()
-        if self._served:
+        if self._is_admitted:
             self._limit.mark_idle(self)
-        wait_s = self._keep_alive_s + GRACE_S if self._served else self.patience_s
+        wait_s = self._keep_alive_s + GRACE_S if self._is_admitted else self.patience_s
         self._idle_timer = self._loop.call_later(wait_s, self.close_idle)
 
     def _stop_idle(self) -> None:

@@ -58,7 +58,7 @@ _log = logging.getLogger("listwright.connections")
 
 
 class OpenFilesError(ListwrightError):
-    """The system lets a process open too few files to serve."""
+    """Error for a system that lets a process open too few files to serve."""
 
 
 class ConnectionLimit:

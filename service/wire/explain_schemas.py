@@ -1,4 +1,4 @@
-"""The words of ``POST /explain``: imported where explanations are on, or where the document is asked for."""
+"""The schemas of ``POST /explain``: imported where explanations are on, or where the document is asked for."""
 
 from __future__ import annotations
 

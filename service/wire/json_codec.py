@@ -205,7 +205,7 @@ MOST_NAMED = 10_000
 
 
 def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
-    """Add what rules did: to the results that they touched, and to ``meta``."""
+    """Add the effects of rules: to the results that they touched, and to ``meta``."""
     rule_names, left = dict[int, list[str]](), MOST_NAMED
     answer["meta"]["rules"] = []
     for name, action, candidates, reason in ranking.rules:
@@ -405,7 +405,7 @@ RULE_CONTAINERS = 3
 """Arrays and objects of a rule: itself, its where, and one range."""
 
 LEAST_IGNORED, IGNORED_SPELLING = 32, 100
-"""Where unknown features are ignored: how many a candidate may have at least, and bytes of their names."""
+"""Unknown features that a candidate may have at least where they are ignored, and bytes of their names."""
 
 ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
@@ -439,7 +439,7 @@ class Bounds:
 
     @property
     def why(self) -> str:
-        """Words behind a limit."""
+        """Explanation of a limit."""
         return why(self.candidates, self.features)
 
     @property

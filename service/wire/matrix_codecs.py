@@ -22,7 +22,7 @@ JSON_HEAD = "Inference-Header-Content-Length"
 
 
 class NpyCodec(JsonAnswer):
-    """A ``.npy`` file in; another one, or JSON, out.
+    """Codec of ``.npy`` files; the answer is one, or JSON.
 
     Args:
         options: Options of the query string.
@@ -68,7 +68,7 @@ def _header_fields(ranking: Ranking, request: RankingRequest) -> dict[str, str]:
 
 
 class TensorCodec:
-    """Tensors in and out.
+    """Codec of the Open Inference Protocol's tensors.
 
     Args:
         head_length: Value of the header :data:`JSON_HEAD`; None where all of the body is JSON.
@@ -81,7 +81,7 @@ class TensorCodec:
 
     Raises:
         UnknownModelError: if the path names what is not served.
-        RequestValidationError: if the words beside the body name another bundle.
+        RequestValidationError: if the options beside the body name another bundle.
     """
 
     def __init__(

@@ -223,7 +223,7 @@ Path = tuple[str | int, ...]
 
 
 class Inference(NamedTuple):
-    """A request, decoded."""
+    """Decoded request."""
 
     request: InferRequest
     candidates: CandidateList
@@ -265,7 +265,7 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_opti
 
 
 def read_request(content: Any, outer_options: Mapping[str, Any]) -> InferRequest:
-    """Validate a request, merged with the words beside it; data of tensors are not read.
+    """Validate a request, merged with the options beside it; data of tensors are not read.
 
     Raises:
         RequestValidationError: if it is not the protocol's.
@@ -357,7 +357,7 @@ def _features(
     length, width = tensor.shape
     check_shape(length, width, schema, limit)
     if raw is None:
-        return _numbers(tensor.data, length, width, ("inputs", position, "data"))
+        return _parse_numbers(tensor.data, length, width, ("inputs", position, "data"))
     if len(raw) != length * width * kind.itemsize:
         announced = tensor.parameters.binary_data_size is not None
         place = ("inputs", position, *(("parameters", "binary_data_size") if announced else ()))
@@ -370,7 +370,7 @@ def _features(
     return (values.astype(np.uint32) << 16).view(np.float32) if tensor.datatype == "BF16" else values
 
 
-def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
+def _parse_numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
     """Convert JSON numbers, flat or a list of rows."""
     if isinstance(data, list) and len(data) == length and all(type(row) is list and len(row) == width for row in data):
         data = list(chain.from_iterable(data))
@@ -443,7 +443,7 @@ def encode(
 
 
 def binary_outputs(inference: Inference, *, by_default: bool) -> dict[str, bool]:
-    """Return the names of the outputs, in order, each with whether it is wanted as raw bytes."""
+    """Return the names of the outputs, in order, each with whether it is sent as raw bytes."""
     if not inference.request.outputs:
         return dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
     outputs = ((output.name, output.parameters.binary_data) for output in inference.request.outputs)

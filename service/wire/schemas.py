@@ -85,7 +85,7 @@ MAX_FIELDS = 32
 
 
 class Strict(BaseModel):
-    """What a caller sends: nothing unknown, nothing converted. An optional member that is null is as good as absent."""
+    """Model of what a caller sends: nothing unknown, nothing converted. An optional null counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -183,7 +183,9 @@ def test_a_worker_that_starts_keeps_what_the_others_keep_from_its_first_request_
 
     def started(current, kept):
         settings = Settings(models=models, max_candidates=10)
-        return BundleFolders.of(loading.start(settings, BundleFolders({"shop": current}, {"shop": kept} if kept else {})))
+        return BundleFolders.of(
+            loading.start(settings, BundleFolders({"shop": current}, {"shop": kept} if kept else {}))
+        )
 
     assert started(one, two) == BundleFolders({"shop": one}, {"shop": two})
     assert started(one, None) == BundleFolders({"shop": one}, {})

@@ -6,8 +6,8 @@ A file system that stalls holds the thread, and no request to rank. Nothing impo
 
 A file is named for the time it was begun, the host, the process and a number, so that names sort by time and several
 workers share a folder. It ends in ``.jsonl.part`` while it is written, and its writer holds a lock on it. It is synced
-and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first to see it
-renames it. Not every shared disk has locks: a file of another host must also have been left alone for long.
+and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first process
+that sees it renames it. Not every shared disk has locks: a file of another host must also be unchanged for long.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class EventWriter:
         self.bodies = BodyBudget(MAX_WAITING_BYTES, lambda: RETRY_AFTER_S)
         self._files, self._telemetry = files, telemetry
         self._queue: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
-        self._waiting = 0  # the event loop's alone
+        self._waiting = 0  # changed by the event loop only
         self._logged_at, self._since = -math.inf, 0
         self._tidied = -math.inf
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -206,7 +206,7 @@ class EventWriter:
         for sent in batch:
             try:
                 valid.append((sent, lines_of(sent.body)))
-            except Exception as error:  # also a bug's: the caller gets the error, and the thread goes on
+            except Exception as error:  # the caller gets the error, and the thread goes on
                 self._telemetry.events_refused.labels("invalid").inc()
                 _settle(sent, partial(sent.future.set_exception, error))
         if not valid:

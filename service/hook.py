@@ -21,7 +21,7 @@ PASSED = "hook_passed"
 """Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
 
 MOST_SPECIALISTS = 100
-"""As many as a bundle can hold; larger numbers of a hook are refused."""
+"""Number of specialists that a bundle can hold; larger numbers of a hook are refused."""
 
 LEAVE_WITHIN_S = 2.0
 """Seconds that a hook's own threads may take to end, once the service has stopped."""
@@ -74,7 +74,7 @@ def exit_soon(code: int) -> None:
 def _check_takes_a_query(hook: Hook, name: str) -> None:
     try:
         signature = inspect.signature(hook)
-    except ValueError:  # of some callables written in C nothing is known
+    except ValueError:  # some callables written in C have no signature
         return
     try:
         signature.bind(None)

@@ -49,7 +49,7 @@ class _Done(NamedTuple):
 
     written: EncodedAnswer
     ranking: Ranking
-    unruled: Ranking  # before rules: what a challenger's is compared with
+    unruled: Ranking  # before rules, for comparison with a challenger's
     ranking_request: RankingRequest
     milliseconds: dict[str, float]
     began: float
@@ -125,9 +125,9 @@ def _note(request: Request, service: Service, done: _Done) -> None:
         service.ignored.note(reranker.manifest, done.ranking_request.ignored)
     if done.late:
         service.telemetry.late.labels(ranking.stage_reached).inc()
-    hurried = ranking.late and done.hurried  # the time that a caller leaves says nothing of the service
+    hurried = ranking.late and done.hurried  # a short time limit of the caller is no fault of the service
     if (ranking.degraded or degraded.length) and not hurried:
-        late, route = ranking.late, ranking.route  # late with time enough, or failing on any list
+        late, route = ranking.late, ranking.route  # late although there was enough time, or failing on any list
         degraded.note(degraded=ranking.degraded, is_own_fault=lambda: late or fails_on_zeros(reranker, route))
 
 

@@ -62,13 +62,13 @@ class DegradedRun:
         self._last = now
         if self.length == RUN and not is_own_fault():
             self.length = 0
-            _log.warning("the last %d answers were degraded by what was asked: a list of our own is not", RUN)
+            _log.warning("the last %d answers were degraded because of their requests: a list of zeros is not", RUN)
         elif self.length == RUN:
             _log.warning("the last %d answers were degraded: /readyz says 503", RUN)
 
     @property
     def lasts(self) -> bool:
-        """Whether enough answers in a row were degraded, and the last not long ago."""
+        """Whether :data:`RUN` answers in a row were degraded, the last one within :data:`REST_S`."""
         return self.length >= RUN and self._clock() - self._last < REST_S
 
 

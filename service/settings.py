@@ -146,7 +146,7 @@ Location = Annotated[
 PREFIX = "LISTWRIGHT_"
 
 ALL_MODELS = ""
-"""Stands for the name of every bundle that is not named."""
+"""Name that stands for every bundle without an entry of its own."""
 
 SECRETS = frozenset(("admin_key", "keys", "unit_salt", "served_stream"))
 """Settings whose values no message repeats."""

@@ -1,9 +1,9 @@
 """Several worker processes behind one listening socket, and the supervisor that starts, watches and replaces them.
 
-One socket, and not one per process (SO_REUSEPORT): connections that a killed worker has not accepted reach another one.
-A worker sends heartbeats over a pipe of its own: an event loop that waits for Python's global lock, or for a disk that
-is gone, belongs to a process that lives and answers no request, and nothing else would show that. A scrape reaches one
-worker and gets the sum over all: it asks the supervisor, which asks the others.
+All workers share one socket, not one per process (SO_REUSEPORT): another worker accepts the connections that a killed
+one has not accepted. A worker sends heartbeats over a pipe of its own. Only they show that its event loop waits for
+Python's global lock or for a disk, as the process itself stays alive. A worker that is scraped answers with the sum
+over all workers: it asks the supervisor, which asks the others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LONGEST_PAUSE_S = 30.0
 """Longest pause between the end of a worker and the start of the next, where they keep ending."""
 
 STEADY_AFTER_S = 60.0
-"""A worker that ends this long after the one before is a single case: it is replaced at once."""
+"""Seconds after the last end of a worker from which the next one counts as the first: it is replaced at once."""
 
 MOST_KILLED = 8
 """Workers that are killed one after the other before any can serve; with the pauses between, about two minutes."""
@@ -254,7 +254,7 @@ class Workers:
                 self.code = self.code or max(code, 1)
             return
         how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        self._killed += not worker.ready and code == -signal.SIGKILL  # for memory: later there may be enough
+        self._killed += not worker.ready and code == -signal.SIGKILL  # probably for lack of memory, which may pass
         alone = not worker.ready and not any(other.ready for other in self._workers)
         if alone and not (code == -signal.SIGKILL and self._killed <= MOST_KILLED):
             _log.critical("worker %s ended %s before it could serve, and no other serves: stopping", pid, how)
@@ -303,7 +303,7 @@ def work(
         beats: Pipe to the supervisor for heartbeats of the event loop.
         others: Folders of the other workers, in case that a bundle is refused, and of what they keep for a rollback.
     """
-    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    os.setpgrp()  # the supervisor passes Ctrl-C on
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread of a library may take it, blocked as it is
     logs.configure(settings.log_level)
     try:
@@ -410,7 +410,7 @@ class MetricsRelay:
                 self._unread += 1
                 self._pipe.send(ScrapeRequest())
             parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
-        except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
+        except (OSError, TimeoutError):  # the supervisor has ended or is stopped, and this worker soon will be
             parts = (await asyncio.to_thread(self._own_samples),)
         finally:
             if answer in self._answers:

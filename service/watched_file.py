@@ -142,7 +142,7 @@ class LookThread:
         self._first.wait(START_S)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._end.set()
 
     def _look_on(self) -> None:

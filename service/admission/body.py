@@ -21,7 +21,7 @@ from listwright.service.errors import (
 from listwright.service.settings import Settings
 
 MAX_DIGITS = 18
-"""Longer numbers are too large in any case; Python refuses to read those of thousands of digits."""
+"""Digits of a ``Content-Length``; longer numbers are too large, and Python refuses thousands of digits."""
 
 
 class Limit(NamedTuple):
@@ -72,7 +72,7 @@ class BodyBudget:
     def __init__(self, most: int, retry_after_s: Callable[[], int]) -> None:
         self._most, self._retry_after_s = most, retry_after_s
         self._held = 0
-        self._arriving: dict[Body, None] = {}  # the first to begin is the first
+        self._arriving: dict[Body, None] = {}  # in order of arrival
 
     @property
     def held(self) -> int:
@@ -173,7 +173,7 @@ async def _read_body(
         if body.lost is not None:
             body.uncancel()
             raise body.lost from error
-        # the last moment of a stop: an answer, not a broken connection
+        # at the end of a stop, answer instead of breaking the connection
         raise NotReadyError("the service stopped before the body was complete") from error
     finally:
         budget.keep(body)

@@ -1,6 +1,6 @@
 """Bounded admission: which requests are computed, which wait, and which are refused at once.
 
-A refusal has the lowest price that there is: under a flood, refusals are most of the work.
+Refusals are as cheap as possible: under a flood they are most of the work.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REMEMBERED = 8
 request that waits longer than expected is refused in the end."""
 
 Caller = asyncio.Future[Any]
-"""Done once the caller has disconnected."""
+"""Future that is done once the caller has disconnected."""
 
 
 @contextmanager
@@ -134,7 +134,7 @@ class Gate:
                 deadline = Deadline(deadline.at, caller.done)
                 with self._time_turn(self._take() if self._free else await self._wait(deadline, caller)):
                     yield deadline
-        except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
+        except asyncio.CancelledError as error:  # at the end of a stop, answer instead of breaking the connection
             raise NotReadyError("the service stopped before the answer was ready") from error
 
     def _take(self) -> float:

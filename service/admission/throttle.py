@@ -30,7 +30,7 @@ PROBE_S = 0.25
 """Probes are held less long: their senders give up after a second or more."""
 
 SCRAPES, SCRAPE_BURST = 10.0, 50.0
-"""Scrapes a second, and at once, that are counted anew; others get what the last one got."""
+"""Scrapes a second, and at once, that are computed anew; others get the last text."""
 
 
 class ThrottleClass:
@@ -98,7 +98,7 @@ async def _hold(receive: Receive, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
-                pass  # nothing that is throttled has a use for its body
+                pass  # no throttled request needs its body
     except TimeoutError:
         return
     raise AbandonedError("the caller has gone: it is not answered")

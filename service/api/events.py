@@ -18,7 +18,7 @@ from listwright.service.wire.negotiation import media_type_of, unsupported
 from listwright.service.wire.schemas import check_query
 
 MAX_BODY = Limit(256 * 2**10, "(send fewer events at a time)")
-"""Small: while a body is validated, requests to rank wait for the interpreter."""
+"""Limit of a body, small because requests to rank wait for the interpreter while it is validated."""
 
 _REFUSALS = (400, 408, 413, 415, 422, 429)
 

@@ -1,7 +1,6 @@
 """The endpoints of the Open Inference Protocol.
 
-The same bundles, limits, errors and counts as ``POST /rerank``; only the spelling of a list
-differs.
+They have the bundles, limits, errors and counts of ``POST /rerank``; only the format of a list differs.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ HEADERS = {
 }
 
 BODY = {"schema": {"$ref": "#/components/schemas/RerankRequest"}, "examples": REQUESTS}
-"""FastAPI does not get the type: it would decode and validate on the event loop."""
+"""Documentation of the JSON body. FastAPI does not get its type: it would validate it on the event loop."""
 
 MATRIX = {
     "schema": {

@@ -283,4 +283,4 @@ class RemoteModels:
 
 
 _UNREAD = SmallFile(b"", None)
-"""Stands for a pointer that may be there."""
+"""Value of a pointer that may exist and has not been read."""

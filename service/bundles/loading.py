@@ -102,7 +102,7 @@ def start(
                 raise
             if str(error) != last_message:
                 last_message = str(error)
-                _log.warning("nothing is served yet, tried again for %.0f s: %s", max(0.0, end - clock()), error)
+                _log.warning("nothing is served yet; retrying for %.0f s: %s", max(0.0, end - clock()), error)
         sleep(pause_s)
 
 
@@ -117,7 +117,7 @@ def _first(settings: Settings, others: BundleFolders | None) -> Models:
     except OSError as error:
         raise BundleError(root, f"cannot be read: {error.strerror}") from error
     if pointers.outage:
-        _log.warning("%s: %s; what it named the last time is served", root, pointers.outage)
+        _log.warning("%s: %s; the bundles of its last answer are served", root, pointers.outage)
     of_name = isinstance(root, Url) and root.scheme not in OBJECT_STORES
     errors: dict[str, ListwrightError] = {
         n: BundleError(root if of_name else root / n, reason) for n, reason in pointers.faults.items()

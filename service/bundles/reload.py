@@ -36,7 +36,7 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 EVERYTHING = "*"
-"""Stands for the name where the models folder itself cannot be read."""
+"""Name of the refusal where the models folder itself cannot be read."""
 
 FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
 
@@ -50,7 +50,8 @@ LOAD_WITHIN_S = 600.0
 """Seconds for loading a bundle: gigabytes may have to come over a network."""
 
 RELOAD_WITHIN_S, FOLLOW_WITHIN_S = 30.0, 3.0
-"""Seconds for which a reload that someone asked for, and any other, wait for loads; what is ready later comes later."""
+"""Seconds for which a reload that someone asked for, and any other, wait for loads; later ones
+are served when they are ready."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -115,7 +116,7 @@ class Reloader:
         self._woken.set()
 
     async def run(self) -> None:
-        """Look every so often, whenever woken, and when a load has ended."""
+        """Look at intervals, when woken, and when a load has ended."""
         poll_s = self._settings.poll_s or None
         try:
             while True:
@@ -207,7 +208,7 @@ class Reloader:
             for name, path in paths.items():
                 if name not in before.current or path in [bundle.path for bundle in before.versions(name)]:
                     continue
-                with suppress(OSError):  # the next look at the folder says so
+                with suppress(OSError):  # the next look at the folder reports it
                     load = partial(load_previous, path, self._settings)
                     if (
                         kept_bundle := await self._disks[name].run(load, min(LOAD_WITHIN_S, RELOAD_WITHIN_S))
@@ -225,7 +226,7 @@ class Reloader:
         return self._settings.models
 
     async def _find_bundle(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal | None:
-        """Return the bundle to serve under a name: a served or a new one; or its refusal; None while it is loaded."""
+        """Return the bundle to serve under a name: a served or a new one; or its refusal; None while it is loading."""
         for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
@@ -235,7 +236,7 @@ class Reloader:
         within_s = 0.0
         if load is None:
             root, state = self._root(), None
-            with suppress(OSError):  # nor will it load, and that says why
+            with suppress(OSError):  # the load will fail too, with the reason
                 state = await self._disks[name].run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
             attempt, began = self._attempts.get(name), self._clock()
             if again or last is None or attempt is None or attempt.state != state:

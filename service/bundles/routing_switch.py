@@ -43,7 +43,7 @@ class RoutingSwitch:
             self._first.wait(STALE_S)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._end.set()
 
     def off(self) -> str | None:

@@ -73,7 +73,7 @@ class LiveExperiments:
         self._watch.start()
 
     def close(self) -> None:
-        """Look no more, and end what runs in the background."""
+        """Stop looking, and end the challenger's process."""
         self._watch.stop()
         self._shadow.close()
 
@@ -275,7 +275,7 @@ class RequestTrial(NamedTuple):
             ranking = rank(self.request._replace(bundle=challenger), deadline)
         except AbandonedError:
             raise
-        except Exception as error:  # a challenger harms nobody: whatever it raises, control answers
+        except Exception as error:  # whatever a challenger raises, control answers
             self.failures.note_failure(self.entry, f"{type(error).__name__}: {error}")
             return f"{name} raised {type(error).__name__}"
         if ranking.late:

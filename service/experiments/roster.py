@@ -24,7 +24,7 @@ from listwright.service.experiments.experiment_file import Definition, Experimen
 from listwright.service.participation import Participation
 
 NO_TIME = "the core had no time for it"
-"""Why a list is dropped when too many wait for the challenger."""
+"""Reason of a list that is dropped when too many wait for the challenger."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 AGREEMENT = (-0.5, 0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)

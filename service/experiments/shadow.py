@@ -106,7 +106,7 @@ class Shadow:
         try:
             for task in tasks:
                 self._finish_first(self._account(task.entry, self._link.ask(task.question)))
-        except Exception as error:  # whatever becomes of the process, the thread goes on
+        except Exception as error:  # the thread outlives the process
             code = self._link.join()
             if not self._link.stopped.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"

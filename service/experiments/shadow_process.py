@@ -1,7 +1,7 @@
 """The process that ranks with a challenger in the background, while its core is idle.
 
-A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. On Linux its priority is ``SCHED_IDLE``, elsewhere the lowest.
+It is a process because a thread would hold the interpreter's lock while requests wait, and because a challenger that
+crashes would end the worker. On Linux its priority is ``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process that explains.
 
-A process, as a thread would take the interpreter's lock from requests for seconds. On Linux its priority is
-``SCHED_IDLE``, elsewhere the lowest.
+It is a process because a thread would hold the interpreter's lock for seconds, while requests wait. On Linux its
+priority is ``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_BUNDLES = 2
 """Bundles that stay loaded: the most recently used."""
 
 MARGIN, LONGEST_MARGIN_S = 0.05, 0.1
-"""Share of the time, and seconds at most, that are left for encoding and the way back."""
+"""Share of the time, and seconds at most, that are left for encoding and sending."""
 
 WHY_LATE = (
     "explanations get only the processor time that rankings leave; ask when there is less to rank, or allow more time, "
@@ -37,7 +37,7 @@ WHY_LATE = (
 )
 
 HOOK_BUDGET_S, HOOK_THREADS = 1.0, 2
-"""A hook gets more time than in a request, as the process has the lowest priority."""
+"""Seconds and threads of the hook: more than in a request, as the process has the lowest priority."""
 
 
 class ExplainTask(NamedTuple):

@@ -59,7 +59,7 @@ class _Question(NamedTuple):
     request: RankingRequest
     explained: tuple[int, ...]  # index of the candidate to explain; empty: the first places
     against: int | None  # index of the candidate to compare with
-    seconds: float  # that decoding took
+    seconds: float  # of decoding
 
     @property
     def options(self) -> ExplainRequest:
@@ -124,7 +124,7 @@ class ExplanationService:
             codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_options, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with hold_body(request, codec.limit, self._bodies, settings, complete_by) as body:
-                # before its turn, which it waits for no longer than the body says
+                # before the turn: the body has the deadline of the wait
                 question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
                 queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms
                 request_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms

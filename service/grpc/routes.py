@@ -1,7 +1,7 @@
 """The methods of the Open Inference Protocol over gRPC and of gRPC's health service, as endpoints.
 
-The same bundles, limits, errors and counts as in :mod:`listwright.service.api.open_inference`; the message of a call is
-the body of a request, see :mod:`listwright.service.grpc.server`.
+They have the bundles, limits, errors and counts of :mod:`listwright.service.api.open_inference`; the message of a call
+is the body of a request, see :mod:`listwright.service.grpc.server`.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class LogWriter:
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
         pending = sum(pending.block.records for pending in list(self._pending.values()))
-        lost = len(self._buffer) + self._writing + pending  # also of what came while the thread ended
+        lost = len(self._buffer) + self._writing + pending  # including records that came while the thread ended
         self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -184,7 +184,7 @@ class LogWriter:
         pending = self._pending.get(key) or PendingBlock(columns_of(entry.manifest))
         try:
             pending.block.add(to_record(entry, self._salt))
-        except Exception as error:  # whatever a caller sent, the next request is logged
+        except Exception as error:  # a request that cannot be encoded must not stop the log
             self._drops.note("encode_failed", 1, f"query {entry.query_id!r} cannot be encoded ({error!r})")
             return
         if self._stream is not None:
@@ -266,7 +266,7 @@ class LogWriter:
         try:
             self._folder.tidy(self._settings.workers * self._grant)
         except OSError as error:
-            _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
+            _log.warning("%s could not be tidied: %s", self._folder.path, error.strerror)
 
 
 def _open_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:

@@ -76,7 +76,7 @@ class LineWriter:
         while line:
             try:
                 line = line[os.write(self._descriptor, line) :]
-            except BlockingIOError:  # another process that shares the file made it so
+            except BlockingIOError:  # another process that shares the file has made it non-blocking
                 select.select([], [self._descriptor], [])
             except OSError:  # it has no reader any more
                 self.dropped += 1

@@ -241,7 +241,7 @@ ENOUGH = 100
 """Categories of a column after which mostly unknown ones are logged."""
 
 ANOMALY = tuple(round(0.3 + 0.025 * step, 3) for step in range(21))
-"""Upper bounds of the buckets of anomaly scores; an Isolation Forest gives 0.5 to what is like all else."""
+"""Upper bounds of the buckets of anomaly scores; an Isolation Forest gives about 0.5 to ordinary queries."""
 
 STRANGE = QUANTILE_LEVELS.index(0.99)
 """One training query in a hundred scored above this quantile."""

@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # typed as a union of uvicorn's own
         tls = transport.get_extra_info("sslcontext") is not None
-        self._half_closes = not tls  # TLS knows no half-closed connections
+        self._half_closes = not tls  # TLS has no half-closed connections
         self._addresses = {
             "scheme": "https" if tls else "http",
             "server": _address(transport, "sockname"),
@@ -308,12 +308,12 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Hold answers back: the caller takes them slower than they are written."""
+        """Pause answers: the caller reads more slowly than they are written."""
         self._start_write_timeout()
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """Write on: most has left; the rest has to leave, too."""
+        """Resume answers: most bytes have been sent."""
         self._start_write_timeout()
         self.writable.set()
 
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent(self) -> bool:
-        """Whether something has yet to leave."""
+        """Whether bytes are waiting to be sent."""
         return bool(self.transport.get_write_buffer_size())
 
     def shutdown(self) -> None:
@@ -351,7 +351,7 @@ class Connection(asyncio.Protocol):
                 self._start_write_timeout()
 
     def close_idle(self) -> None:
-        """Close an idle connection. What has not left by then never will."""
+        """Close an idle connection; unsent bytes are lost."""
         if self.unsent:
             self.abort()
         else:

@@ -154,7 +154,7 @@ def reserve_grpc_port(settings: Settings) -> tuple[Settings, list[socket]]:
         return settings, []
     ports = bind_ports(settings.host, settings.grpc_port)
     for port in ports:
-        port.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)  # from now on: at first nobody else may have it
+        port.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)  # only now, so that nobody else could bind the port before
     return settings.model_copy(update={"grpc_port": ports[0].getsockname()[1]}), ports
 
 
@@ -398,7 +398,7 @@ class FairAccept:
         asyncio.get_running_loop().add_reader(self.port, self._readable)
 
     def close(self) -> None:
-        """Accept no more; the port stays open."""
+        """Stop accepting; the port stays open."""
         asyncio.get_running_loop().remove_reader(self.port)
         if self._timer is not None:
             self._timer.cancel()
@@ -423,10 +423,10 @@ class FairAccept:
         try:
             for _ in range(min(2 ** max(0, self._rush - CALM_CHECKS), MOST_AT_ONCE, max(room, AT_ONCE_BEYOND))):
                 self._take_one()
-        except BlockingIOError:  # no connection waits any more: perhaps another process was first
+        except BlockingIOError:  # no connection waits: another process may have been faster
             self._rush = 0
         except OSError as error:
-            _connections_log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)
+            _connections_log.error("no connections are accepted for %g s: %s", EXHAUSTED_S, error)
             self._wait(EXHAUSTED_S, self._accept)
             return
         asyncio.get_running_loop().add_reader(self.port, self._readable)

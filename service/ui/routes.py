@@ -33,7 +33,7 @@ from listwright.service.errors import NotReadyError
 from listwright.service.wire.schemas import Name
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report is one file with styles and drawings of its own. It runs no script, and is of no origin."""
+"""Policy of a report: one file with its own styles and drawings, no script and no origin."""
 
 Model = Annotated[Name | None, Query()]
 
@@ -93,7 +93,7 @@ MOST_LISTS = 20
 """Golden lists that are shown."""
 
 MOST_VALUES = 200_000
-"""Values of all golden lists that are shown: a browser holds as many easily."""
+"""Values of all golden lists that are shown, few enough for any browser."""
 
 MOST_CATEGORIES = 500
 """Categories of a feature that are named; others can be typed."""
@@ -275,14 +275,14 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-"""Files of these kinds are bundle, and no others."""
+"""Content types of the served files, by suffix; other files are not served."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""No inline code, nothing of other origins, and no text that becomes HTML: callers' words stay text."""
+"""No inline code, nothing of other origins, and no text that becomes HTML: text of callers stays text."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,

@@ -36,4 +36,4 @@ class IgnoredFeatures:
                 noted_names.add(name)
                 _log.warning("%s/%s does not know feature %r: ignored, as LISTWRIGHT_UNKNOWN_FEATURES says", *key, name)
                 if len(noted_names) == MOST_NAMED:
-                    _log.warning("%s/%s: no further unknown feature is named", *key)
+                    _log.warning("%s/%s: further unknown features are not logged", *key)

@@ -2,9 +2,9 @@
 
 A body is decoded as the contract allows it, in bounded time and memory. The parser holds Python's global lock from the
 first byte to the last. So one quick pass before it counts everything that takes time: arrays and objects, which cost
-most, values, and bytes beyond what those need. Names that stand twice cannot be seen in what the parser returns; they
-show as more colons than names. All limits are those of the longest list that is served: no body below them takes much
-longer than such a list (``benchmarks/load/bodies.py``).
+most, values, and bytes beyond what those need. The parser drops repeated names; they show as more colons than names.
+All limits are those of the longest list that is served: no body below them takes much longer than such a list
+(``benchmarks/load/bodies.py``).
 """
 
 from __future__ import annotations
@@ -519,7 +519,7 @@ def _count(body: bytes) -> tuple[int, int, int]:
 
 
 def _outside_strings(body: bytes, characters: bytes) -> int:
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotes opens or closes a string
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # each remaining quote opens or closes a string
     text = np.frombuffer(plain, dtype=np.uint8)
     count, inside = 0, False
     for start in range(0, len(text), BLOCK):
@@ -628,7 +628,7 @@ def _place_of_fault(body: bytes) -> Path:
 def _is_foreign(part: Any) -> bool:
     """Return whether a part is not finite, or holds half of a surrogate pair."""
     if type(part) is str:
-        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is known at once
+        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is cheap to tell
     if type(part) is dict:
         return any(map(_is_foreign, part))
     return type(part) is float and not math.isfinite(part)

@@ -15,9 +15,10 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.cluster import Workers, add_on_option, connected
 from listwright.training.console.command import command_parser, repeatable, run_command
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.budget import LEAST_S, MOST_S, USUAL_S, Budget
 from listwright.training.pipeline.tracking import Tracker
-from listwright.training.pipeline.workspace import next_version, partial_of
+from listwright.training.pipeline.workspace import next_version
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMart, Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
@@ -84,7 +85,7 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
 
 def _what_is_left(options: argparse.Namespace) -> str:
     """Return how to go on after an interrupted fit."""
-    if options.out is not None and partial_of(options.out).exists():
+    if options.out is not None and folder_of(options.out).exists():
         return "finished steps are kept; run the same command with --resume to go on"
     if options.out is not None and options.out.exists():
         return f"the bundle is published: {options.out}"

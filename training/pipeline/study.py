@@ -16,10 +16,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
@@ -27,7 +24,7 @@ from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import SettingsTrial
-from listwright.training.job_folder import remove_unused, write_json
+from listwright.training.job_folder import locked, remove_unused, store_facts
 from listwright.training.pipeline.budget import Budget
 from listwright.training.pipeline.choice import better_first_stage
 from listwright.training.pipeline.steps import load
@@ -39,6 +36,8 @@ from listwright.training.search import Objective, Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 
 WINNER = "winner.toml"
+
+_FACTS, _OTHER = "study.json", "{folder} holds a study with other {name}: choose another --study, or delete it"
 
 MOMENT_S = 1e-3
 """Seconds for a first stage where none are left: in these, only its first setting is tried."""
@@ -72,34 +71,20 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe.
     """
-    try:
-        (folder / "state").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"--study {folder} cannot be made: {error.strerror or error}; choose another") from error
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
-    try:
-        _check(folder, "recipe", recipe.model_dump(mode="json"))
-        yield folder / "state"
-    finally:
-        lock.release()
-        remove_unused(folder, [folder / "state"], ["study.json", "lock"])
+    in_use = f"a search in {folder} is going on: wait for it, or choose another --study"
+    with locked(folder, in_use, "--study"):
+        try:
+            store_facts(folder / _FACTS, {"recipe": recipe.model_dump(mode="json")}, _OTHER)
+            state = folder / "state"
+            state.mkdir(exist_ok=True)
+            yield state
+        finally:
+            remove_unused(folder, [folder / "state"], [_FACTS, "lock"])
 
 
 def check_data(folder: Path, splits: Splits) -> None:
     """Raise RecipeError if the locked folder holds a study of other data."""
-    _check(folder, "data", digest_of(splits))
-
-
-def _check(folder: Path, name: str, value: object) -> None:
-    file = folder / "study.json"
-    earlier = read_object(file) if file.exists() else {}
-    if earlier.get(name, value) != value:
-        raise RecipeError(f"{folder} holds a study with other {name}: choose another --study, or delete it")
-    write_json(file, {**earlier, name: value})
+    store_facts(folder / _FACTS, {"data": digest_of(splits)}, _OTHER)
 
 
 def tune(

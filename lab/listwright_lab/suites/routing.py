@@ -21,9 +21,9 @@ from listwright.training.console.progress import Task
 from listwright.training.data.load import measurable
 from listwright.training.evaluation.intervals import interval, resampled_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
-from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import (
     COLOURS,
@@ -55,7 +55,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
-        run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
+        run(recipe, sources, out, resume=folder_of(out).exists(), console=quiet)
     task.note(f"{unit}: testing")
     evaluation = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert evaluation is not None

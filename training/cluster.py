@@ -331,6 +331,36 @@ class Workers:
         return Group(self, work)
 
 
+@contextmanager
+def connected_workers(on: str, size: int | None, device: str) -> Iterator[Workers]:
+    """Connect to Ray, and yield the workers of a data-parallel fit.
+
+    Args:
+        on: Value of ``--on``: ``ray``, ``auto`` or ``ray://ADDRESS``.
+        size: Number of workers; None for one per core, or on ``cuda`` per GPU.
+        device: ``cpu``, or ``cuda`` for a GPU of its own for each worker.
+
+    Raises:
+        RecipeError: if the cluster has fewer GPUs than workers; otherwise as :func:`connected`.
+    """
+    if size is not None and size < 1:
+        raise RecipeError(f"--workers {size}: expected 1 or more")
+    with connected(on, size) as (ray, cores):
+        most = min(cores, _gpus(ray, on, size or 1)) if device.startswith("cuda") else cores
+        yield Workers(ray, size or most, device)
+
+
+def _gpus(ray: Any, on: str, least: int) -> int:
+    """Return the number of GPUs of the cluster; each worker needs one."""
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if gpus < least:
+        raise RecipeError(
+            f"--on {on}: a worker on CUDA needs a GPU, and the nodes have {gpus} for {least}: take fewer --workers, or "
+            "--device cpu"
+        )
+    return gpus
+
+
 class Group:
     """A group of W actors, started with the first step.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,8 +19,11 @@ from typing import Any
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
+from listwright.training.cluster import side_by_side
+from listwright.training.console.command import write_whole
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
+from listwright.training.data.load import announce
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
@@ -80,6 +84,66 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
             yield state
         finally:
             remove_unused(folder, [folder / "state"], [_FACTS, "lock"])
+
+
+def run_study(
+    recipe: Recipe,
+    sources: Sequence[str],
+    folder: Path,
+    *,
+    trials: int,
+    device: str,
+    on: str | None,
+    jobs: int,
+    budget: Budget,
+    command: str,
+    progress: Progress,
+) -> tuple[Winner, str]:
+    """Search in the folder of a study, and write the winner there; return it with its text.
+
+    Args:
+        recipe: Recipe whose own values are the first trial.
+        sources: Values of ``--data``.
+        folder: Folder of the study, whose finished trials are not repeated.
+        trials: Number of trials in all, finished ones among them.
+        device: Torch device of the networks.
+        on: Value of ``--on``; None for this machine.
+        jobs: Number of trials at a time.
+        budget: Time of the search.
+        command: Command that repeats the search, for the text.
+        progress: Progress report.
+
+    Raises:
+        RecipeError: as :func:`lock_study` and :func:`tune`; also if the folder has a study of other data, or a worker
+            was stopped from outside.
+    """
+    with lock_study(folder, recipe) as state:
+        splits = load(recipe, sources, progress=progress)
+        check_data(folder, splits)
+        announce(recipe, splits, progress)
+        with _trial_workers(recipe, sources, on, jobs) as workers:
+            winner = tune(
+                recipe, splits, state, trials=trials, device=device, progress=progress, workers=workers, budget=budget
+            )
+        text = fragment(winner, command)
+        write_whole(folder / WINNER, text)
+    return winner, text
+
+
+@contextmanager
+def _trial_workers(recipe: Recipe, sources: Sequence[str], on: str | None, jobs: int) -> Iterator[TrialWorkers | None]:
+    """Yield the processes of the trials; None for this one, where one trial runs at a time here."""
+    if on is None and jobs == 1:
+        yield None
+        return
+    try:
+        with side_by_side(on, jobs, local_jobs=1) as (executor, at_a_time):
+            yield TrialWorkers(executor, at_a_time, SplitsReader(recipe, tuple(sources)))
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
+            "goes on"
+        ) from error
 
 
 def check_data(folder: Path, splits: Splits) -> None:

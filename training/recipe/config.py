@@ -328,6 +328,24 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
     return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
 
 
+def with_comparisons(recipe: Recipe, *, quick: bool, model: str | None) -> Recipe:
+    """Return the recipe with its comparison of rankers: by default that of every kind.
+
+    Args:
+        recipe: Recipe of the fit.
+        quick: Compare nothing, and fit LightGBM without list-relative columns.
+        model: Name of the only second stage; nothing is compared then. None for that of the recipe.
+    """
+    if quick:
+        first = recipe.first_stage
+        if isinstance(first, LambdaMart) and first.relative == "auto":
+            first = first.model_copy(update={"relative": "none"})
+        return changed(recipe, {"first_stage": first, "choice": None})
+    if model is not None:
+        return changed(recipe, {"choice": None})
+    return recipe if recipe.choice is not None else changed(recipe, {"choice": Choice()})
+
+
 def described(error: ValidationError, model: type[BaseModel]) -> str:
     """Describe all faults of a recipe in one line; a misspelled field gets the closest name in ``model``."""
     return "; ".join(_describe_fault(fault, model) for fault in error.errors())

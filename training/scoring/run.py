@@ -55,7 +55,7 @@ def run(
         progress: how far it is.
 
     Raises:
-        ListwrightError: see :func:`listwright.training.commands.score.score`.
+        ListwrightError: see :func:`listwright.training.scoring.score.score`.
     """
     manifest, facts = inputs(job)
     with (

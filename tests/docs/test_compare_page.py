@@ -1,7 +1,7 @@
 """``docs/compare.md``: its tables are the committed runs, its numbers are the code's."""
 
 from listwright.training.commands import compare as command
-from listwright.training.evaluation import intervals
+from listwright.training.evaluation import bootstrap, intervals
 from listwright.training.traffic.compare import compare, comparison
 from support.pages.figure_blocks import blocks, page, result, table
 
@@ -48,7 +48,7 @@ def test_interleaving_needs_fewer_queries_by_every_metric():
 
 def test_its_bounds_are_the_codes():
     assert f"{comparison.FEWEST_UNITS} units a side, {comparison.FEWEST_ACTIVE} of them" in " ".join(PAGE.split())
-    assert f"{comparison.MOST_GROUPS:,} random groups" in " ".join(PAGE.split())
+    assert f"{bootstrap.MOST_GROUPS:,} random groups" in " ".join(PAGE.split())
     assert f"p < {comparison.LEVEL:g}" in PAGE
     helped = " ".join(command._parser().format_help().split())
     assert (

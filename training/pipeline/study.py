@@ -205,40 +205,25 @@ class _Study:
                 f"recipe {self.recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has "
                 "no second one; name a network with --model qilcm"
             )
-        task = self.progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", self.trials)
         search_spec = spec.model_copy(update={"trials": self.trials})
-        search = lambdamart.search_settings(
-            self.splits.train,
-            self.splits.valid,
-            search_spec,
-            seed=self.recipe.seed,
-            journal=self.state / "lightgbm.journal",
-            prune=True,
-            task=task,
-            rounds=self._rounds(lambda workers: SettingsTrial(workers.read, search_spec, self.recipe.seed)),
-            goes_on=partial(self.budget.goes_on, "trials"),
+        search = self._search(
+            f"LightGBM, NDCG@{spec.ndcg_at}",
+            partial(lambdamart.search_settings, self.splits.train, self.splits.valid, search_spec, prune=True),
+            self.state / "lightgbm.journal",
+            lambda workers: SettingsTrial(workers.read, search_spec, self.recipe.seed),
         )
-        task.end(search.trials, f"best {search.value:.4f}")
         recipe = config.changed(self.recipe, {"first_stage": _pinned(spec, search.values)})
         return Winner(recipe, search.values, "LightGBM", spec.ndcg_at, search, None)
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        task = self.progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", self.trials)
-        search = search_network(
-            model,
-            self.splits,
-            first,
-            trials=self.trials,
-            seed=seed,
-            journal=self.state / f"{model.kind}.journal",
-            state=self.state,
-            device=device,
-            task=task,
-            rounds=self._rounds(lambda on: NetworkTrial(model, on.read, first, seed, self.state, device, on.jobs)),
-            goes_on=partial(self.budget.goes_on, "trials"),
+        own = {"trials": self.trials, "state": self.state, "device": device}
+        search = self._search(
+            f"{model.title}, NDCG@{model.ndcg_at}",
+            partial(search_network, model, self.splits, first, **own),
+            self.state / f"{model.kind}.journal",
+            lambda workers: NetworkTrial(model, workers.read, first, seed, self.state, device, workers.jobs),
         )
-        task.end(search.trials, f"best {search.value:.4f}")
         changes: dict[str, object] = {"model": with_values(model, search.values)}
         tuned = None
         if isinstance(self.recipe.first_stage, LambdaMart):
@@ -248,8 +233,20 @@ class _Study:
         winner = config.changed(self.recipe, changes)
         return Winner(winner, search.values, model.title, model.ndcg_at, search, tuned)
 
-    def _rounds(self, trial: Callable[[TrialWorkers], Objective]) -> Rounds | None:
-        return None if self.workers is None else Rounds(self.workers.executor, self.workers.jobs, trial(self.workers))
+    def _search(
+        self,
+        title: str,
+        search: Callable[..., SearchResult],
+        journal: Path,
+        trial_on: Callable[[TrialWorkers], Objective],
+    ) -> SearchResult:
+        """Run the search here, or each trial on the workers."""
+        task, workers = self.progress.begin(title, self.trials), self.workers
+        rounds = None if workers is None else Rounds(workers.executor, workers.jobs, trial_on(workers))
+        goes_on = partial(self.budget.goes_on, "trials")
+        result = search(seed=self.recipe.seed, journal=journal, task=task, rounds=rounds, goes_on=goes_on)
+        task.end(result.trials, f"best {result.value:.4f}")
+        return result
 
     def _first_stage(self) -> FittedFirstStage:
         """Fit the first stage once for all trials, with as many trials of its own."""

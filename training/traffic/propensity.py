@@ -8,7 +8,6 @@ examination of them. Lists that rules of merchandising reordered are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -21,13 +20,14 @@ from scipy.optimize import minimize
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.tables.judged import collected, scan_judged
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_sums
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
-from listwright.training.traffic.compare.comparison import resamples
 
 FEWEST_CLICKS = 30
 """Fewest clicks at each place of a pair, and for a swap in each variant; pairs with fewer are left out."""
 
 RESAMPLES = 300
+"""Number of bootstrap samples: each takes a fit."""
 
 HIGHEST = 1e6
 """Largest propensity that is written: beyond, a bootstrap sample had no click at the first place."""
@@ -103,17 +103,16 @@ def estimate(
     """
     if places is not None and places < 2:
         raise RecipeError(f"--positions {places}: expected 2 or more, propensities are relative to the first")
-    rng = np.random.default_rng(seed)
     evidence = _collect_evidence(path, way, places, same)
     count = int(evidence.pairs.max()) + 1 if places is None else places
     whole = evidence.totals()
     _check_enough(path, evidence, whole, count)
     values = all_pairs(evidence.pairs, whole, count)
-    drawn, task = [], progress.begin("Bootstrap samples", RESAMPLES)
-    for sample in evidence.resampled(RESAMPLES, rng):
-        drawn.append(np.minimum(all_pairs(evidence.pairs, sample, count), HIGHEST))
-        task.reach(len(drawn))
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    estimates, task = np.empty((RESAMPLES, count)), progress.begin("Bootstrap samples", RESAMPLES)
+    for n, sample in enumerate(evidence.resample(RESAMPLES, seed)):
+        estimates[n] = np.minimum(all_pairs(evidence.pairs, sample, count), HIGHEST)
+        task.reach(n + 1)
+    low, high = percentile_interval(estimates)
     clicks = np.bincount(evidence.pairs.ravel(), _clicks(evidence).sum(axis=1).ravel(), count)
     return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.used, clicks)
 
@@ -396,14 +395,14 @@ class Evidence:
         whole: Float[np.ndarray, "pairs 3"] = balanced
         return whole
 
-    def resampled(self, samples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "pairs 3"]]:
-        """Yield :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
-        times = resamples(len(self.strata[0]), samples, rng)
-        drawn = []
+    def resample(self, samples: int, seed: int) -> Float[np.ndarray, "{samples} pairs 3"]:
+        """Return :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
+        sums = []
         for stratum in self.strata:
-            parts = [counts @ stratum.reshape(len(stratum), -1) for counts in times]
-            drawn.append(np.concatenate(parts).reshape(samples, *stratum.shape[1:]))
-        yield from self._balanced(drawn)
+            columns = stratum.reshape(len(stratum), -1)
+            resampled = resample_sums(columns, np.random.default_rng(seed), samples)
+            sums.append(resampled.reshape(samples, *stratum.shape[1:]))
+        return self._balanced(sums)
 
     def _balanced(self, sums: list[Float[np.ndarray, "samples pairs 2 3"]]) -> Float[np.ndarray, "samples pairs 3"]:
         """Weight both variants of a swap alike, so that each place held the same candidates equally often."""

@@ -5,7 +5,6 @@ Rows become sums of each unit, day and arm or team, and the sums grow from day t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +19,8 @@ from scipy.stats import binomtest, wilcoxon
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.data.tables.judged import collected, scan_judged
-from listwright.training.evaluation.intervals import Sequence
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_ratios
+from listwright.training.evaluation.intervals import ConfidenceSequence
 from listwright.training.traffic.compare.comparison import (
     Effect,
     Look,
@@ -31,7 +31,6 @@ from listwright.training.traffic.compare.comparison import (
     look_of,
     needed_for,
     ratio_of,
-    resampled_ratio,
 )
 
 SPLIT_DIFFERENCE = 0.05
@@ -115,7 +114,7 @@ def compare_arms(
     sums = every.filter(pl.col("arm").is_in(["control", name]))
     wide, columns = _wide(sums, name, metrics)
     looks: dict[str, list[Look]] = {metric: [] for metric in metrics}
-    sequences: dict[str, Sequence] = {}
+    sequences: dict[str, ConfidenceSequence] = {}
     last = _Grown(date.min, np.zeros((0, 0)))
     for last in map(_Grown._make, grown(wide, columns)):
         for place, metric in enumerate(metrics):
@@ -172,13 +171,13 @@ def _wide(sums: pl.DataFrame, challenger: str, metrics: tuple[str, ...]) -> tupl
     return sums.select("unit", "day", *values), columns
 
 
-def _sequence(control: Ratio, target: float | None) -> Sequence:
+def _sequence(control: Ratio, target: float | None) -> ConfidenceSequence:
     """Return the sequence that is narrowest at the smallest relevant difference; for a mean of 0 at the default."""
     share = SPLIT_DIFFERENCE * abs(control.value)
-    return Sequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
+    return ConfidenceSequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
 
-def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
+def _look(at: _Grown, place: int, sequence: ConfidenceSequence) -> Look:
     control, challenger = at.ratios(place)
     variance = control.variance + challenger.variance
     queries = control.queries + challenger.queries
@@ -187,12 +186,14 @@ def _look(at: _Grown, place: int, sequence: Sequence) -> Look:
     return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
 
-def _effect(at: _Grown, place: int, metric: str, look: Look, chosen: Sequence | None, target: float | None) -> Effect:
+def _effect(
+    at: _Grown, place: int, metric: str, look: Look, planned: ConfidenceSequence | None, target: float | None
+) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
-    zero, one = (resampled_ratio(totals, queries, rng) for totals, queries, _ in at.arms(place))
-    low, high = (math.nan, math.nan) if np.isnan(one - zero).all() else np.nanquantile(one - zero, [0.025, 0.975])
-    sequence = chosen or _sequence(control, target if place == 0 else None)
+    zero, one = (resample_ratios(totals, queries, rng) for totals, queries, _ in at.arms(place))
+    low, high = percentile_interval(one - zero)
+    sequence = planned or _sequence(control, target if place == 0 else None)
     variance, within = control.variance + challenger.variance, control.within + challenger.within
     needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
@@ -232,7 +233,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
         target: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
     """
     sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
-    sequence = Sequence(PREFERENCE_DIFFERENCE if target is None else target)
+    sequence = ConfidenceSequence(PREFERENCE_DIFFERENCE if target is None else target)
     looks: list[Look] = []
     totals = np.zeros((0, 3))
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
@@ -241,8 +242,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
         looks.append(
             look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=enough(preference))
         )
-    drawn = resampled_ratio(totals[:, 0], totals[:, 1], np.random.default_rng(0))
-    low, high = (np.nan, np.nan) if np.isnan(drawn).all() else np.nanquantile(drawn, [0.025, 0.975])
+    low, high = percentile_interval(resample_ratios(totals[:, 0], totals[:, 1], np.random.default_rng(0)))
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
     # in queries, credited or not
     needed = needed_for(preference.value, preference.variance, float(queries), sequence, preference.within)

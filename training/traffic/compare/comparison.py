@@ -11,15 +11,11 @@ from datetime import date
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import betaln
 from scipy.stats import binomtest
 
-from listwright.training.evaluation.intervals import (
-    Sequence,
-    fixed_half_width,
-    fixed_times_needed,
-)
+from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width, fixed_times_needed
 
 Decision = Literal["mismatch", "too_few", "challenger", "control", "none"]
 """Verdict: mismatch or too few units, the better ranker, or no difference shown."""
@@ -28,13 +24,6 @@ FEWEST_UNITS, FEWEST_ACTIVE = 100, 30
 """Units of each arm, and among them units whose value is not 0, below which there is no verdict: the intervals rest on
 the central limit theorem.
 """
-
-RESAMPLES = 2000
-
-MOST_GROUPS = 4000
-"""Most bootstrap groups: more units are assigned to these at random, with the same variance and bounded memory."""
-
-_SAMPLES_AT_A_TIME = 200
 
 LEVEL = 0.01
 """A mismatch has a lower always-valid p-value: at most so many sound experiments are ever refused."""
@@ -160,13 +149,15 @@ def enough(*arms: Ratio) -> bool:
     return all(arm.units >= FEWEST_UNITS and arm.active >= FEWEST_ACTIVE for arm in arms)
 
 
-def look_of(day: date, estimate: float, variance: float, queries: float, sequence: Sequence, *, ready: bool) -> Look:
+def look_of(
+    day: date, estimate: float, variance: float, queries: float, sequence: ConfidenceSequence, *, ready: bool
+) -> Look:
     """Return the look at an estimate with its variance."""
     return Look(day, queries, estimate, fixed_half_width(variance), sequence.half_width(variance), ready)
 
 
 def needed_for(
-    estimate: float, variance: float, queries: float, sequence: Sequence, within: float = math.nan
+    estimate: float, variance: float, queries: float, sequence: ConfidenceSequence, within: float = math.nan
 ) -> tuple[RequiredQueries, ...]:
     """Return how many more queries the observed difference needs, and the smallest relevant one.
 
@@ -255,41 +246,6 @@ def ratio_of(
         inside = float((squares[counted] - np.square(y) / n).sum())  # around the mean of each unit
         within = min(variance, max(0.0, inside) / freedom / count)
     return Ratio(value, variance, units, count, active, within)
-
-
-def resampled_ratio(
-    totals: Float[np.ndarray, " units"], queries: Float[np.ndarray, " units"], rng: np.random.Generator
-) -> Float[np.ndarray, " samples"]:
-    """Return the mean in :data:`RESAMPLES` bootstrap samples of the units.
-
-    Args:
-        totals, queries: as for :func:`ratio_of`.
-        rng: draws, and deals units to groups.
-
-    Convention: NaN in a sample without queries.
-    """
-    counted = queries > 0.0
-    group = group_of(int(counted.sum()), MOST_GROUPS, rng)
-    groups = int(group.max()) + 1 if len(group) else 0
-    if groups == 0:
-        return np.full(RESAMPLES, np.nan)
-    sums = np.stack([np.bincount(group, values[counted], groups) for values in (totals, queries)], axis=1)
-    drawn = [counts @ sums for counts in resamples(groups, RESAMPLES, rng)]
-    y, n = np.concatenate(drawn).T
-    values: Float[np.ndarray, " samples"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
-    return values
-
-
-def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " units"]:
-    """Return ``(count,)`` the group of each unit: its own, or a random one of ``most``."""
-    return np.arange(count) if count <= most else rng.permutation(count) % most
-
-
-def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "samples groups"]]:
-    """Draw bootstrap samples: how often each group is in each, some samples at a time."""
-    even = np.full(groups, 1.0 / groups)
-    sizes = [min(_SAMPLES_AT_A_TIME, samples - begin) for begin in range(0, samples, _SAMPLES_AT_A_TIME)]
-    return [rng.multinomial(groups, even, size=size).astype(np.float64) for size in sizes]
 
 
 @dataclass(frozen=True, slots=True)

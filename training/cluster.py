@@ -85,9 +85,9 @@ def connected(on: str, cores: int | None, *, address: str | None = None) -> Iter
     """Connect to Ray, and yield its module and the number of the cluster's cores.
 
     Args:
-        on: ``ray``, ``auto`` or ``ray://ADDRESS``.
-        cores: of a local Ray; None for those of this machine.
-        address: of the cluster that ``auto`` means; None to look for one.
+        on: Value of ``--on``: ``ray``, ``auto`` or ``ray://ADDRESS``.
+        cores: Number of cores of a local Ray; None for those of this machine.
+        address: Address of the cluster that ``auto`` means; None to look for it.
 
     Raises:
         RecipeError: if Ray is not installed, cannot be reached, has another version of something, or has no room.
@@ -197,9 +197,9 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
     """Start an executor, and yield it with the number of pieces of work to submit at a time.
 
     Args:
-        on: value of ``--on``; None for processes of this machine.
-        jobs: value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
-        local_jobs: how many are worth while here.
+        on: Value of ``--on``; None for processes of this machine.
+        jobs: Value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
+        local_jobs: Number of jobs that are worth while on this machine.
 
     Raises:
         RecipeError: see :func:`listwright.training.cluster.connected`.
@@ -222,7 +222,7 @@ class RayExecutor(Executor):
     All work is given up once the cluster has been without any core for :func:`room_seconds`.
 
     Args:
-        ray: the module, connected.
+        ray: Module of Ray, connected.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -311,10 +311,10 @@ class Workers:
     """A cluster on which groups of workers are started.
 
     Args:
-        ray: the module, connected.
-        size: workers of a group, one core each.
-        device: ``cuda`` gives each a GPU of its own.
-        idle: processes of a group that is done, for the next one.
+        ray: Module of Ray, connected.
+        size: Number of workers of a group, one core each.
+        device: Torch device; ``cuda`` gives each worker a GPU of its own.
+        idle: Processes of a finished group, for the next group.
     """
 
     ray: Any
@@ -365,8 +365,8 @@ class Group:
     """A group of W actors, started with the first step.
 
     Args:
-        workers: where they run.
-        work: see :meth:`Workers.group`.
+        workers: Cluster of the actors.
+        work: Function of the rank; see :meth:`Workers.group`.
     """
 
     def __init__(self, workers: Workers, work: Callable[[int], bytes]) -> None:
@@ -378,9 +378,9 @@ class Group:
         repeated.
 
         Args:
-            method: of what they hold.
-            arguments: of the method.
-            addressed: whether the hosts and free ports of all are one more argument.
+            method: Name of a method of the objects that the actors hold.
+            arguments: Arguments of the method.
+            addressed: Whether to add the hosts and free ports of all ranks as a last argument.
 
         Raises:
             RecipeError: if there is no room, or workers are lost again and again.
@@ -449,7 +449,7 @@ class Worker:
     """An actor that holds an object and calls its methods.
 
     Args:
-        origin: the command that it works for.
+        origin: Origin of the command.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -481,8 +481,8 @@ class Origin:
     """Where a task comes from: the folder and the versions of the command that submitted it.
 
     Args:
-        folder: its working folder, which every node must see under the same path.
-        versions: of Python and of :data:`LIBRARIES`.
+        folder: Working folder of the command, which every node must see under the same path.
+        versions: Versions of Python and of :data:`LIBRARIES`.
     """
 
     folder: str

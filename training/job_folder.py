@@ -25,8 +25,8 @@ def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
     """Raise DataError where a write below a folder fails because the disk is full.
 
     Args:
-        folder: that is named where no room is left.
-        remedy: what to do then.
+        folder: Folder that the error names.
+        remedy: Remedy that the error names.
 
     Raises:
         DataError: if the disk is full.

@@ -45,11 +45,11 @@ def run_command(
     """Run a command; an error or an interruption prints one line.
 
     Args:
-        parser: of its options.
-        work: is given the options and where to print; returns the exit code, None for 0. ``options.words`` has the
+        parser: Parser of the command's options.
+        work: Function of the options and the console that returns the exit code, None for 0. ``options.words`` has the
             arguments as they were given.
-        arguments: of the command; None for those of this process.
-        interrupted: what Ctrl-C leaves behind, perhaps by the options.
+        arguments: Arguments of the command; None for those of this process.
+        interrupted: Message after Ctrl-C on what is left, or a function of the options that returns it.
 
     Returns:
         The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
@@ -112,8 +112,8 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     ``--trec``, ``--jobs``, ``--on``, ``--track`` and ``--resume``, which do not change the result.
 
     Args:
-        command, arguments: of the command line.
-        names: arguments that are no paths of files, and stay as they are.
+        command, arguments: Name and arguments of the command.
+        names: Arguments that are no paths of files, and stay as they are.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("--out", "--study", "--json", "--trec", "--jobs", "--on"):

@@ -72,8 +72,8 @@ class Finding:
     """A suspicious property of one column, or of several.
 
     Args:
-        columns: their names.
-        message: what was found, with its figure, and what to do about it.
+        columns: Names of the columns.
+        message: Finding, with its figure and the remedy.
     """
 
     columns: tuple[str, ...]
@@ -84,9 +84,9 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     """Return the findings to check before a fit, in the order of the columns; query-level columns come last, together.
 
     Args:
-        train: training queries.
-        remedies: the remedies to name for a column.
-        rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
+        train: Training queries.
+        remedies: The remedies to name for a column.
+        rounding: Rounded columns, from :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
     lists, only names, categories and ``rounding`` are checked.
@@ -224,14 +224,14 @@ class ListFacts:
     """The lists of a dataset, prepared for the checks of its columns.
 
     Args:
-        data: at least one query.
+        data: Dataset of at least one query.
 
     Attributes:
-        all: how many there are.
-        longer: of two candidates or more.
-        mixed: with different labels.
-        place: ``(R,)`` of each row in its list, from 0.
-        chance_first: expected number of them in which a random order puts a candidate of the highest label first.
+        all: Number of lists.
+        longer: Number of lists of two candidates or more.
+        mixed: Number of lists with different labels.
+        place: ``(R,)`` place of each row in its list, from 0.
+        chance_first: Expected number of lists in which a random order puts a candidate of the highest label first.
     """
 
     def __init__(self, data: Dataset) -> None:

@@ -55,10 +55,10 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
     """Read the data of a recipe and split them by query.
 
     Args:
-        recipe: its ``data``, ``fold`` and ``seed``.
-        sources: what ``--data`` named; empty for synthetic data.
-        shards: whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
-        progress: reports the reading of long files.
+        recipe: Recipe whose ``data``, ``fold`` and ``seed`` are read.
+        sources: Values of ``--data``; empty for synthetic data.
+        shards: Whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
+        progress: Report of the reading of long files.
 
     Raises:
         RecipeError: if the sources do not fit the recipe; with the options to pass.
@@ -168,8 +168,8 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
     """Return the splits without the columns that are constant in all training rows; missing counts as a value.
 
     Args:
-        splits: under the schema that the training queries fix.
-        needed: names of columns that stay, whatever they hold.
+        splits: Splits under the schema that the training queries fix.
+        needed: Names of columns that stay, whatever they hold.
 
     Returns:
         Copies of what is left; :attr:`Splits.dropped` has the others.
@@ -223,9 +223,8 @@ def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) ->
     """Return whether to read some sources into shards on disk.
 
     Args:
-        sources: what ``--data`` named.
-        shards: the option; under ``auto``, the decision for shards is printed.
-        progress: prints the decision.
+        sources: Values of ``--data``.
+        shards: Value of ``--shards``; under ``auto``, the decision for shards is printed.
     """
     if shards != "auto":
         return shards == "always"
@@ -276,9 +275,9 @@ def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
     """Return the schema with the defaults of its features.
 
     Args:
-        schema: of the training split.
-        defaults: by name of a feature. Text is a number where the feature is numeric; a category is spelled as in a
-            request, so 2, 2.0 and "2" are one.
+        schema: Schema of the training split.
+        defaults: Default values by feature name. Text is a number where the feature is numeric; a category is spelled
+            as in a request, so 2, 2.0 and "2" are one.
 
     Raises:
         RecipeError: if there is no such feature, a category is none that training saw, or a number does not fit

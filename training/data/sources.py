@@ -101,7 +101,7 @@ class Container:
     """A folder, a ``.zip`` or a ``.tar[.gz|.bz2|.xz]`` with data files in it.
 
     Args:
-        path: the folder or the archive.
+        path: The folder or the archive.
 
     Raises:
         DataError: if there is nothing at the path, or the archive is damaged.

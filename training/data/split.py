@@ -41,10 +41,10 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     further only where a split would be empty. Within a split, queries keep their order.
 
     Args:
-        dataset: queries in any order.
+        dataset: Queries in any order.
         times: ``N`` times of the queries.
-        split: into how many equal parts; the newest one tests.
-        source, column: where the queries and their times come from.
+        split: Split into equal parts, the newest of which tests.
+        source, column: Names of the queries' source and of its column of times.
 
     Raises:
         DataError: if there are fewer queries than parts, fewer than three different times, or a split cannot be
@@ -75,11 +75,12 @@ def by_name(
     """Assign each query to the split that a column of the source names.
 
     Args:
-        dataset: queries in any order.
+        dataset: Queries in any order.
         names: ``N`` names of splits: ``train``, ``valid`` or ``test``.
-        split: one of its parts is set aside for validation where the column names no query for that.
-        rng: picks that part.
-        source, column: where the queries and the names come from.
+        split: Split with the number of parts; one part is set aside for validation where the column names no query for
+            it.
+        rng: Generator that picks that part.
+        source, column: Names of the queries' source and of its column of splits.
 
     Raises:
         DataError: if there is no training or test query, or a split cannot be learned from.

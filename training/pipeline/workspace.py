@@ -36,10 +36,10 @@ class Workspace:
     runs, and removes it at the end if nothing in it is worth keeping.
 
     Args:
-        out: where the bundle will stand.
-        recipe: of this run.
-        resume: go on with what an interrupted run left; False starts from nothing.
-        mode: of the run's time: ``bounded`` or ``unbounded``.
+        out: Folder of the bundle to publish.
+        recipe: Recipe of the run.
+        resume: Whether to go on with what an interrupted run left; False starts from nothing.
+        mode: Mode of the run's time: ``bounded`` or ``unbounded``.
 
     Raises:
         RecipeError: if ``out`` exists or cannot name a bundle; if an interrupted run is there and ``resume`` is False,
@@ -73,8 +73,8 @@ class Workspace:
         """Record which data this run uses; on a resumed run, check that they are still the same.
 
         Args:
-            splits: of the run.
-            model: file of a given first stage.
+            splits: Splits of the run.
+            model: File of a given first stage.
 
         Returns:
             sha256 of features, labels and lists of all splits.
@@ -135,13 +135,13 @@ class RunContext:
     """The context of one run.
 
     Args:
-        recipe: what to fit.
-        splits: under the schema that the bundle will have.
-        state: folder for checkpoints; what is finished there is not done again.
-        progress: reports progress.
-        device: torch device of the networks.
-        workers: of a data-parallel fit; None for this process.
-        budget: the time that there is; by default no bound.
+        recipe: Recipe to fit.
+        splits: Splits under the schema that the bundle will have.
+        state: Folder for checkpoints; finished work in it is not repeated.
+        progress: Progress report.
+        device: Torch device of the networks.
+        workers: Workers of a data-parallel fit; None for this process.
+        budget: Time budget; by default without a bound.
     """
 
     recipe: Recipe

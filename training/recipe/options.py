@@ -95,9 +95,9 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
     set whose parts a folder holds, and ``letor`` for all else.
 
     Args:
-        name: of the recipe; None to go by the data.
-        sources: what ``--data`` named.
-        changes: as of :func:`listwright.training.recipe.config.load`.
+        name: Name of the recipe; None to go by the data.
+        sources: Values of ``--data``.
+        changes: Changes for :func:`listwright.training.recipe.config.load`.
 
     Raises:
         RecipeError: if none was named and there are no data to tell by, or the recipe cannot be read.

@@ -46,11 +46,11 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     """Read, rank and write a part, then its counts; running again does nothing.
 
     Args:
-        number: of the part.
-        ranges: where its rows stand.
-        job: that it belongs to.
-        qid: column with the query id.
-        folder: of the job, hidden.
+        number: Number of the part.
+        ranges: Places of its rows in the files.
+        job: Job of the part.
+        qid: Column with the query id.
+        folder: Hidden folder of the job.
     """
     size = size_file(Path(folder), number)
     if size.exists():
@@ -97,11 +97,10 @@ def ranked(
     """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
-        rows: whole lists.
-        loaded: the bundle.
-        qid: column with the query id.
-        strategy: as in a request.
-        prefix: of the added columns.
+        rows: Rows of whole lists.
+        qid: Column with the query id.
+        strategy: Ranker, as in a request.
+        prefix: Prefix of the names of the added columns.
 
     Returns:
         The rows in their order. Scores are those of ``POST /rerank`` to the bit: ``score`` is the candidate's share of
@@ -145,10 +144,10 @@ class PartLists(NamedTuple):
     """Lists of a part.
 
     Args:
-        features: ``(R, D)`` list by list; float32 columns as they were read, or an array.
-        offsets: ``(N + 1,)`` where each list begins, and where the last one ends.
-        order: ``(R,)`` which row of the part each is; None where they stand in its order.
-        qids: ``(N,)`` of the lists.
+        features: ``(R, D)`` features, list by list; float32 columns as they were read, or an array.
+        offsets: ``(N + 1,)`` bounds of the lists.
+        order: ``(R,)`` row of the part at each place; None where the rows stand in its order.
+        qids: ``(N,)`` ids of the lists.
     """
 
     features: pl.DataFrame | Float[np.ndarray, "R D"]

@@ -57,11 +57,12 @@ class PositionBias:
     """Estimated examination of the places.
 
     Args:
-        way: what it comes from.
-        values, low, high: ``(places,)`` relative to the first place, and the ends of the 95 % bootstrap interval.
-        queries: that were looked at.
-        used: swaps; or the requests that came in different orders.
-        clicks: ``(places,)`` that speak of each place.
+        way: Source of the estimate: ``swaps`` or ``harvest``.
+        values, low, high: ``(places,)`` propensities relative to the first place, and the ends of the 95 % bootstrap
+            interval.
+        queries: Number of queries.
+        used: Number of swaps, or of requests that came in different orders.
+        clicks: ``(places,)`` numbers of clicks that bear on each place.
     """
 
     way: Way
@@ -89,13 +90,12 @@ def estimate(
     """Estimate how likely each place is examined.
 
     Args:
-        path: judged rows, a Parquet file or a folder of them.
-        way: ``swaps``, ``harvest``, or None for swaps where there are any.
-        places: K; None for all that the evidence reaches.
-        same: column by which equal requests are recognised; see
-            :func:`listwright.training.traffic.propensity.harvest_evidence`.
-        seed: of the bootstrap.
-        progress: reports every bootstrap sample, once the data suffice.
+        path: Parquet file of judged rows, or a folder of them.
+        way: Source of the estimate: ``swaps``, ``harvest``, or None for swaps where there are any.
+        places: Number of places, K; None for all that the evidence reaches.
+        same: Column by which equal requests are recognised; see :func:`harvest_evidence`.
+        seed: Seed of the bootstrap.
+        progress: Report of the bootstrap samples, once the data suffice.
 
     Raises:
         RecipeError: if ``places`` is less than two.
@@ -196,9 +196,9 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
     are compared with each other.
 
     Args:
-        path: judged rows.
-        places: how many from the top; None for the deepest place of any swap.
-        seed: of the hash that deals units to groups; a request without a unit is a unit of its own.
+        path: Path of the judged rows.
+        places: Number of places from the top; None for the deepest place of any swap.
+        seed: Seed of the hash that deals units to groups; a request without a unit is a unit of its own.
 
     Returns:
         None where nothing was swapped.
@@ -282,10 +282,10 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     places if the candidate was shown at both. Its click rate at each, clicks over displays, counts once.
 
     Args:
-        path: judged rows.
-        places: how many from the top; None for all that were shown.
-        same: column by which equal requests are recognised, a query text for example; None for the shown candidates.
-        seed: of the hash that deals requests to groups.
+        path: Path of the judged rows.
+        places: Number of places from the top; None for all that were shown.
+        same: Column by which equal requests are recognised, a query text for example; None for the shown candidates.
+        seed: Seed of the hash that deals requests to groups.
 
     Returns:
         None where no request was shown in two orders by two bundles.
@@ -337,8 +337,9 @@ def all_pairs(
 
     Args:
         pairs: ``(pairs, 2)`` places from 0.
-        evidence: ``(pairs, 3)`` of each pair: n, expected clicks at its first place, and at its second, of n displays.
-        places: how many.
+        evidence: ``(pairs, 3)`` n of each pair, and the expected clicks at its first and at its second place, of n
+            displays.
+        places: Number of places.
 
     Returns:
         ``(places,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
@@ -372,14 +373,14 @@ class Evidence:
     """Sums over groups of queries; the groups are the same in all strata.
 
     Args:
-        way: how the pairs came about.
+        way: Source of the pairs: ``swaps`` or ``harvest``.
         pairs: ``(pairs, 2)`` places from 0, the upper one first.
-        strata: of each stratum ``(groups, pairs, 2, 3)``: by group, pair and variant displays, and the clicks at the
-            upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are averaged.
-            Harvested pairs have one stratum. Their
-            first variant has sums of click rates over candidates, their second the displays and clicks themselves.
-        queries: that were looked at.
-        used: swaps; or the requests that came in different orders.
+        strata: Arrays ``(groups, pairs, 2, 3)``, one for each stratum: by group, pair and variant displays, and the
+            clicks at the upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are
+            averaged. Harvested pairs have one stratum. Their first variant has sums of click rates over candidates,
+            their second the displays and clicks themselves.
+        queries: Number of queries.
+        used: Number of swaps, or of requests that came in different orders.
     """
 
     way: Way

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.training.evaluation.intervals import ALPHA, ConfidenceSequence, fixed_half_width
-from listwright.training.traffic.compare.comparison import Ratio, enough, ratio_of
+from listwright.training.traffic.compare.estimates import Ratio, enough, ratio_of
 from listwright_lab import machine
 
 DAYS, RUNS = 30, 2000

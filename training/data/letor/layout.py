@@ -191,8 +191,8 @@ class Reader:
     """Reader of files: each is parsed once and comes from the cache afterwards.
 
     Args:
-        progress: gets one task for each file that has to be parsed, in kilobytes.
-        on_disk: whether rows stay on disk, in shards.
+        progress: Progress report, with one task for each file that has to be parsed, in kilobytes.
+        on_disk: Whether rows stay on disk, in shards.
     """
 
     def __init__(self, progress: Progress = SILENT, *, on_disk: bool = False) -> None:
@@ -321,8 +321,8 @@ def stream_into(
     """Parse a file, and write every query when it is complete.
 
     Args:
-        writer: goes on behind its last whole shard: what stands before is not parsed again.
-        stream, source, groups, task: as of :func:`listwright.training.data.letor.text.read`.
+        writer: Writer that goes on behind its last whole shard: earlier queries are not parsed again.
+        stream, source, groups, task: Arguments of :func:`listwright.training.data.letor.text.read`.
 
     Raises:
         DataError: as :func:`listwright.training.data.letor.text.read`.

@@ -51,10 +51,10 @@ class SyntheticBlock(NamedTuple):
     """Some complete queries.
 
     Args:
-        first: number of the first of them, from 0.
+        first: Number of the first query, from 0.
         features: ``(R, D)`` float32; NaN = missing.
-        labels: ``(R,)`` 0 to 4.
-        lengths: ``(N,)`` rows of each query.
+        labels: ``(R,)`` labels 0 to 4.
+        lengths: ``(N,)`` numbers of rows of the queries.
     """
 
     first: int
@@ -74,10 +74,10 @@ def blocks(
     often 0, and rounded to two digits. Counts, zeros and rounding make ties.
 
     Args:
-        queries: N.
-        features: D.
-        length, longest: mean and largest length of a list.
-        seed: fixes everything.
+        queries: Number of queries, N.
+        features: Number of features, D.
+        length, longest: Mean and largest length of a list.
+        seed: Seed of all randomness.
     """
     fixed = np.random.default_rng([seed, 0])
     used = min(features, _USED)
@@ -140,9 +140,9 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
     """Write a set in full or not at all; return the number of its rows.
 
     Args:
-        out: Parquet, CSV or LETOR text, by its name; must not exist.
-        queries, features, length, longest, seed: as of :func:`blocks`.
-        progress: reports the queries written.
+        out: Parquet, CSV or LETOR text file, by the ending of its name; it must not exist.
+        queries, features, length, longest, seed: Arguments of :func:`blocks`.
+        progress: Report of the queries written.
 
     Raises:
         RecipeError: if a number makes no sense, the name is of no known kind, or the file exists.

@@ -30,10 +30,10 @@ def judged_metadata(
     """Return the metadata of a file of judged rows.
 
     Args:
-        features: names of the feature columns, in order.
-        qid, label, time: names of other columns.
-        prefix: of the names of all columns but the features.
-        only_seen: whether shown candidates that nobody saw are missing.
+        features: Names of the feature columns, in order.
+        qid, label, time: Names of the columns of query id, label and time of serving.
+        prefix: Prefix of the names of all columns but the features.
+        only_seen: Whether shown candidates that nobody saw are missing.
     """
     facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": only_seen}
     return {KEY: json.dumps(facts)}
@@ -43,8 +43,8 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     """Configure the reading of judged rows without options: their files name the query id, label and features.
 
     Args:
-        spec: what a recipe and a command line say; this comes first.
-        sources: the tables; judged rows are recognised by their metadata.
+        spec: Specification from the recipe and the command line, which has priority.
+        sources: Tables; judged rows are recognised by their metadata.
 
     Returns:
         The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
@@ -79,9 +79,9 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
     """Return judged rows as a lazy frame.
 
     Args:
-        path: a Parquet file, or a folder of them.
-        columns: that are needed, by their names without a prefix.
-        with_rules: whether rows count whose list has another order by rules; exclusions alone leave the order.
+        path: Parquet file of judged rows, or a folder of them.
+        columns: Names of the needed columns, without a prefix.
+        with_rules: Whether to include rows of lists whose order rules have changed; exclusions alone leave the order.
 
     Returns:
         Some of the columns, unread, by these names.

@@ -87,12 +87,12 @@ def load(
     """Read one table and split its queries, or read one table for each split.
 
     Args:
-        spec: column names, and how one table is split.
-        sources: the table, the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
-        fold: which fold of a table that is split here.
-        rng: of the split.
-        on_disk: whether rows stay on disk, in shards; those of a query must then stand together.
-        progress: reports the rows written there.
+        spec: Column names, and the way to split a single table.
+        sources: Path of the table, of the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
+        fold: Number of the fold of a table that is split here.
+        rng: Generator of the split.
+        on_disk: Whether rows stay on disk, in shards; those of a query must then stand together.
+        progress: Report of the rows written there.
 
     Raises:
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
@@ -133,10 +133,10 @@ class ReadTable(NamedTuple):
     """A table as it was read.
 
     Args:
-        dataset: its queries; categories are sorted by name.
-        name: of the file.
-        marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
-        rounding, notes: of :class:`listwright.training.data.dataset.Splits`.
+        dataset: Queries of the table; categories are sorted by name.
+        name: Name of the file.
+        marks: ``N`` times or names of splits by which the queries are split; empty for a random split.
+        rounding, notes: Values for :class:`listwright.training.data.dataset.Splits`.
     """
 
     dataset: Dataset
@@ -155,9 +155,9 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
     and columns without a name are no features.
 
     Args:
-        spec: column names.
-        source: the table, or the folder that holds ``spec.file``.
-        on_disk, progress: as of :func:`load`.
+        spec: Column names.
+        source: Path of the table, or of the folder that holds ``spec.file``.
+        on_disk, progress: Arguments of :func:`load`.
 
     Raises:
         RecipeError: if the id or the label column is not named, or there is no column of a name.
@@ -371,9 +371,9 @@ def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named:
     """Return the tables with the same columns, of the same kinds.
 
     Args:
-        tables: the first one fixes columns and kinds.
-        ignore: columns that are not looked at.
-        named: columns of ids, labels and categories, whose kind is known.
+        tables: Tables, the first of which fixes columns and kinds.
+        ignore: Names of columns that are not looked at.
+        named: Names of the columns of ids, labels and categories, whose kind is known.
 
     Returns:
         The tables, with the columns of the first in its order; ignored ones are left out.
@@ -466,10 +466,10 @@ def weights_of(
     """Return the weight of each row; None if all are alike.
 
     Args:
-        spec: names of the columns, and propensities.
-        table: its rows.
-        order: of the rows, which brings queries together.
-        labels, offsets: in that order.
+        spec: Names of the columns, and propensities.
+        table: Table of the rows.
+        order: ``(R,)`` permutation of the rows that brings queries together.
+        labels, offsets: ``(R,)`` labels and ``(N + 1,)`` bounds of the lists in that order.
 
     Raises:
         DataError: if a weight or a place is none.
@@ -493,10 +493,10 @@ def inverse_propensities(
     their mean, and divides it among them by u.
 
     Args:
-        labels: ``(R,)`` above 0 where clicked.
-        places: ``(R,)`` where candidates were shown, from 1.
-        offsets: of the lists.
-        propensity: of the places.
+        labels: ``(R,)`` labels, above 0 where clicked.
+        places: ``(R,)`` shown places of the candidates, from 1.
+        offsets: ``(N + 1,)`` bounds of the lists.
+        propensity: Propensities of the places.
 
     Convention: a list without a click has weights of 1: it gives no pairs, and metrics count it as before.
     """
@@ -528,8 +528,8 @@ def open_table(path: Path, scratch: Path) -> Table:
     """Open a CSV or Parquet file like :func:`listwright.training.data.tables.frames.read_table`, but not into memory.
 
     Args:
-        path: of the file.
-        scratch: folder for the columns of a CSV file as Parquet.
+        path: Path of the file.
+        scratch: Folder for the columns of a CSV file as Parquet.
 
     Raises:
         DataError: if it cannot be read, or has no rows.
@@ -576,12 +576,12 @@ def stream_into(
     """Write the rows of a table.
 
     Args:
-        writer: goes on behind its last whole shard.
-        columns: the features.
-        dataset: labels, lists, ids and weights of all rows; its features are not looked at.
-        schema: of the features.
-        fault: creates the error for a wrong value.
-        task: reports the rows written.
+        writer: Writer that goes on behind its last whole shard.
+        columns: Feature columns.
+        dataset: Labels, lists, ids and weights of all rows; its features are not looked at.
+        schema: Schema of the features.
+        fault: Function that creates the error for a wrong value.
+        task: Report of the rows written.
     """
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)

@@ -52,7 +52,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
     of several on that day the lowest.
 
     Args:
-        transactions: the columns of the file, by their names here.
+        transactions: Columns of the file, under the names of this module.
 
     Returns:
         One row a candidate, by day, customer and product: ``visit``, the query; ``day``; ``bought``, 0 or 1; and 26

@@ -21,7 +21,7 @@ from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_ratios
 from listwright.training.evaluation.intervals import ConfidenceSequence
-from listwright.training.traffic.compare.comparison import (
+from listwright.training.traffic.compare.estimates import (
     Effect,
     Look,
     Ratio,
@@ -64,13 +64,14 @@ def compare(
     """Compare control and challenger.
 
     Args:
-        path: judged rows, a Parquet file or a folder of them.
-        experiment: its name; None where there is only one.
-        metrics: of a split; the first decides; none for the usual ones. Of an interleaving, at most one: the column
-            with what a candidate earns, or ``hit`` for 1 where its label is above 0.
-        challenger: its arm, where a split has several.
-        share: planned share of the challenger among the units of a split.
-        target: smallest relevant difference; None for the usual one.
+        path: Parquet file of judged rows, or a folder of them.
+        experiment: Name of the experiment; None where there is a single one.
+        metrics: Names of the metrics of a split, the first of which decides; none for the usual ones. For an
+            interleaving, at most one: the column with what a candidate earns, or ``hit`` for 1 where its label is above
+            0.
+        challenger: Name of the challenger's arm, where a split has several.
+        share: Planned share of the challenger among the units of a split.
+        target: Smallest relevant difference; None for the usual one.
 
     Raises:
         RecipeError: if the options do not fit the rows.
@@ -98,12 +99,12 @@ def compare_arms(
     """Compare the arms of a split, control and one challenger.
 
     Args:
-        experiment: split by unit.
-        metrics: as of :func:`listwright.training.traffic.compare.compare.split_sums`; the first decides.
-        challenger: its arm; None where there is one beside control.
-        share: of the challenger among the units of both, as planned.
-        target: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
-            control's mean. The other metrics always take the latter.
+        experiment: Experiment whose units were split.
+        metrics: Metrics of :func:`split_sums`, the first of which decides.
+        challenger: Name of the challenger's arm; None where control has only one beside it.
+        share: Planned share of the challenger among the units of both arms.
+        target: Difference in the first metric for which the confidence sequence is narrowest; None for
+            :data:`SPLIT_DIFFERENCE` of control's mean. The other metrics always take the latter.
 
     Raises:
         RecipeError: if there is no such arm, or several and none is named.
@@ -228,9 +229,9 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     with a win where the challenger's candidates earned more than control's. Its variance is that over units.
 
     Args:
-        experiment: interleaved.
-        credit: column with what a candidate earns; None for 1 where its label is above 0.
-        target: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
+        experiment: Experiment with interleaved lists.
+        credit: Column with what a candidate earns; None for 1 where its label is above 0.
+        target: Delta for which the confidence sequence is narrowest; None for :data:`PREFERENCE_DIFFERENCE`.
     """
     sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
     sequence = ConfidenceSequence(PREFERENCE_DIFFERENCE if target is None else target)
@@ -286,10 +287,10 @@ class Experiment:
     """The judged rows of one experiment.
 
     Args:
-        path: where they come from.
-        name: None where no row names one.
-        rows: unread.
-        interleaved: whether lists were interleaved, rather than units split.
+        path: Path of the rows.
+        name: Name of the experiment; None where no row names it.
+        rows: Rows, not yet read.
+        interleaved: Whether lists were interleaved, rather than units split.
     """
 
     path: Path
@@ -302,9 +303,9 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
     """Return the rows of an experiment, and whether it is interleaved.
 
     Args:
-        path: judged rows.
-        name: of the experiment; None where the rows name one or none.
-        columns: that its metrics need beside the usual ones.
+        path: Path of the judged rows.
+        name: Name of the experiment; None where the rows name at most one.
+        columns: Names of the columns that the metrics need beside the usual ones.
 
     Raises:
         RecipeError: if the rows hold several experiments and none is named, or not the one that is.
@@ -357,8 +358,8 @@ def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
     is the challenger's. ``untold`` counts queries without teams: control answered them alone.
 
     Args:
-        experiment: interleaved.
-        credit: column with what a shown candidate earns; None for 1 where its label is above 0.
+        experiment: Experiment with interleaved lists.
+        credit: Column with what a shown candidate earns; None for 1 where its label is above 0.
     """
     earned = (pl.col("label") > 0).cast(pl.Float64) if credit is None else pl.col(credit).cast(pl.Float64).fill_null(0)
     mine = {team: earned.filter(pl.col("team") == team).sum() for team in ("control", "challenger")}
@@ -454,8 +455,8 @@ def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np
     """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:
-        sums: rows of ``unit``, ``day`` and the columns ``names``.
-        names: M columns.
+        sums: Rows of ``unit``, ``day`` and the columns ``names``.
+        names: Names of M columns.
 
     Yields:
         The day, and ``(units, M)`` sums; units come in one order, those without rows are 0. The array grows in place.

@@ -21,7 +21,7 @@ from listwright.training.reporting.page import (
     style,
     svg,
 )
-from listwright.training.traffic.compare.comparison import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
+from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
 from listwright.training.traffic.compare.text import (
     advice,
     interval,
@@ -46,8 +46,7 @@ def page(compared: TrafficComparison, *, command: str) -> str:
     """Return the page as HTML.
 
     Args:
-        compared: the comparison.
-        command: that repeats it.
+        command: Command that repeats the comparison.
     """
     settings = numbers(compared)
     del settings["looks"]

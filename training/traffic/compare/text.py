@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from listwright.training.traffic.compare.comparison import (
+from listwright.training.traffic.compare.estimates import (
     FEWEST_ACTIVE,
     FEWEST_UNITS,
     LEVEL,

@@ -82,9 +82,9 @@ class EventBatch(NamedTuple):
     """Some events of a file.
 
     Args:
-        frame: of :func:`event_schema`; every row has an action and a time.
-        faulty: rows or lines that are no events, by cause.
-        first_fault: what is wrong with the first of them, with its place; empty if there is none.
+        frame: Events with the columns of :func:`event_schema`; each has an action and a time.
+        faulty: Numbers of rows or lines that are no events, by cause.
+        first_fault: Fault of the first such row, with its place; empty if there is none.
     """
 
     frame: pl.DataFrame
@@ -118,8 +118,8 @@ def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     ``event_attributes`` as a nested column instead. A line or a row that is no event is counted.
 
     Args:
-        path: of the file.
-        labels: name the numbers that are summed.
+        path: Path of the file.
+        labels: Labels, which name the numbers that are summed.
 
     Raises:
         DataError: if the file cannot be read, lacks a column, or no event is in it, but something else.
@@ -284,8 +284,8 @@ class Sum(BaseModel):
     """A column of the judged rows: the sum of a number that events of one action carry.
 
     Args:
-        action: whose events are summed; one that counts.
-        field: of an event, with dots between the levels, such as ``event_attributes.object.price``.
+        action: Action whose events are summed; it must count.
+        field: Field of an event, with dots between the levels, such as ``event_attributes.object.price``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -298,9 +298,10 @@ class Labels(BaseModel):
     """How a candidate's label follows from events.
 
     Args:
-        labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
-        seen: actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
-        sums: further columns, by name.
+        labels: Label of each action, a whole number from 0; the highest of a candidate's actions is its relevance
+            label.
+        seen: Actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
+        sums: Further columns, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

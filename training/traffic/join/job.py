@@ -86,14 +86,14 @@ class JoinJob:
     """The inputs and options of a join.
 
     Args:
-        served: folder of the served log, or one file of it.
-        events: files and folders of events.
-        labels: what an action is worth.
-        window: an event counts up to so long after serving.
-        out: the Parquet file to write.
-        prefix: of all columns but the features.
-        bucket_rows: see :data:`listwright.training.traffic.join.job.BUCKET_ROWS`.
-        slice_bytes: see :data:`SLICE_BYTES`.
+        served: Folder of the served log, or one file of it.
+        events: Files and folders of events.
+        labels: Labels of the actions.
+        window: Longest time from serving to an event that counts.
+        out: Parquet file to write.
+        prefix: Prefix of the names of all columns but the features.
+        bucket_rows: Size of a bucket; see :data:`BUCKET_ROWS`.
+        slice_bytes: Size of a slice; see :data:`SLICE_BYTES`.
     """
 
     served: Path
@@ -110,14 +110,14 @@ class JoinResult(NamedTuple):
     """The result of a join.
 
     Args:
-        rows: shown candidates.
-        queries: with at least one row.
-        served: records in the log, those that were served again among them.
-        again: records of a query that was served again later.
-        gone: files that the service removed by its limits before they were read.
-        labelled: rows by label.
-        counts: events by cause.
-        first_fault: the first line or row that is no event, and why; empty if there is none.
+        rows: Number of shown candidates.
+        queries: Number of queries with at least one row.
+        served: Number of records in the log, those of queries that were served again among them.
+        again: Number of records of a query that was served again later.
+        gone: Number of files that the service removed by its limits before they were read.
+        labelled: Number of rows of each label.
+        counts: Number of events of each cause.
+        first_fault: First line or row that is no event, with the reason; empty if there is none.
     """
 
     rows: int
@@ -420,10 +420,10 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     replaced.
 
     Args:
-        folder: of the bucket.
-        window: an event counts up to so long after serving.
-        labels: name the numbers that are summed.
-        counts: of events that do not count; added to.
+        folder: Folder of the bucket.
+        window: Longest time from serving to an event that counts.
+        labels: Labels, which name the numbers that are summed.
+        counts: Counts of events that do not count; added to.
 
     Returns:
         Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
@@ -487,9 +487,9 @@ def run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -
     """Run a step unless it is done, and return its stored result.
 
     Args:
-        folder: of the job.
-        name: of the step.
-        work: does it; what it returns can be written as JSON. Done a second time it leaves the same.
+        folder: Folder of the job.
+        name: Name of the step.
+        work: Function that does the step and returns a JSON value; repeating it must give the same.
     """
     path = folder / f"{name}.{DONE}"
     if not path.exists():
@@ -530,14 +530,14 @@ def judged_rows(
     """Return the rows of the records that were served in a period, in the order of serving and of the shown places.
 
     Args:
-        slice_: the stretch.
-        pieces: of records.
-        matched: events with their records.
-        superseded: records that were served again later.
-        schema: of the features.
-        labels: what an action is worth.
-        prefix: of all columns but the features.
-        counts: of events; added to.
+        slice_: Period of serving.
+        pieces: Files of records.
+        matched: Files of events with their records.
+        superseded: Files of records that were served again later.
+        schema: Schema of the features.
+        labels: Labels of the actions.
+        prefix: Prefix of the names of all columns but the features.
+        counts: Counts of events; added to.
 
     Returns:
         One row a shown candidate; of a query without a candidate that was seen, none.

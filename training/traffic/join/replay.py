@@ -23,11 +23,11 @@ class ReplayResult:
     """The result of ranking again.
 
     Args:
-        same: records whose scores and order are the logged ones, to the bit.
-        different: query ids of the others, the first twenty.
-        differing: how many others there are.
-        degraded: records that were left out, as their answer came from an earlier stage.
-        others: records that were left out, as another bundle ranked them, or an experiment or a rule did.
+        same: Number of records whose scores and order are the logged ones, to the bit.
+        different: Query ids of the first twenty records that differ.
+        differing: Number of records that differ.
+        degraded: Number of records that were left out, as their answer came from an earlier stage.
+        others: Number of records that were left out, as another bundle ranked them, or an experiment or a rule did.
     """
 
     same: int = 0
@@ -41,9 +41,8 @@ def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
     """Rank logged records of a bundle again.
 
     Args:
-        served: folder of the served log, or a file of it.
-        loaded: the bundle.
-        most: records that are ranked.
+        served: Folder of the served log, or a file of it.
+        most: Largest number of records to rank.
 
     Raises:
         RecipeError: if the log holds no record of this bundle.

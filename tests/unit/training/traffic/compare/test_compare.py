@@ -13,7 +13,7 @@ from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, r
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width
 from listwright.training.traffic.compare.compare import compare
-from listwright.training.traffic.compare.comparison import _times_of_the_same, needed_for, ratio_of
+from listwright.training.traffic.compare.estimates import _times_of_the_same, needed_for, ratio_of
 from listwright.training.traffic.compare.page import page
 from listwright.training.traffic.compare.text import more, text
 

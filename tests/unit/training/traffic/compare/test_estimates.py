@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from listwright.training.evaluation.bootstrap import MOST_GROUPS, resample_ratios
-from listwright.training.traffic.compare.comparison import ratio_of
+from listwright.training.traffic.compare.estimates import ratio_of
 
 
 def draw(rng, units):

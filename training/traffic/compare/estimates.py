@@ -37,12 +37,12 @@ class Look:
     """The state of a comparison at the end of a day.
 
     Args:
-        day: of serving, UTC.
-        queries: up to then.
-        estimate: of the difference; NaN where there is none.
-        fixed: half width of the normal interval for a single look.
-        always: half width of the interval that holds at every look.
-        enough: whether there were enough units to say anything.
+        day: Day of serving, UTC.
+        queries: Number of queries up to that day.
+        estimate: Estimated difference; NaN where there is none.
+        fixed: Half width of the normal interval for a single look.
+        always: Half width of the interval that holds at every look.
+        enough: Whether there were enough units for a verdict.
     """
 
     day: date
@@ -67,13 +67,13 @@ class RequiredQueries:
     """Queries needed to show a true difference, beyond those there are, with a power of 80 %.
 
     Args:
-        true: the difference.
-        why: reason for the row: ``observed`` or ``worth``.
-        always: more queries until the sequence shows it, if new units come as fast as queries; infinite where it is out
-            of reach.
-        fixed: the same for one planned look.
-        same_always, same_fixed: the same if only the units that there are come back, whose own differences stay; NaN
-            where no unit has come back yet.
+        true: True difference.
+        why: Reason for the row: ``observed`` or ``worth``.
+        always: Number of further queries until the confidence sequence shows the difference, if new units come as fast
+            as queries; infinite where it is out of reach.
+        fixed: Number of further queries for one planned look.
+        same_always, same_fixed: The same two numbers if only the existing units come back, whose own differences stay;
+            NaN where no unit has come back yet.
     """
 
     true: float
@@ -89,12 +89,12 @@ class Effect:
     """The difference in one metric, challenger minus control.
 
     Args:
-        metric: its name; ``preference`` of interleaving.
-        control, challenger: means; None in interleaving, which has one list.
-        look: the last one.
-        low, high: bootstrap interval over units, for a single look.
-        difference: that the sequence is narrowest for.
-        needed: rows of the power table.
+        metric: Name of the metric; ``preference`` for an interleaving.
+        control, challenger: Means of both arms; None for an interleaving, which has one list.
+        look: Last look.
+        low, high: Ends of the bootstrap interval over units, for a single look.
+        difference: Difference for which the confidence sequence is narrowest.
+        needed: Rows of the power table.
     """
 
     metric: str
@@ -113,16 +113,16 @@ class TrafficComparison:
 
     Args:
         kind: ``interleaving`` or ``split``.
-        experiment: its name, None where the rows have none.
-        bundles: control's and challenger's, where the rows tell them apart.
-        units, queries: that were counted.
-        ratio: the sample-ratio check.
-        crossed: units that both arms have.
-        untold: queries of an interleaving that control answered alone.
-        effects: the first one decides.
-        looks: of the first effect, day by day.
-        tests: p-values for a single look, by name.
-        wins: units that prefer the challenger, control, or neither; None in a split.
+        experiment: Name of the experiment; None where the rows have none.
+        bundles: Bundles of control and challenger, where the rows tell them apart.
+        units, queries: Numbers of units and queries.
+        ratio: Sample-ratio check.
+        crossed: Number of units in both arms.
+        untold: Number of queries of an interleaving that control answered alone.
+        effects: Effects on the metrics, the first of which decides.
+        looks: Looks at the first effect, day by day.
+        tests: P-values for a single look, by name.
+        wins: Numbers of units that prefer the challenger, control, or neither; None for a split.
     """
 
     kind: Literal["interleaving", "split"]
@@ -162,11 +162,11 @@ def needed_for(
     """Return how many more queries the observed difference needs, and the smallest relevant one.
 
     Args:
-        estimate: that was observed.
-        variance: of it, over units.
-        queries: that there are.
-        sequence: of the looks.
-        within: what of the variance more queries of the same units would lower; NaN where that is not known.
+        estimate: Observed difference.
+        variance: Variance of the estimate over units.
+        queries: Number of queries so far.
+        sequence: Confidence sequence of the looks.
+        within: Part of the variance that more queries of the same units would lower; NaN where it is not known.
     """
     rows: list[RequiredQueries] = []
     differences: tuple[tuple[float, Literal["observed", "worth"]], ...] = (
@@ -202,13 +202,13 @@ class Ratio:
     """A mean over queries.
 
     Args:
-        value: sum of the values over number of queries; NaN without queries.
-        variance: of it, over units, by linearisation (the delta method); NaN below two units.
-        units: that have queries.
-        queries: number of them.
-        active: units whose value is not 0.
-        within: what of the variance more queries of the same units would lower; the rest is between units, which only
-            new units lower. NaN where no unit has two queries.
+        value: Sum of the values over number of queries; NaN without queries.
+        variance: Variance of the value over units, by linearisation (the delta method); NaN below two units.
+        units: Number of units with queries.
+        queries: Number of queries.
+        active: Number of units whose value is not 0.
+        within: Part of the variance that more queries of the same units would lower; the rest is between units, which
+            only new units lower. NaN where no unit has two queries.
     """
 
     value: float
@@ -227,9 +227,9 @@ def ratio_of(
     """Return the mean of a value over queries.
 
     Args:
-        totals: of each unit, summed over its queries.
-        queries: of each unit; units with 0 do not count.
-        squares: of the values of each unit, summed over its queries; without them ``within`` is not known.
+        totals: ``(units,)`` sums of the value over the queries of each unit.
+        queries: ``(units,)`` numbers of queries; units with 0 do not count.
+        squares: ``(units,)`` sums of the squared values; without them ``within`` is not known.
     """
     counted = queries > 0.0
     y, n = totals[counted], queries[counted]
@@ -253,11 +253,11 @@ class RatioCheck:
     """Check of how many queries or units each arm received.
 
     Args:
-        what: that was counted, in the plural.
-        control, challenger: counts.
-        share: of the challenger, as planned.
-        p: always-valid p-value.
-        p_fixed: p-value of the exact binomial test, for a single look.
+        what: Noun of the counts, in the plural.
+        control, challenger: Counts of both arms.
+        share: Planned share of the challenger.
+        p: Always-valid p-value.
+        p_fixed: P-value of the exact binomial test, for a single look.
     """
 
     what: str
@@ -280,9 +280,9 @@ def check_ratio(control: int, challenger: int, *, share: float, what: str) -> Ra
     Dirichlet prior around the shares against the shares themselves. It may be looked at after every unit.
 
     Args:
-        control, challenger: units, or first picks, of each.
-        share: of the challenger, in (0, 1).
-        what: was counted, in the plural.
+        control, challenger: Numbers of units, or of first picks, of both arms.
+        share: Planned share of the challenger, in (0, 1).
+        what: Noun of the counts, in the plural.
     """
     a, b = CONCENTRATION * share, CONCENTRATION * (1.0 - share)
     log_factor = betaln(a + challenger, b + control) - betaln(a, b)

@@ -167,7 +167,7 @@ def check_room(ray: Any, seconds: float) -> None:
     Raises:
         RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
     """
-    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), packed(os.getpid))
+    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), pickle_call(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
     if not ready:
         ray.cancel(probe, force=True)
@@ -242,7 +242,7 @@ class RayExecutor(Executor):
         with self._change:
             if self._over:
                 raise RuntimeError("this executor is shut down")
-            self._running[self._task.remote(self._origin, packed(fn, *args))] = future
+            self._running[self._task.remote(self._origin, pickle_call(fn, *args))] = future
             self._change.notify()
         return future
 
@@ -323,8 +323,8 @@ class Workers:
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
-        """Return a group. ``work(rank)`` is packed work that creates a rank's object, see
-        :func:`listwright.training.cluster.packed`.
+        """Return a group. ``work(rank)`` is pickle_call work that creates a rank's object, see
+        :func:`listwright.training.cluster.pickle_call`.
 
         What is held has a method ``join(rank, addresses)``, which gets it in touch with the others.
         """
@@ -478,7 +478,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a task comes from: the folder and the versions of the command that submitted it.
+    """Origin of a task: the folder and the versions of the command that submitted it.
 
     Args:
         folder: Working folder of the command, which every node must see under the same path.
@@ -536,13 +536,13 @@ def call(origin: Origin, work: bytes) -> Any:
     return function(*arguments)
 
 
-def packed(function: Callable[..., object], *arguments: object) -> bytes:
+def pickle_call(function: Callable[..., object], *arguments: object) -> bytes:
     """Pickle a function and its arguments for :func:`call`."""
     return pickle.dumps((function, arguments), protocol=5)
 
 
 class _OneThreadProcess(SpawnProcess):
-    """A process with one thread: it is started with these variables, which its parent does not keep."""
+    """A process with one thread, started with variables that its parent does not keep."""
 
     def start(self) -> None:
         allocator = {name: value for name, value in KEPT_PAGES.items() if name not in os.environ}

@@ -42,7 +42,7 @@ def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
 
 
 class WorkerStoppedError(RecipeError):
-    """A worker process was killed from outside: the job's folder stays as it is."""
+    """Error for a worker process that was killed from outside: the job's folder stays as it is."""
 
 
 class JobKind(NamedTuple):

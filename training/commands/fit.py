@@ -65,7 +65,7 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
             out,
             resume=options.resume,
             device=options.device,
-            command=repeatable("fit", options.words),
+            command=repeatable("fit", options.arguments),
             shards=options.shards,
             workers=workers,
             budget=budget,
@@ -103,8 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "fit",
         "Compare LightGBM with and without list-relative columns, and the second stages, on\n"
-        "queries that none was trained on. Publish a bundle; its default is the simplest ranker that\n"
-        "no second stage beats.",
+        "queries that none was trained on. Publish a bundle. The default is the simplest ranker. A more\n"
+        "complex one replaces it only if its gain is statistically significant.",
         _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)

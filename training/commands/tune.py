@@ -64,7 +64,7 @@ def _tune(options: argparse.Namespace, console: Console) -> None:
             on=options.on,
             jobs=options.jobs,
             budget=budget,
-            command=repeatable("tune", options.words),
+            command=repeatable("tune", options.arguments),
             progress=bars,
         )
     console.print()

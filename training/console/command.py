@@ -1,4 +1,4 @@
-"""What the command lines share: running a command and its errors, list options, and a command line to repeat."""
+"""Parts shared by command lines: a command's run and its errors, list options, and a command line to repeat."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def run_command(
 
     Args:
         parser: Parser of the command's options.
-        work: Function of the options and the console that returns the exit code, None for 0. ``options.words`` has the
-            arguments as they were given.
+        work: Function of the options and the console that returns the exit code, None for 0. ``options.arguments`` has
+            the arguments as they were given.
         arguments: Arguments of the command; None for those of this process.
         interrupted: Message after Ctrl-C on what is left, or a function of the options that returns it.
 
     Returns:
         The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser.parse_args(words)
-    options.words = words
+    given_arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given_arguments)
+    options.arguments = given_arguments
     console = PlainConsole(highlight=False)
     try:
         return work(options, console) or 0
@@ -121,11 +121,11 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     attempt.add_argument("--tr", "--tra", "--trac", "--track")  # its URI may hold a password: abbreviations, too
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))
-    words = [
+    portable_arguments = [
         word if word in names or "--default" in (before, word.partition("=")[0]) else _without_folder(word)
         for before, word in pairwise(["", *rest])
     ]
-    return f"listwright {command} {shlex.join(words)}".rstrip()
+    return f"listwright {command} {shlex.join(portable_arguments)}".rstrip()
 
 
 def _without_folder(word: str) -> str:

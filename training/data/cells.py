@@ -216,8 +216,8 @@ def _spelled(values: pl.Series) -> pl.Series:
     """Return the name of each value."""
     narrow = _NARROW.get(type(values.dtype))
     typed = (None if value is None or narrow is None else narrow(value) for value in values.to_list())
-    given = typed if narrow else values.to_list()
-    return pl.Series([spelled(value) for value in given], dtype=pl.String)
+    plain_values = typed if narrow else values.to_list()
+    return pl.Series([spelled(value) for value in plain_values], dtype=pl.String)
 
 
 def _rows(mask: pl.Series) -> Int[np.ndarray, " bad"]:
@@ -266,8 +266,8 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " M"], fault: Fault) -> li
             moments = moments.dt.convert_time_zone("UTC")
         return moments.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_list()
     if not column.dtype.is_numeric():
-        wanted = "expected times: numbers, dates, datetimes or text as ISO 8601 has it"
-        raise fault(column, f"{wanted}; the column holds {column.dtype}")
+        expected = "expected times: numbers, dates, datetimes or text as ISO 8601 has it"
+        raise fault(column, f"{expected}; the column holds {column.dtype}")
     if column.dtype.is_integer():
         return column.gather(rows).to_list()
     numbers = numbers_of_column.values.cast(pl.Float64)
@@ -304,7 +304,7 @@ def _parsed(text: pl.Series, fault: Fault) -> pl.Series:
 
 @runtime_checkable
 class Fault(Protocol):
-    """Creates the error for a fault in a source, with its place."""
+    """Constructor of the error for a fault in a source, with its place."""
 
     def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
         """Return the error of a column, or of one of its rows counted from 0."""

@@ -217,7 +217,7 @@ class Rounding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """How a caller can change how a column is read; ``{}`` stands for its name.
+    """Remedies for a column that is read wrongly; ``{}`` stands for its name.
 
     Args:
         leave_out: Way to leave it out.
@@ -264,8 +264,8 @@ class Splits:
 
     def with_gains(self, gains: tuple[float, ...] | None) -> Splits:
         """Return the same splits with other gains, see :meth:`Dataset.with_gains`."""
-        named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
-        train, valid, test = (part.with_gains(gains, name) for name, part in named)
+        parts = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
+        train, valid, test = (part.with_gains(gains, name) for name, part in parts)
         return replace(self, train=train, valid=valid, test=test)
 
     def with_normalised_weights(self) -> Splits:
@@ -276,14 +276,14 @@ class Splits:
         """
         if self.train.weights is None:
             return self
-        named = {"training": self.train, "validation": self.valid, "test": self.test}
-        for name, part in named.items():
+        parts = {"training": self.train, "validation": self.valid, "test": self.test}
+        for name, part in parts.items():
             assert part.weights is not None
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
         with np.errstate(over="ignore", under="ignore"):  # reported below
-            train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
+            train, valid, test = (replace(part, weights=part.weights / largest) for part in parts.values())
         weights = train.query_weights
         assert weights is not None
         mean = weights.mean()

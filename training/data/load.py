@@ -172,7 +172,7 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
         needed: Names of columns that stay, whatever they hold.
 
     Returns:
-        Copies of what is left; :attr:`Splits.dropped` has the others.
+        Copies of the other columns; :attr:`Splits.dropped` names those that are left out.
 
     Raises:
         DataError: if no column would be left.
@@ -264,8 +264,8 @@ def available() -> int | None:
         return None
     groups = Path("/sys/fs/cgroup")
     try:
-        most, used = ((groups / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current"))
-        limits += [int(most) - int(used)] if most != "max" else []
+        most, current = ((groups / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current"))
+        limits += [int(most) - int(current)] if most != "max" else []
     except (OSError, ValueError):
         return min(limits, default=None)  # no container, or one that tells no limit
     return min(limits, default=None)
@@ -295,27 +295,27 @@ def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
     return FeatureSchema(features=tuple(features))
 
 
-def _with_default(feature: Feature, given: Default) -> Feature:
+def _with_default(feature: Feature, value: Default) -> Feature:
     default: float | str | None
     if feature.kind == "categorical":
-        default, known = spelled(given), list(feature.categories)
+        default, known = spelled(value), list(feature.categories)
         if default not in known:
             saw = f"a category that training never saw; it saw {listed(known) or 'none'}"
-            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}, {saw}")
+            raise RecipeError(f"the default of feature {feature.name!r} is {value!r}, {saw}")
     else:
-        default = _number(given)
+        default = _number(value)
         if default is None:
             fits = f"expected a number from {-FLOAT32_MAX:.4g} to {FLOAT32_MAX:.4g} (float32)"
-            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}: {fits}")
+            raise RecipeError(f"the default of feature {feature.name!r} is {value!r}: {fits}")
     return Feature.model_validate({**feature.model_dump(), "default": default})
 
 
-def _number(given: Default) -> float | None:
+def _number(value: Default) -> float | None:
     """Convert a default to a number; None if it is none, or is none of float32."""
-    if isinstance(given, bool) or (isinstance(given, str) and "_" in given):  # float() takes both
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # float() takes both
         return None
     try:
-        number = float(given)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if abs(number) <= FLOAT32_MAX else None

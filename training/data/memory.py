@@ -250,9 +250,9 @@ def _fill_masked(array: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
+def _objects(name: str, cells: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
     """Convert Python values: numbers, dates, and anything else to text as a request would spell it."""
-    values = [None if _missing(value) else value for value in given]
+    values = [None if _missing(value) else value for value in cells]
     present = [value for value in values if value is not None]
     odd = next((value for value in present if isinstance(value, unusable)), None)
     if odd is not None:

@@ -187,7 +187,7 @@ class Router(RecipePart):
 
 
 class Choice(RecipePart):
-    """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
+    """Comparison by which a fit finds out which ranker ``auto`` means, on queries that none was fitted on.
 
     Args:
         second_stages: Second stages to compare, the simplest first; each must beat the best before it.
@@ -243,8 +243,8 @@ class Recipe(RecipePart):
         for kind in Rivals.model_fields:
             rival = self.rivals.spec(kind)
             for field in ("cutoff", "first_stage_score", "ndcg_at"):
-                if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
-                    fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
+                if rival is not None and (has := getattr(rival, field)) != (own := getattr(self.model, field)):
+                    fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {own!r}"
                     raise ValueError(f"{fault}: all must see the same candidates and inputs, and be measured alike")
         return self
 

@@ -32,9 +32,9 @@ class RecipePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
+def _by_name(table: object) -> tuple[tuple[str, Default], ...]:
     """Return names and values, of a table as TOML has them or as they are stored here."""
-    values = dict(given) if isinstance(given, tuple) else given
+    values = dict(table) if isinstance(table, tuple) else table
     if not isinstance(values, Mapping):
         raise ValueError("expected a table of names and values")
     for name, value in values.items():
@@ -47,10 +47,10 @@ Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), 
 """Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
-def _directions(given: object) -> tuple[tuple[str, int], ...]:
+def _directions(table: object) -> tuple[tuple[str, int], ...]:
     """Return names of features, with 1, -1 or 0 for each."""
     directions = []
-    for name, value in _by_name(given):
+    for name, value in _by_name(table):
         if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
             choices = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
             raise ValueError(f"{name} = {value!r}: expected {choices}")
@@ -112,7 +112,7 @@ class Split(RecipePart):
 
 
 class TableSplit(Split):
-    """How one table becomes training, validation and test queries; without any say in it where there are three tables.
+    """Split of a single table into training, validation and test queries; of no effect where there are three tables.
 
     Args:
         parts: Number of parts of a random split. By time, the newest of these parts tests, the one before it validates;
@@ -150,7 +150,7 @@ class LetorData(AnyData):
 
 
 class Propensity(RecipePart):
-    """How likely a shown place is looked at, for inverse-propensity weights.
+    """Probabilities that a shown place is looked at, for inverse-propensity weights.
 
     Args:
         column: Column with the shown place, from 1; no feature.
@@ -254,7 +254,7 @@ Data = Annotated[LetorData | TableData | SyntheticData, Field(discriminator="kin
 
 
 class PlacePropensity(BaseModel):
-    """Of one place.
+    """Propensity of a place.
 
     Args:
         position: Place, from 1.
@@ -271,7 +271,7 @@ class PlacePropensity(BaseModel):
 
 
 class PropensityFile(BaseModel):
-    """The file. Fields that it has beside these are left alone: they say where it comes from.
+    """Content of a file of propensities. Further fields, on where it comes from, are ignored.
 
     Args:
         format: Version of the format; a change that an older reader would misread raises it.
@@ -323,9 +323,9 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
         ) from error
     except ValueError as error:
         raise RecipeError(f"--propensities {path}: no JSON: {error}; {advice}") from error
-    places = [one.position for one in file.positions]
+    places = [place.position for place in file.positions]
     if places != list(range(1, len(places) + 1)):
         raise RecipeError(f"--propensities {path}: expected positions 1 to {len(places)} in order, found {places}")
     if not 0.0 < clip <= 1.0:
         raise RecipeError(f"--clip {clip:g}: expected a propensity above 0, at most 1")
-    return Propensity(column=column, values=tuple(one.propensity for one in file.positions), clip=clip)
+    return Propensity(column=column, values=tuple(place.propensity for place in file.positions), clip=clip)

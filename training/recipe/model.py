@@ -72,7 +72,7 @@ class QilcmSpec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "QILCM" if self.variant == "full" else f"QILCM {self.variant}"
 
     @property
@@ -82,7 +82,7 @@ class QilcmSpec(Network):
 
 
 class Qilcm2Spec(Network):
-    """A stronger set model in QILCM's family (ours): it keeps what QILCM throws away.
+    """A stronger set model in QILCM's family (ours), which keeps information that QILCM drops.
 
     Its defaults are what was measured on top of list-relative columns, one setting for all sets: ``docs/attempts.md``.
 
@@ -112,7 +112,7 @@ class Qilcm2Spec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "QILCM2"
 
 
@@ -146,7 +146,7 @@ class DlcmSpec(_Reader):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "DLCM"
 
 
@@ -163,12 +163,12 @@ class DcmSpec(_Reader):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "DCM"
 
 
 class MlpSpec(Network):
-    """A pointwise network, which sees one candidate at a time: what the list is worth is measured against it.
+    """A pointwise network, which sees one candidate at a time: the baseline for the value of the list.
 
     Args:
         hidden: Hidden widths behind the encoder.
@@ -179,7 +179,7 @@ class MlpSpec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "MLP"
 
 

@@ -59,7 +59,7 @@ class FileRows(NamedTuple):
 
     @property
     def schema(self) -> Mapping[str, object]:
-        """Of all columns that are needed."""
+        """Schema of all columns that are needed."""
         return self.rows.schema if self.kinds is None else self.kinds
 
 
@@ -261,7 +261,7 @@ def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
 
 
 class RowRange(NamedTuple):
-    """Rows of a Parquet or Arrow file that follow each other: the first of them, counted from 0, and how many."""
+    """Consecutive rows of a Parquet or Arrow file: the number of the first, from 0, and how many there are."""
 
     path: Path
     first: int

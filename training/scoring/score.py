@@ -48,6 +48,6 @@ def score(
 
 def _prepare(bundle: str) -> None:
     """Import and load in a worker what the parts need. An error is raised by the first part, too."""
-    from listwright.training.scoring.worker import loaded  # noqa: PLC0415 - whoever pickles this need not import it
+    from listwright.training.scoring.worker import load_bundle  # noqa: PLC0415 - whoever pickles this need not import it
 
-    loaded(bundle)
+    load_bundle(bundle)

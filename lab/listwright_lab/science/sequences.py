@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.training.evaluation.intervals import ALPHA, ConfidenceSequence, fixed_half_width
-from listwright.training.traffic.compare.estimates import Ratio, enough, ratio_of
+from listwright.training.traffic.compare.estimates import Ratio, has_enough_units, ratio_of
 from listwright_lab import machine
 
 DAYS, RUNS = 30, 2000
@@ -108,10 +108,10 @@ def _look(
     """Return estimate, variance, the smallest difference of interest, and whether there are enough units."""
     if case.kind == "preference":
         ratio = ratio_of(totals, counts)
-        return ratio.value, ratio.variance, 0.02, enough(ratio)
+        return ratio.value, ratio.variance, 0.02, has_enough_units(ratio)
     arms: list[Ratio] = [ratio_of(totals[arm], counts[arm]) for arm in (~challenger, challenger)]
     worth = 0.05 * arms[0].value if arms[0].value > 0.0 else 0.05
-    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, enough(*arms)
+    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, has_enough_units(*arms)
 
 
 def main() -> None:

@@ -137,7 +137,7 @@ def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
 
 
 class SelectedRows(Rows):
-    """Some rows of others, in the order given."""
+    """Selected rows of other rows, in the order of the selection."""
 
     def __init__(self, base: Rows, rows: Int[np.ndarray, " M"]) -> None:
         super().__init__(len(rows), base.shape[1])

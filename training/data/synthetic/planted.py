@@ -28,7 +28,7 @@ NEAR = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The planted truth.
+    """Parameters that the labels were drawn from.
 
     Args:
         groups: ``(N,)`` Plackett-Luce group of each query.

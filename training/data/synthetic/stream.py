@@ -80,8 +80,8 @@ def blocks(
         seed: Seed of all randomness.
     """
     fixed = np.random.default_rng([seed, 0])
-    used = min(features, _USED)
-    weights = fixed.normal(size=used).astype(np.float32)
+    width = min(features, _USED)
+    weights = fixed.normal(size=width).astype(np.float32)
     bounds = _bounds(weights, fixed)
     at_once = max(1, min(BLOCK_QUERIES, BLOCK_CELLS // (features * min(length, longest))))
     for number, first in enumerate(range(0, queries, at_once), start=1):
@@ -89,7 +89,7 @@ def blocks(
         lengths = _lengths(at_once, length, longest, rng)  # of a whole block, so that the last begins as any
         rows, query_of = int(lengths.sum()), np.repeat(np.arange(at_once), lengths)
         z = rng.standard_normal((rows, features), dtype=np.float32)
-        utilities = _utilities(z[:, :used], weights, rng.normal(size=at_once)[query_of], rng)
+        utilities = _utilities(z[:, :width], weights, rng.normal(size=at_once)[query_of], rng)
         labels = np.searchsorted(bounds, utilities).astype(np.int32)
         columns = _fill_columns(z, query_of, at_once, rng)
         count = min(at_once, queries - first)
@@ -99,8 +99,8 @@ def blocks(
 
 def _lengths(count: int, length: int, longest: int, rng: np.random.Generator) -> Int[np.ndarray, " N"]:
     middle = np.log(length) - SPREAD_OF_LENGTHS**2 / 2
-    drawn = np.exp(rng.normal(middle, SPREAD_OF_LENGTHS, size=count))
-    lengths: Int[np.ndarray, " N"] = drawn.round().astype(np.int64).clip(1, longest)
+    sample = np.exp(rng.normal(middle, SPREAD_OF_LENGTHS, size=count))
+    lengths: Int[np.ndarray, " N"] = sample.round().astype(np.int64).clip(1, longest)
     return lengths
 
 

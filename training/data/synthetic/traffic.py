@@ -38,7 +38,7 @@ class Shop:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """N queries before anything is ranked.
+    """Queries of the visitors, before anything is ranked.
 
     Args:
         unit: ``(N,)`` number of the unit.
@@ -93,8 +93,8 @@ def interleaved_rows(
         team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.depth)
         for n, (control, challenger) in enumerate(zip(orders[0].tolist(), orders[1].tolist(), strict=True))
     ]
-    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.depth)
-    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.depth)
+    teams = np.array([draft.teams for draft in lists]).reshape(len(lists) * shop.depth)
+    order = np.array([draft.order for draft in lists], dtype=np.int64).reshape(len(lists), shop.depth)
     return judged_rows(shop, people, order, rng).with_columns(pl.Series("team", teams))
 
 
@@ -181,5 +181,5 @@ def clicked(
     attraction: Float[np.ndarray, "*rows"], examined: Float[np.ndarray, "*rows"], rng: np.random.Generator
 ) -> Bool[np.ndarray, "*rows"]:
     """Draw a click for each shown candidate: independent examination and attraction."""
-    drawn: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
-    return drawn
+    clicks: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
+    return clicks

@@ -84,13 +84,13 @@ def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
 
 
 def features_of(
-    frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+    frame: pl.DataFrame, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
-    """Return features and their schema: text, booleans and the columns ``named`` are categories, sorted by name.
+    """Return features and their schema: text, booleans and the columns ``categories`` become categories, sorted.
 
     Args:
         frame: Frame of the feature columns alone.
-        named: Columns that are categories whatever their type.
+        categories: Columns that are categories whatever their type.
         fault: Function that creates the error for a wrong value.
         leave_out: Remedy of the error: the way to leave out a column that cannot be used.
         split_by: Remedy of the error: the way to split queries by a column of times, with ``{}`` for its name; empty
@@ -104,18 +104,18 @@ def features_of(
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
     for d, column in enumerate(frame.iter_columns()):
-        features[:, d], feature = feature_of(column, named, fault, leave_out=leave_out, split_by=split_by)
+        features[:, d], feature = feature_of(column, categories, fault, leave_out=leave_out, split_by=split_by)
         schema.append(feature)
     return features, FeatureSchema(features=tuple(schema))
 
 
 def feature_of(
-    column: pl.Series, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+    column: pl.Series, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, " R"], Feature]:
     """Return values and description of one column; see :func:`features_of`."""
     if not is_usable(column):
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
-    if column.name in named:
+    if column.name in categories:
         return _category(column, fault)
     numbers_of_column = numbers_in(column)
     match kind_of(column, numbers_of_column):

@@ -27,7 +27,7 @@ from listwright.training.traffic.compare.estimates import (
     Ratio,
     TrafficComparison,
     check_ratio,
-    enough,
+    has_enough_units,
     look_of,
     needed_for,
     ratio_of,
@@ -121,7 +121,7 @@ def compare_arms(
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
             sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
-            if enough(control, other):  # chosen at the first look that counts, and kept
+            if has_enough_units(control, other):  # chosen at the first look that counts, and kept
                 sequences[metric] = sequence
             looks[metric].append(_look(last, place, sequence))
     effects = tuple(
@@ -182,7 +182,7 @@ def _look(at: _Grown, place: int, sequence: ConfidenceSequence) -> Look:
     control, challenger = at.ratios(place)
     variance = control.variance + challenger.variance
     queries = control.queries + challenger.queries
-    ready = enough(control, challenger)
+    ready = has_enough_units(control, challenger)
     estimate = challenger.value - control.value
     return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
@@ -192,24 +192,24 @@ def _effect(
 ) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
-    zero, one = (resample_ratios(totals, queries, rng) for totals, queries, _ in at.arms(place))
-    low, high = percentile_interval(one - zero)
+    control_means, challenger_means = (resample_ratios(totals, queries, rng) for totals, queries, _ in at.arms(place))
+    low, high = percentile_interval(challenger_means - control_means)
     sequence = planned or _sequence(control, target if place == 0 else None)
     variance, within = control.variance + challenger.variance, control.within + challenger.within
     needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
 
 
-def _challenger(sums: pl.DataFrame, wanted: str | None, experiment: Experiment) -> str:
+def _challenger(sums: pl.DataFrame, name: str | None, experiment: Experiment) -> str:
     arms = sorted(sums["arm"].unique().to_list())
     others = [arm for arm in arms if arm != "control"]
     if "control" not in arms or not others:
         raise DataError(experiment.path, f"has queries of {' and '.join(arms)}: expected control and a challenger")
-    if wanted is None and len(others) > 1:
+    if name is None and len(others) > 1:
         raise RecipeError(f"{experiment.path} has several challengers ({', '.join(others)}): name one of them")
-    if wanted is not None and wanted not in others:
-        raise RecipeError(f"--challenger {wanted}: {experiment.path} has {', '.join(others)}")
-    return wanted or others[0]
+    if name is not None and name not in others:
+        raise RecipeError(f"--challenger {name}: {experiment.path} has {', '.join(others)}")
+    return name or others[0]
 
 
 def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
@@ -240,9 +240,8 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
     for day, totals in grown(sums, _SUMS):
         preference = ratio_of(*totals.T)
-        looks.append(
-            look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=enough(preference))
-        )
+        ready = has_enough_units(preference)
+        looks.append(look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=ready))
     low, high = percentile_interval(resample_ratios(totals[:, 0], totals[:, 1], np.random.default_rng(0)))
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
     # in queries, credited or not
@@ -312,9 +311,9 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
         DataError: if they cannot be read, or belong to no comparison.
     """
     rows = scan_judged(path, (*_WHO, *columns))
-    compared = pl.col("arm").is_not_null() | pl.col("team").is_not_null()
+    in_comparison = pl.col("arm").is_not_null() | pl.col("team").is_not_null()
     facts = collected(
-        rows.filter(compared).group_by("experiment").agg(pl.col("team").is_not_null().any().alias("teams")), path
+        rows.filter(in_comparison).group_by("experiment").agg(pl.col("team").is_not_null().any().alias("teams")), path
     )
     kinds = dict(facts.iter_rows())
     if not kinds:

@@ -144,7 +144,7 @@ class TrafficComparison:
         return "mismatch" if self.ratio.failed or self.crossed else self.effects[0].look.decision
 
 
-def enough(*arms: Ratio) -> bool:
+def has_enough_units(*arms: Ratio) -> bool:
     """Return whether every arm has enough units for a decision."""
     return all(arm.units >= FEWEST_UNITS and arm.active >= FEWEST_ACTIVE for arm in arms)
 
@@ -177,10 +177,8 @@ def needed_for(
         if math.isnan(true):
             continue
         times = sequence.times_needed(true, variance), fixed_times_needed(true, variance)
-        again = (_times_of_the_same(one, variance, within) for one in times)
-        beyond = (
-            (one - 1.0 if one > 1.0 else 0.0) * queries if math.isfinite(one) else one for one in (*times, *again)
-        )
+        again = (_times_of_the_same(factor, variance, within) for factor in times)
+        beyond = (max(0.0, factor - 1.0) * queries if math.isfinite(factor) else factor for factor in (*times, *again))
         rows.append(RequiredQueries(true, why, *beyond))
     return tuple(rows)
 
@@ -231,8 +229,8 @@ def ratio_of(
         queries: ``(units,)`` numbers of queries; units with 0 do not count.
         squares: ``(units,)`` sums of the squared values; without them ``within`` is not known.
     """
-    counted = queries > 0.0
-    y, n = totals[counted], queries[counted]
+    has_queries = queries > 0.0
+    y, n = totals[has_queries], queries[has_queries]
     units, count = len(n), float(n.sum())
     active = int(np.count_nonzero(y))
     if units == 0:
@@ -243,7 +241,7 @@ def ratio_of(
     variance = float(np.square(y - value * n).sum()) * units / (units - 1) / count**2
     within, freedom = math.nan, count - units
     if squares is not None and freedom > 0.0:
-        inside = float((squares[counted] - np.square(y) / n).sum())  # around the mean of each unit
+        inside = float((squares[has_queries] - np.square(y) / n).sum())  # around the mean of each unit
         within = min(variance, max(0.0, inside) / freedom / count)
     return Ratio(value, variance, units, count, active, within)
 

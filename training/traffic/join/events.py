@@ -141,7 +141,7 @@ def _is_table(path: Path) -> bool:
 
 def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
     held: list[tuple[object, ...]] = []
-    schema, summed = event_schema(labels), [one.field.split(".") for one in labels.sums.values()]
+    schema, summed = event_schema(labels), [sum_.field.split(".") for sum_ in labels.sums.values()]
     faulty, first = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), ""
     try:
         with open_plain(path) as (stream, _):
@@ -226,7 +226,7 @@ def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
 def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
     """Return a table's columns under our names; an optional one may be missing."""
     columns = []
-    for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
+    for ours, theirs in (COLUMNS | {SUMMED + name: sum_.field for name, sum_ in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
         kind: Any = schema.get(theirs)
         expression = pl.col(theirs)
@@ -295,7 +295,7 @@ class Sum(BaseModel):
 
 
 class Labels(BaseModel):
-    """How a candidate's label follows from events.
+    """Rules by which a candidate's label follows from events.
 
     Args:
         labels: Label of each action, a whole number from 0; the highest of a candidate's actions is its relevance
@@ -317,7 +317,7 @@ class Labels(BaseModel):
             raise ValueError(
                 f"{both[0]!r} has a label, so it shows anyway that a candidate was seen: leave it out of seen"
             )
-        unknown = [(name, one.action) for name, one in self.sums.items() if one.action not in self.actions]
+        unknown = [(name, sum_.action) for name, sum_ in self.sums.items() if sum_.action not in self.actions]
         if unknown:
             name, action = unknown[0]
             raise ValueError(f"sums.{name}: the action {action!r} is neither in labels nor in seen: give it a label")
@@ -352,7 +352,7 @@ def read_labels(path: Path) -> Labels:
 
 
 class Cause(StrEnum):
-    """Why an event does not count, in the order of the checks."""
+    """Reasons for which an event does not count, in the order of the checks."""
 
     CUT_OFF = "last line of a file, cut off"
     UNREADABLE = "not an event"

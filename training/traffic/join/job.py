@@ -271,14 +271,14 @@ class _Run:
         task = self._progress.begin("Matching events, parts", len(names))
         for number, name in enumerate(names):
 
-            def one(name: str = name) -> dict[str, Any]:
+            def match_bucket(name: str = name) -> dict[str, Any]:
                 counts = Counts()
                 files, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
                 _write(files, matched / f"{name}.parquet")
                 _write(superseded, matched / f"{name}.superseded.parquet")
                 return {"counts": dict(counts), "again": superseded.height}
 
-            facts = run_step_once(self._folder, f"matched-{name}", one)
+            facts = run_step_once(self._folder, f"matched-{name}", match_bucket)
             self._counts += Counts(facts["counts"])
             self._again += facts["again"]
             task.reach(number + 1)
@@ -301,7 +301,7 @@ class _Run:
         for number, slice_ in enumerate(slices):
             path = inside / f"{slice_.name}.parquet"
 
-            def one(slice_: Slice = slice_, path: Path = path) -> dict[str, Any]:
+            def write_slice(slice_: Slice = slice_, path: Path = path) -> dict[str, Any]:
                 counts = Counts()
                 rows = judged_rows(
                     slice_,
@@ -316,7 +316,7 @@ class _Run:
                 _write(rows, path)
                 return {"counts": dict(counts)}
 
-            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", one)["counts"])
+            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", write_slice)["counts"])
             written.append(path)
             task.reach(number + 1)
         return written
@@ -326,7 +326,8 @@ class _Run:
         causes = [cause for cause in Cause if self._counts[cause]]
         if self._counts[COUNTED]:
             return
-        fault = "; ".join(["no event counts, so all labels are 0", *(f"{self._counts[one]:,} {one}" for one in causes)])
+        reasons = [f"{self._counts[cause]:,} {cause}" for cause in causes]
+        fault = "; ".join(["no event counts, so all labels are 0", *reasons])
         if {*causes} <= {Cause.CUT_OFF, Cause.UNREADABLE, Cause.NO_LABEL}:
             self._progress.remark(fault)
             return
@@ -445,10 +446,10 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     with_events = keys.join(placed, on="record", how="semi", maintain_order="left")
     stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
     superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")
-    counted = placed.join(stands, on="record", how="semi", maintain_order="left")
-    counts[Cause.REPLACED] += placed.height - counted.height
+    kept = placed.join(stands, on="record", how="semi", maintain_order="left")
+    counts[Cause.REPLACED] += placed.height - kept.height
     summed = [SUMMED + name for name in labels.sums]
-    matched = counted.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
+    matched = kept.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 
@@ -468,12 +469,12 @@ def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["
 
 def _without_repeats(events: pl.DataFrame) -> pl.DataFrame:
     """Return each event once: by its id within its query, or, without an id, by all of its fields."""
-    named = events.filter(pl.col("event_id").is_not_null())
-    unnamed = events.filter(pl.col("event_id").is_null())
+    with_id = events.filter(pl.col("event_id").is_not_null())
+    without_id = events.filter(pl.col("event_id").is_null())
     return pl.concat(
         [
-            named.unique(["query_id", "event_id"], keep="first", maintain_order=True),
-            unnamed.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
+            with_id.unique(["query_id", "event_id"], keep="first", maintain_order=True),
+            without_id.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
         ]
     )
 
@@ -602,8 +603,8 @@ def _scores(column: pl.Series) -> pl.Series:
 def _of_places(lists: pl.Series, lengths: np.ndarray) -> pl.Series:
     """Return what lists say of each shown place; null where there is none, or it is shorter than the shown list."""
     rows: list[str | None] = []
-    for one, length in zip(lists.to_list(), lengths.tolist(), strict=True):
-        rows += [None] * length if one is None else [*one, *[None] * length][:length]
+    for values, length in zip(lists.to_list(), lengths.tolist(), strict=True):
+        rows += [None] * length if values is None else [*values, *[None] * length][:length]
     return pl.Series(rows, dtype=pl.String)
 
 
@@ -647,12 +648,12 @@ def _with_events(
             for action in labels.actions
         ),
         *(
-            pl.col(SUMMED + name).filter(pl.col("action_name") == one.action).sum().alias(prefix + name)
-            for name, one in labels.sums.items()
+            pl.col(SUMMED + name).filter(pl.col("action_name") == sum_.action).sum().alias(prefix + name)
+            for name, sum_ in labels.sums.items()
         ),
     )
-    for name, one in labels.sums.items():
-        counts[NO_NUMBER] += placed.filter(pl.col("action_name") == one.action)[SUMMED + name].null_count()
+    for name, sum_ in labels.sums.items():
+        counts[NO_NUMBER] += placed.filter(pl.col("action_name") == sum_.action)[SUMMED + name].null_count()
     joined = rows.join(
         of_candidate,
         left_on=[_RECORD, prefix + "candidate_id"],

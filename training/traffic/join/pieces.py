@@ -140,7 +140,7 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
 
 
 class _Order:
-    """Converts the columns of a file's records, and the codes of its categories, to the order of all files."""
+    """Conversion of the columns of a file's records, and of the codes of its categories, to the order of all files."""
 
     def __init__(self, columns: Columns | None, schema: Schema) -> None:
         self._places: list[int] | None = None
@@ -204,10 +204,10 @@ def _rules(record: ServedRecord, order: Sequence[int]) -> tuple[str | None, list
     if not record.rules:
         return None, None
     actions: dict[int, dict[str, None]] = {}
-    for one in record.rules:
-        for index in one.candidates:
-            actions.setdefault(index, {})[one.action] = None
-    of_list = " ".join(sorted({one.action for one in record.rules}))
+    for rule in record.rules:
+        for index in rule.candidates:
+            actions.setdefault(index, {})[rule.action] = None
+    of_list = " ".join(sorted({rule.action for rule in record.rules}))
     return of_list, [" ".join(sorted(actions[index])) if index in actions else None for index in order]
 
 
@@ -231,7 +231,7 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """Of its files: sorts by time."""
+        """Name of its files, by which they sort in time."""
         return self.begin.strftime("%Y%m%dT%H%M%S")
 
 

@@ -37,7 +37,7 @@ class ReplayResult:
     others: int = 0
 
 
-def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
+def replay(served: Path, model: Bundle, most: int) -> ReplayResult:
     """Rank logged records of a bundle again.
 
     Args:
@@ -48,13 +48,13 @@ def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
         RecipeError: if the log holds no record of this bundle.
         DataError: if a file cannot be read.
     """
-    manifest = loaded.manifest
+    manifest = model.manifest
     result = ReplayResult()
     files: Sequence[Path] = [served] if served.is_file() else log_files(served)
     for record in islice(
         _of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, result), most
     ):
-        if _is_same(record, loaded):
+        if _is_same(record, model):
             result.same += 1
             continue
         result.differing += 1
@@ -78,11 +78,11 @@ def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Rep
             yield record
 
 
-def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
+def _is_same(record: ServedRecord, model: Bundle) -> bool:
     specialist = None if record.route is None else _specialist(record.route)
     candidates = CandidateList(record.features)
     strategy = record.strategy if specialist is None else "srm"
-    ranking = loaded.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
+    ranking = model.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
     return (
         _bits(ranking.scores) == _bits(record.scores)
         and _bits(ranking.first_stage_scores) == _bits(record.first_stage_scores)

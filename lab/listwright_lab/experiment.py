@@ -84,7 +84,7 @@ def _run_suite(options: argparse.Namespace, console: Console) -> None:
     folds = _numbers("--folds", options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
     name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
     out = options.out or Path("experiments") / name
-    command = repeatable("experiment", options.words)
+    command = repeatable("experiment", options.arguments)
     run = _run_listwise if options.suite in LISTWISE else _run_specialised
     console.print(escape(run(options, recipe, folds, out, command, console)))
     console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)

@@ -90,9 +90,10 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
-    named = dict(zip(map(str, locations), judgement.compared, strict=False))
-    words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
-    command = repeatable("evaluate", words, names=judgement.compared[: len(judging.bundles)])
+    # NAME/VERSION, wherever the bundles are here
+    bundle_names = dict(zip(map(str, locations), judgement.compared, strict=False))
+    arguments = [bundle_names.get(argument, argument) for argument in options.arguments]
+    command = repeatable("evaluate", arguments, names=judgement.compared[: len(judging.bundles)])
     facts = {
         "command": command,
         **facts_of(judgement),

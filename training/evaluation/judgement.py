@@ -49,7 +49,7 @@ from listwright.training.evaluation.trec import (
 )
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
 from listwright.training.scoring.run import parts
-from listwright.training.scoring.worker import PartLists, lists_of, loaded, rankings_of
+from listwright.training.scoring.worker import PartLists, lists_of, load_bundle, rankings_of
 
 MISSING = "(missing)"
 """The segment of lists without a value."""
@@ -278,7 +278,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         work: what is to be done.
     """
     options, protocol = work.options, work.protocol
-    served, rows = loaded(str(work.bundle)), pl.read_ipc(path)
+    served, rows = load_bundle(str(work.bundle)), pl.read_ipc(path)
     Path(path).unlink()
     qrels = None if options.qrels is None else read_trec(options.qrels, "qrels")
     run = None if options.run is None else read_trec(options.run, "run")

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import check_complete, shuffled_lists
 from listwright.training.specialists.router import bests
 
@@ -70,7 +70,7 @@ class RoutingEvaluation:
 
     def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
         """Return the mean paired difference with its 95 % interval over queries."""
-        low, high = interval(resampled_means(of - over, self.query))
+        low, high = percentile_interval(resample_means(of - over, self.query))
         return float((of - over).mean()), float(low), float(high)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
@@ -21,7 +21,7 @@ from listwright.ranking.threads import threads
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.shards.rows import by_chunk
-from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
+from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, Queries, bounds_of, settings_of
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import (
     LAMBDAMART,
@@ -183,7 +183,9 @@ def _report_to(task: Task, watch: StepReport | None, objective: Objective) -> Ob
 def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, grower: Grower | None = None) -> Objective:
     """Return an objective that scores one setting on the recipe's held-out queries; its fact is the number of trees."""
     parts = query_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
-    return (grower or LocalGrower()).trial_of(train, valid, spec, seed=seed, parts=parts)
+    score = (grower or LocalGrower()).trial_of(train, valid, spec, parts)
+    bounds = bounds_of(train, spec.monotone)
+    return lambda number, values, report: score(number, settings_of({**values, **bounds}, seed), report)
 
 
 def out_of_fold_scores(
@@ -260,11 +262,11 @@ def _boost(
     trees: int,
     members: int,
     grower: Grower,
-    queries: Int[np.ndarray, " M"] | None = None,
+    queries: Queries | None = None,
 ) -> list[str]:
     """Fit one model with this seed, and ``members - 1`` with seeds derived from it."""
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
-    return [grower.boost(train, params, seed=one, trees=trees, queries=queries) for one in seeds]
+    return [grower.boost(train, settings_of(params, member), trees, queries) for member in seeds]
 
 
 def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:

@@ -23,8 +23,9 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import NetworkKind
 from listwright.training.console.progress import Task
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation.bootstrap import bootstrap_interval
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of
-from listwright.training.evaluation.protocol import bootstrap_interval, rank_rows
+from listwright.training.evaluation.protocol import rank_rows
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import query_folds

@@ -23,7 +23,7 @@ from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.order import sort_keys
-from listwright.training.cluster import Group, Workers, packed
+from listwright.training.cluster import Group, Workers, pickle_call
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
@@ -455,7 +455,7 @@ class ParallelEpochs:
 
         def work(rank: int) -> bytes:
             queries = np.arange(rank, each * workers.size, workers.size)
-            return packed(NetworkWorker, model, lists.share(queries), spec, conf_weight, seed, device)
+            return pickle_call(NetworkWorker, model, lists.share(queries), spec, conf_weight, seed, device)
 
         self._group: Group = workers.group(work)
 

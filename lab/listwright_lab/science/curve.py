@@ -37,7 +37,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.intervals import crossed_means, interval
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.steps import load
@@ -159,7 +159,7 @@ def _figures(values: dict[str, Float[np.ndarray, "seeds N"]], name: str) -> dict
 
 def _gain(differences: Float[np.ndarray, "seeds N"]) -> list[float]:
     """Return a mean and its interval."""
-    low, high = interval(crossed_means(differences))
+    low, high = percentile_interval(resample_crossed_means(differences))
     return [round(float(value), 4) for value in (differences.mean(), low, high)]
 
 

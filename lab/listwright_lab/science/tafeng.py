@@ -38,7 +38,7 @@ from listwright.ranking import bundle
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
-from listwright.training.evaluation.intervals import crossed_means, interval
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
 from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.budget import Budget
@@ -144,7 +144,7 @@ def report(folder: Path, test: Dataset, draws: int) -> dict[str, object]:
 
 def _mean(values: Float[np.ndarray, "draws N"]) -> list[float]:
     """Return a mean and its interval."""
-    low, high = interval(crossed_means(values))
+    low, high = percentile_interval(resample_crossed_means(values))
     return [round(float(value), 4) for value in (values.mean(), low, high)]
 
 

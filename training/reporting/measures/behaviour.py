@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking.order import ranks_by_score
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import RankedRows
 
 MOST_QUERIES = 2000
@@ -150,14 +150,14 @@ def anomaly(
     bins = np.array_split(np.argsort(unlike, kind="stable"), max(1, min(ANOMALY_BINS, len(queries) // FEWEST_IN_BIN)))
     rows = []
     for chosen in bins:
-        low, high = interval(resampled_means(gained[chosen]))
+        low, high = percentile_interval(resample_means(gained[chosen]))
         ends = (unlike[chosen].min(), unlike[chosen].max())
         rows.append([len(chosen), *rounded([*ends, gained[chosen].mean(), low, high])])
     gap = None
     if len(bins) > 1:
-        usual, strange = (resampled_means(gained[chosen]) for chosen in (bins[0], bins[-1]))
+        usual, strange = (resample_means(gained[chosen]) for chosen in (bins[0], bins[-1]))
         # both were drawn with one seed: shuffled, so that the queries of one say nothing of the other's
-        low, high = interval(strange - np.random.default_rng(1).permutation(usual))
+        low, high = percentile_interval(strange - np.random.default_rng(1).permutation(usual))
         mean = float(gained[bins[-1]].mean() - gained[bins[0]].mean())
         gap = {"mean": mean, "low": float(low), "high": float(high)}
     return {"columns": ["queries", "from", "to", "gain", "low", "high"], "bins": rows, "gap": gap}

@@ -22,7 +22,8 @@ from listwright.ranking.first_stage import model_columns, read_booster
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.protocol import Evaluation, bootstrap_interval, check_complete
+from listwright.training.evaluation.bootstrap import bootstrap_interval
+from listwright.training.evaluation.protocol import Evaluation, check_complete
 from listwright.training.reporting.measures.behaviour import rounded, spread
 
 MOST_CANDIDATES = 200

@@ -15,6 +15,7 @@ from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.order import relevance
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Splits
+from listwright.training.evaluation.bootstrap import bootstrap_interval, draw_counts, percentile_interval
 from listwright.training.evaluation.calibration import (
     ListOutcome,
     are_choices,
@@ -22,8 +23,7 @@ from listwright.training.evaluation.calibration import (
     log_probabilities,
     without_choice,
 )
-from listwright.training.evaluation.intervals import RESAMPLES, interval
-from listwright.training.evaluation.protocol import bootstrap_interval, check_complete
+from listwright.training.evaluation.protocol import check_complete
 from listwright.training.first_stage.boosting import Directions
 from listwright.training.recipe.config import LambdaMart, Recipe
 from listwright.training.reporting.measures.behaviour import rounded, spread
@@ -90,9 +90,7 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
 
 @lru_cache(maxsize=1)
 def _draw_lists(count: int) -> Float[np.ndarray, "samples N"]:
-    """Return how often each list is in each bootstrap sample."""
-    even = np.full(count, 1.0 / count)
-    return np.random.default_rng(0).multinomial(count, even, size=RESAMPLES).astype(np.float64)
+    return draw_counts(count, np.random.default_rng(0))
 
 
 def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> dict[str, object]:
@@ -166,7 +164,7 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
         error = float(np.abs(stated[0] - was[0]).sum() / candidates[0].sum())
         shares = was / candidates
     chance = _errors_by_chance(flat, stated[0], candidates[0], weights)
-    ends = interval(shares[1:])
+    ends = percentile_interval(shares[1:])
     rows = [
         [
             int((flat.bin == b).sum()),

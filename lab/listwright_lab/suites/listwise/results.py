@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
-from listwright.training.evaluation.intervals import Verdict, crossed_means, interval, verdict_of
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
+from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import OTHERS
 from listwright_lab.suites.listwise.fits import NDCG_AT, TRUNCATED
 from listwright_lab.suites.listwise.plans import (
@@ -120,7 +121,7 @@ class Results:
 
     def bounds(self, method: str, metric: str) -> tuple[float, float]:
         """Return the 95 % interval of the mean, over queries and seeds."""
-        low, high = interval(crossed_means(self.each(method, metric)))
+        low, high = percentile_interval(resample_crossed_means(self.each(method, metric)))
         return float(low), float(high)
 
     def compared(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
@@ -218,7 +219,7 @@ def compare(
         one, other: ``(seeds, N, M)`` values by seed of the same queries in the same order. Intervals are over queries
             and seeds; p is of the queries, each its mean over seeds.
     """
-    low, high = interval(crossed_means(one - other))
+    low, high = percentile_interval(resample_crossed_means(one - other))
     difference = (one - other).mean(axis=0)
     means, gains = other.mean(axis=(0, 1)), difference.mean(axis=0)
     p_values = [paired_p(column) for column in difference.T]
@@ -317,8 +318,8 @@ def growth(by_shift: Mapping[float | None, Results], metric: str) -> list[Growth
     growths = []
     for rival in VARIANTS:
         ends = [by_shift[shift].differences("qilcm", rival, metric) for shift in (shifts[0], shifts[-1])]
-        low, high = interval(crossed_means(ends[1] - ends[0]))
-        at_weakest = interval(crossed_means(ends[0]))
+        low, high = percentile_interval(resample_crossed_means(ends[1] - ends[0]))
+        at_weakest = percentile_interval(resample_crossed_means(ends[0]))
         weakest, strongest = (float(end.mean()) for end in ends)
         vanishes = verdict_of(*map(float, at_weakest)) == "no difference shown"
         growths.append(Growth(rival, weakest, strongest, strongest - weakest, float(low), float(high), vanishes))
@@ -375,7 +376,7 @@ def gaps(results: Results, metric: str) -> Gaps:
 
 
 def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "seeds M"]) -> GapBin:
-    low, high = interval(crossed_means(gained))
+    low, high = percentile_interval(resample_crossed_means(gained))
     return GapBin(float(anomaly.mean()), len(anomaly), float(gained.mean()), float(low), float(high))
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import score as command
-from listwright.training.commands.score import score
 from listwright.training.job_folder import job_folder
 from listwright.training.scoring import run as scoring
 from listwright.training.scoring.frames import RowRange
+from listwright.training.scoring.score import score
 from listwright.training.scoring.worker import score_part
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until

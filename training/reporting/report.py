@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from listwright.ranking.manifest import Metric
+from listwright.ranking.manifest import Manifest, Metric
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import HEADLINE, PLAIN, ROUTED, Evaluation
@@ -57,7 +57,7 @@ class Report:
         routing: what choosing among them is worth; None without a router.
         default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
             bundles together.
-        details: of :func:`listwright.training.reporting.measures.details.details`.
+        details: Measurements of :mod:`listwright.training.reporting.measures`, by name.
         repeat: command, bundle, versions and fingerprints.
         measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
         titles: what people call the second stages, by kind.
@@ -151,6 +151,27 @@ class Report:
             },
         }
         return _compact(json.dumps(facts, indent=1)) + "\n"
+
+
+def default_facts(manifest: Manifest) -> dict[str, object]:
+    """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
+    facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
+    recipe = manifest.recipe
+    compared = recipe.get("choice") is not None and recipe.get("router") is None
+    chosen = compared or recipe["model"]["kind"] == "first_stage"
+    return facts | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
+
+
+def repeat_facts(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
+    """Return what was run, and how to run it again."""
+    return {
+        "bundle": f"{manifest.name}/{manifest.version}",
+        "command": command,
+        "seed": manifest.recipe["seed"],
+        "data_fingerprint": f"sha256:{data_fingerprint}",
+        "schema_fingerprint": manifest.fingerprint,
+        "made_with": manifest.made_with,
+    }
 
 
 def renamed(report: str, bundle: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ CUTOFF = 10
 """Of the NDCG that a shuffled feature costs."""
 
 
-def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
+def explain_queries(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
     """Explain queries for ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cuts one short.
 
     Of each query one candidate is explained: the relevant one that the second stage moved furthest up (where it hurt:

@@ -43,10 +43,8 @@ UNCHANGED = 1e-5
 """A smaller change of a score counts as none: it is float32's rounding."""
 
 
-def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
+def measure_scores(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
     """Measure whether scores obey the recipe's monotone constraints, and whether they are probabilities.
-
-    It joins :func:`listwright.training.reporting.measures.details.details`.
 
     Args:
         reranker: of the sealed bundle.

@@ -18,8 +18,7 @@ from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import page as page_module
 from listwright.training.reporting import sentences
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.behaviour import RankedQuery
-from listwright.training.reporting.measures.details import attention
+from listwright.training.reporting.measures.behaviour import RankedQuery, attention
 from listwright.training.reporting.page import PageSection, PageTable, render
 from support.stand_ins import standing_in
 

@@ -71,17 +71,17 @@ def run(
     """Fit a recipe and publish the bundle at ``out``.
 
     Args:
-        recipe: what to fit.
-        sources: files, folders or archives with the data; see ``--data``.
-        out: the bundle's folder, ``.../NAME/VERSION``; must not exist.
-        resume: go on with an interrupted run for the same ``out``.
-        device: ``auto`` takes CUDA where there is one; or a torch device.
-        command: that repeats the run, for its report.
-        shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
-        workers: of a data-parallel fit; None for this process.
-        budget: the time that there is; None for no bound.
-        tracker: logs the fit; None logs nothing.
-        console: where progress and the table go.
+        recipe: Recipe of the fit.
+        sources: Files, folders or archives with the data; see ``--data``.
+        out: Folder of the bundle, ``.../NAME/VERSION``; must not exist.
+        resume: Whether an interrupted run for the same ``out`` goes on.
+        device: ``auto``, which takes CUDA where there is one, or the name of a torch device.
+        command: Command that repeats the run, for its report.
+        shards: Whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
+        workers: Workers of a data-parallel fit; None for this process.
+        budget: Budget of time; None for no bound.
+        tracker: Tracker that logs the fit; None logs nothing.
+        console: Console for progress and the table.
 
     Returns:
         The result on the test split, measured through the sealed bundle.
@@ -118,8 +118,8 @@ def run_on(
     """Run a fit on splits that are loaded; the recipe's data part is reduced to the options of features.
 
     Args:
-        recipe, out, device, command, budget, console: as of :func:`run`.
-        read: under the schema that the training queries fix.
+        recipe, out, device, command, budget, console: See :func:`run`.
+        read: Splits under the schema that the training queries fix.
 
     Raises:
         ListwrightError: as :func:`run`.
@@ -230,10 +230,10 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
 
     Args:
-        folder: where the files are written; empty.
-        out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits: of the run.
-        fitted: by the run; no network where the first stage stands alone.
+        folder: Empty folder for the files.
+        out: Folder of the bundle once it is published: the parent's name and its own are the bundle's name and version.
+        recipe, splits: Recipe and splits of the run.
+        fitted: Fits of the run; no network where the first stage stands alone.
 
     Returns:
         The manifest as sealed.

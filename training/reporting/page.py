@@ -82,9 +82,9 @@ class PageSection:
     """A part of the page.
 
     Args:
-        title: the finding, as a sentence where the data allow one; empty for a part without a heading or text.
-        text: paragraphs below it.
-        figures, tables: side by side where there is room; a single one stands beside the text.
+        title: Finding, as a sentence where the data allow one; empty for a part without a heading or text.
+        text: Paragraphs below it.
+        figures, tables: Figures and tables, side by side where there is room; a single one stands beside the text.
     """
 
     title: str = ""
@@ -106,13 +106,13 @@ def render(
     """Return the page as HTML.
 
     Args:
-        title: what was measured, on what.
-        verdicts: conclusions in whole sentences; first on the page.
-        sections: in this order below them.
-        command: that repeats it.
-        facts: data, protocol, versions.
-        settings: the recipe, folded away.
-        numbers: a few that matter most, each with what it is; shown large.
+        title: Title of the page.
+        verdicts: Conclusions in whole sentences; first on the page.
+        sections: Sections below them, in this order.
+        command: Command that repeats the result.
+        facts: Data, protocol, versions.
+        settings: Recipe, folded away.
+        numbers: Numbers that matter most, each with its meaning; shown large.
     """
     template = (resources.files("listwright.training") / "reporting" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -171,9 +171,9 @@ def svg(figure: Figure, name: str, says: str) -> str:
     """Return the figure as an element of a page; the same bytes at every run.
 
     Args:
-        figure: made inside :func:`style`, of the colours above.
-        name: unique on the page, of letters and hyphens: ids are told apart by it.
-        says: description of the figure, for readers who cannot see it.
+        figure: Figure made inside :func:`style`, of the colours above.
+        name: Name that is unique on the page, of letters and hyphens: ids are told apart by it.
+        says: Description of the figure, for readers who cannot see it.
     """
     text = io.StringIO()
     with warnings.catch_warnings():  # the page's reader has fonts for letters that this machine lacks

@@ -45,23 +45,23 @@ class Report:
     """The result of a run.
 
     Args:
-        evaluation: per-query values on the test split, measured through the sealed bundle.
-        metrics: means and intervals under the evaluation's protocol.
-        data: one line: which data, split how.
-        notes: what was pointed out about them before the fit.
-        dropped: constant columns of the data that became no features: where they stood (from 0), and their names.
-        first_stage, model: what was fitted, and how it went.
-        recipe: the recipe as JSON.
-        seconds: wall-clock time by step.
-        specialists: as ``model``; None if the recipe has none.
-        routing: what choosing among them is worth; None without a router.
-        default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
-            bundles together.
+        evaluation: Values of each query of the test split, measured through the sealed bundle.
+        metrics: Means and intervals under the evaluation's protocol.
+        data: Data and their split, in one line.
+        notes: Notes on the data from before the fit.
+        dropped: Constant columns of the data that became no features: their places (from 0) and their names.
+        first_stage, model: Facts on the fitted stages, and how their fits went.
+        recipe: Recipe as JSON.
+        seconds: Wall-clock time by step.
+        specialists: Facts on the specialists; None if the recipe has none.
+        routing: Measured effect of choosing among them; None without a router.
+        default: Meaning of ``auto`` where no router decides, and the reason if it is not what was fitted; empty for
+            several bundles together.
         details: Measurements of :mod:`listwright.training.reporting.measures`, by name.
-        repeat: command, bundle, versions and fingerprints.
-        measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
-        titles: what people call the second stages, by kind.
-        budget: of :attr:`listwright.training.pipeline.budget.Budget.facts`; None for a run without a bound.
+        repeat: Command, bundle, versions and fingerprints.
+        measured_here: Figures that another run of the same recipe need not repeat: machine, time of day, latency.
+        titles: Titles of the second stages, by kind.
+        budget: Facts of :attr:`listwright.training.pipeline.budget.Budget.facts`; None for a run without a bound.
     """
 
     evaluation: Evaluation

@@ -50,11 +50,11 @@ class RankedQuery:
     """One test query, ranked by the bundle.
 
     Args:
-        features: ``(L, D)`` raw.
-        labels: ``(L,)``.
-        first_scores: ``(L,)`` of the first stage.
-        scores: ``(L,)`` of the second stage; NaN below the cutoff.
-        first_ranks, ranks: ``(L,)`` 1-based, before and after.
+        features: ``(L, D)`` raw features.
+        labels: ``(L,)`` relevance labels.
+        first_scores: ``(L,)`` scores of the first stage.
+        scores: ``(L,)`` scores of the second stage; NaN below the cutoff.
+        first_ranks, ranks: ``(L,)`` ranks before and after, from 1.
     """
 
     features: Float[np.ndarray, "L D"]
@@ -192,9 +192,9 @@ def anomaly(
     """Return the gain in equal bins by how unlike the training queries a query is; None without an anomaly score.
 
     Args:
-        reranker: of the bundle.
+        reranker: Reranker of the bundle.
         queries: M queries.
-        gained: ``(M,)`` of each over the first stage.
+        gained: ``(M,)`` gain of each over the first stage.
     """
     if reranker.anomaly is None:
         return None
@@ -242,10 +242,10 @@ def attention(
     """Return attention times list length by first-stage rank: 1 is each candidate's share of an even split.
 
     Args:
-        module: the fitted model.
-        first_stage_score: whether that is its last input column.
-        queries: queries; lists of one candidate have no choice and are left out.
-        relative: list-relative columns that stand behind its features; None for none.
+        module: Fitted model.
+        first_stage_score: Whether the first stage's score is the last input column.
+        queries: Ranked queries; lists of one candidate are left out.
+        relative: List-relative columns behind the features; None for none.
 
     Returns:
         Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.

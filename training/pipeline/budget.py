@@ -45,7 +45,7 @@ class Budget:
             the default, what it takes to fit every kind of ranker once: at least :data:`LEAST_S`, and at most
             :data:`USUAL_S` or :data:`FITS` LightGBM fits, whichever is more, and :data:`MOST_S`.
         replay: ``budget`` of the report of another run, whose decisions are repeated; the clock then decides nothing.
-        clock: seconds.
+        clock: Function that returns seconds.
 
     Raises:
         RecipeError: if the minutes are no number from 0.
@@ -129,9 +129,9 @@ class Budget:
         once.
 
         Args:
-            name: of the work.
-            most: its size in the recipe.
-            affordable: how much there is time for.
+            name: Name of the work.
+            most: Size of the work in the recipe.
+            affordable: Function that returns the size that there is time for.
         """
         if not self.bounded:
             return most

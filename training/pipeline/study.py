@@ -52,12 +52,13 @@ class Winner:
     """The result of a study.
 
     Args:
-        recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
-        searched: the winning values.
-        title: what was searched: ``LightGBM``, or the network's.
-        ndcg_at: cutoff of the validation NDCG.
-        result: trials and values, as the search counts them.
-        first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
+        recipe: Recipe with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
+        searched: Winning values.
+        title: Title of the searched ranker: ``LightGBM``, or that of the network.
+        ndcg_at: Cutoff of the validation NDCG.
+        result: Numbers of trials, and their values.
+        first_stage_trials: Number of LightGBM's settings that were tried for the first stage below a network; None for
+            others.
     """
 
     recipe: Recipe
@@ -168,14 +169,14 @@ def tune(
     first stage that was itself tuned with as many trials.
 
     Args:
-        recipe: whose own values are the first trial.
-        splits: under the schema that the bundle would have.
-        state: folder; what is finished there is not done again.
-        trials: in all, those that stand in the folder included.
-        device: torch device of the network.
-        progress: reports progress.
-        workers: where the fits run; None for this process.
-        budget: the time that there is, half of it for a first stage below a network; None for no bound.
+        recipe: Recipe whose own values are the first trial.
+        splits: Splits under the schema that the bundle would have.
+        state: Folder of finished work, which is not repeated.
+        trials: Number of trials, those in the folder included.
+        device: Torch device of the network.
+        progress: Receiver of the progress.
+        workers: Processes for the fits; None for this process.
+        budget: Budget of time, half of it for a first stage below a network; None for no bound.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
@@ -346,9 +347,9 @@ class TrialWorkers:
     """Other processes for the fits of a study.
 
     Args:
-        executor: runs them.
-        jobs: trials at a time; what is proposed depends on it.
-        read: returns the splits; picklable, as a :class:`SplitsReader` is.
+        executor: Executor of the trials.
+        jobs: Number of trials at a time; the proposed values depend on it.
+        read: Function that returns the splits; picklable, as a :class:`SplitsReader` is.
     """
 
     executor: Executor

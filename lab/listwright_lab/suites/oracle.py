@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
@@ -25,18 +26,7 @@ from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
 
@@ -287,10 +277,9 @@ def sentence(summary: Summary) -> str:
     )
 
 
-@style()
-def curves_figure(summary: Summary, ndcg_at: int) -> str:
+@plot(legend_columns=2)
+def curves_figure(axes: Axes, summary: Summary, ndcg_at: int) -> tuple[str, str]:
     """Draw NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
-    figure, axes = one()
     accuracy = ACCURACIES * 100
     for colour, curve in zip(COLOURS, (c for c in summary.curves if c.specialists > 1), strict=False):
         axes.plot(accuracy, curve.mean, color=colour, label=f"SRM, K = {curve.specialists}")
@@ -301,8 +290,7 @@ def curves_figure(summary: Summary, ndcg_at: int) -> str:
         axes.axhline(line[0], color=INK, linestyle=dash, linewidth=1.3, label=name)
         axes.axhspan(line[1], line[2], color=INK, alpha=0.05, linewidth=0)
     axes.set(xlabel="accuracy of the oracle, %", ylabel=f"NDCG@{ndcg_at}", xlim=(0, 100))
-    legend(figure, columns=2)
-    return svg(figure, "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist")
+    return "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist"
 
 
 def _with_interval(values: tuple[float, float, float] | None) -> str:

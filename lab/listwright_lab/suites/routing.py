@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from rich.console import Console
 
 from listwright.training.console.progress import Task
@@ -25,18 +26,7 @@ from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.reporting.report import verdict
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
@@ -198,11 +188,10 @@ def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: An
     )
 
 
-@style()
-def coverage_figure(evaluation: RoutingEvaluation) -> str:
+@plot(legend_columns=1)
+def coverage_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw the gain over the generalist against the share of queries routed; the dot is the bundle's own coverage."""
     curve = coverage_curve(evaluation)
-    figure, axes = one()
     share = COVERAGES * 100
     axes.plot(share, curve.gain, color=COLOURS[0], label="routed by estimated gain")
     axes.fill_between(share, curve.low, curve.high, color=COLOURS[0], alpha=0.15, linewidth=0)
@@ -210,15 +199,13 @@ def coverage_figure(evaluation: RoutingEvaluation) -> str:
     gain = float((evaluation.routed - evaluation.generalist).mean())
     axes.plot(evaluation.coverage * 100, gain, "o", color=COLOURS[1], label="the bundle's own margin")
     axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain, NDCG", xlim=(0, 100))
-    legend(figure)
-    return svg(figure, "coverage", "Gain over the generalist against the share of queries routed")
+    return "coverage", "Gain over the generalist against the share of queries routed"
 
 
-@style()
-def reliability_figure(evaluation: RoutingEvaluation) -> str:
+@plot(height=4.0)
+def reliability_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw how often the most probable specialist is a best one, against its stated probability."""
     bins = calibration(evaluation)
-    figure, axes = one(height=4.0)
     axes.set_aspect("equal")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=1)
     errors = [bins.right - bins.low, bins.high - bins.right]
@@ -226,7 +213,7 @@ def reliability_figure(evaluation: RoutingEvaluation) -> str:
     axes.set(
         xlabel="stated probability", ylabel="share of queries where it was a best one", xlim=(0, 1), ylim=(0, 1.02)
     )
-    return svg(figure, "reliability", "Stated probability against how often it was right")
+    return "reliability", "Stated probability against how often it was right"
 
 
 def _percent(value: float | None) -> str:

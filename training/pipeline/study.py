@@ -218,10 +218,9 @@ class _Study:
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        own = {"trials": self.trials, "state": self.state, "device": device}
         search = self._search(
             f"{model.title}, NDCG@{model.ndcg_at}",
-            partial(search_network, model, self.splits, first, **own),
+            partial(search_network, model, self.splits, first, trials=self.trials, state=self.state, device=device),
             self.state / f"{model.kind}.journal",
             lambda workers: NetworkTrial(model, workers.read, first, seed, self.state, device, workers.jobs),
         )

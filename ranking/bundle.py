@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from listwright.ranking import golden, plain_file
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.compiled.linear import open_specialists
@@ -202,12 +203,7 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
         entries.append(BundleFile(name=name, sha256=digest, size=(path / name).stat().st_size))
     content = to_json(manifest.model_copy(update={"files": tuple(entries)})).encode()
     sealed = parse(content, path / MANIFEST)
-    temporary = path / (MANIFEST + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path / MANIFEST)
+    atomic_write(path / MANIFEST, content, sync=True)
     return sealed
 
 

@@ -25,7 +25,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import threading
 import time
 import weakref
@@ -43,6 +42,7 @@ from urllib.request import getproxies, proxy_bypass
 from pydantic import TypeAdapter, ValidationError
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_folder, atomic_write, remove
 from listwright.ranking.errors import AbandonedError, BundleError, ListwrightError
 from listwright.ranking.manifest import MAX_MANIFEST_BYTES, BundleFile, parse
 from listwright.ranking.plain_file import NotPlainError
@@ -574,16 +574,9 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False, abandone
             place = _whole_copy(bundles / digest, manifest)
             if place is None:
                 _remove_unused(bundles)
-                for damaged in (partial, bundles / digest):
-                    with suppress(OSError):
-                        damaged.unlink()  # a link
-                    shutil.rmtree(damaged, ignore_errors=True)
-                partial.mkdir(mode=0o700)
-                try:
+                remove(bundles / digest)  # damaged
+                with atomic_folder(bundles / digest, partial, mode=0o700):
                     copy = _copy(store, path, manifest, partial, abandoned)
-                    partial.rename(bundles / digest)
-                finally:
-                    shutil.rmtree(partial, ignore_errors=True)
                 place = bundles / digest / copy.relative_to(partial)
             os.utime(bundles / digest)
         Index(store.url).record_copy(path, place)
@@ -792,11 +785,4 @@ class Index:
 
     def _write(self, content: dict[str, dict[str, str]]) -> None:
         _make_folder(self._file.parent)
-        handle, temporary = tempfile.mkstemp(dir=self._file.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(content, file)
-            Path(temporary).replace(self._file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        atomic_write(self._file, json.dumps(content), mode=0o600)

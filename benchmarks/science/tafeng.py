@@ -38,6 +38,7 @@ from benchmarks import machine
 from benchmarks.science import curve
 from benchmarks.science.budgeted import CUTOFF, Values, twenty_lines
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
@@ -186,9 +187,8 @@ def main() -> None:
             if not file.exists():
                 began = time.process_time()
                 values, default = rank()
-                with (partial := file.with_suffix(".tmp")).open("wb") as to:
+                with atomic_file(file) as to:
                     np.savez(to, values=values, default=default, seconds=time.process_time() - began)
-                partial.replace(file)
                 print(f"draw {draw}, {name}: {values.mean():.4f} {default}", flush=True)
     result = {
         "protocol": f"NDCG@{CUTOFF}; 95 % percentile bootstrap over test queries and draws; mean CPU seconds",

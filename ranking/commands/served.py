@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError, RecipeError, plain_text
 from listwright.ranking.served_log import files
 from listwright.ranking.served_log.record import ServedRecord, hashed
@@ -23,9 +24,6 @@ LEFT = 3
 
 EVENTS = ("events-*.jsonl", "events-*.jsonl.part")
 """Patterns of the names of files that ``POST /ubi/events`` writes."""
-
-REWRITE_SUFFIX = ".without"
-"""Ends the name of a file that is being written anew."""
 
 T = TypeVar("T")
 
@@ -184,19 +182,17 @@ def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_
     if not some_stay:
         path.unlink(missing_ok=True)
         return
-    new = path.with_name(f".{path.name}{REWRITE_SUFFIX}")
-    files.write(new, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
-    _replace_durably(new, path)
+    files.write(path, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
+    _sync(path.parent)
 
 
-def _replace_durably(new: Path, path: Path) -> None:
-    """Put a file in the place of another one of its folder, in one step that a power failure does not undo."""
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _sync(folder: Path) -> None:
+    """Flush the names of a folder's files to the disk: a power failure brings no replaced file back."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
@@ -236,7 +232,7 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
-    for leftover in folder.rglob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
+    for leftover in folder.rglob(".events-*.jsonl.*"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
     for listed in plain_file.files_below(folder, EVENTS):
         path, drops, named = _scan_events(listed, queries, clients)
@@ -277,14 +273,16 @@ def _rewrite_events(path: Path, of_person: list[bool]) -> None:
     if all(of_person):
         path.unlink(missing_ok=True)
         return
-    new, before = path.with_name(f".{path.name}{REWRITE_SUFFIX}"), path.stat()
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
-    with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
+    before = path.stat()
+    with (
+        atomic_file(path, mode=before.st_mode & 0o777, sync=True) as file,
+        plain_file.open_file(path) as lines,
+    ):
         file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
         file.flush()
-        os.fsync(descriptor)
-    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
-    _replace_durably(new, path)
+        times = (before.st_atime_ns, before.st_mtime_ns)
+        os.utime(file.fileno(), ns=times)  # the service removes a file by its last event's age
+    _sync(path.parent)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import fastavro
 from fastavro.read import SchemaResolutionError
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served_log.encoding import (
     CATEGORIES_KEY,
@@ -170,10 +171,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     """
     rest, count = iter(written), 0
     columns, sync, block = None, os.urandom(SYNC_BYTES), Block()
-    part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
-    part.unlink(missing_ok=True)  # of a run that was stopped
-    with part.open("xb") as file:
-        os.fchmod(file.fileno(), mode)
+    with atomic_file(path, mode=mode, sync=True) as file:
         while batch := list(islice(rest, block_records)):
             if columns is None:
                 columns = columns_of(batch[0])
@@ -185,12 +183,8 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
             file.writelines(framed(block.records, block.encoded(), sync))
             block.clear()
             count += len(batch)
-        file.flush()
-        os.fsync(file.fileno())
-    if not count:
-        part.unlink()
-        raise DataError(path, "there is no record to write")
-    part.replace(path)
+        if not count:
+            raise DataError(path, "there is no record to write")
     return count
 
 

@@ -24,6 +24,7 @@ from shop_service import SALT, info, service, until, visit
 from visitors import PLACES, Shop, look_probabilities, spelled
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.metrics import ndcg
 from listwright.service.bundles.folder import point
@@ -190,9 +191,7 @@ class Loop:
         return clicks
 
     def _experiment(self, text: str) -> None:
-        whole = self._folder / "experiments.new"
-        whole.write_text(f"[[experiment]]\n{text}\n", encoding="utf-8")
-        whole.replace(self._folder / "experiments.toml")
+        atomic_write(self._folder / "experiments.toml", f"[[experiment]]\n{text}\n")
         time.sleep(1.0)  # the service looks five times a second
 
     def _tell(self, title: str) -> None:

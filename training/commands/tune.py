@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
-from listwright.training.console.command import command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import command_parser, repeatable, run_command
 from listwright.training.pipeline.budget import Budget
 from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
@@ -99,7 +100,7 @@ def _search(
                 budget=budget,
             )
             text = study.fragment(winner, repeatable("tune", options.words))
-            write_whole(folder / study.WINNER, text)
+            atomic_write(folder / study.WINNER, text)
     return winner, text
 
 

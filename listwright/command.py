@@ -17,9 +17,9 @@ class Command:
     """One program.
 
     Args:
-        module: of the package; its ``main(arguments)`` runs it and returns the exit code.
-        about: one line of help.
-        extra: of the package, which installs what it needs.
+        module: Module of the package whose ``main(arguments)`` runs the command and returns the exit code.
+        about: One line of help.
+        extra: Extra of the package that installs what the command needs; empty if none is needed.
     """
 
     module: str

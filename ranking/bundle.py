@@ -84,8 +84,8 @@ def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
     """Check a bundle as :func:`load` does, of files in memory, the manifest among them; nothing is read from disk.
 
     Args:
-        path: what errors call the place; need not exist.
-        files: contents by name.
+        path: Path that errors name; nothing need be there.
+        files: Content of each file, by name.
 
     Raises:
         BundleError: as :func:`load`.
@@ -118,10 +118,10 @@ def build(
     """Build the rankers that a manifest names from the bytes of their files; verify only that they run.
 
     Args:
-        path: of the folder, for errors.
-        manifest: of the bundle.
-        read: gives the contents of a file.
-        reread: reads a file once more, where an explanation needs the first stage's model; None for ``read``.
+        path: Path of the bundle, for errors.
+        manifest: Manifest of the bundle.
+        read: Function from a file's name to its content.
+        reread: Function that reads the first stage's model once more, for an explanation; None for ``read``.
 
     Raises:
         BundleError: naming the file that is no such ranker.
@@ -185,9 +185,9 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
     """Write the manifest of a finished folder: from now on it is a bundle.
 
     Args:
-        path: the folder.
-        manifest: everything but ``files``.
-        files: names of the files in the folder that belong to the bundle; each is hashed and flushed to disk.
+        path: Path of the folder.
+        manifest: Manifest with everything but ``files``.
+        files: Names of the files in the folder that belong to the bundle; each is hashed and flushed to disk.
 
     Returns:
         The manifest as written.

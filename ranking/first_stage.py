@@ -178,8 +178,8 @@ class LightGbmFirstStage:
     """A LightGBM ranker on one thread.
 
     Args:
-        model: LightGBM's text format.
-        schema: of the feature matrices that will be scored.
+        model: Model in LightGBM's text format.
+        schema: Schema of the feature matrices that will be scored.
 
     ``columns`` are those of the schema in the model's order; None if that is the schema's own.
 
@@ -235,8 +235,8 @@ class OnnxFirstStage:
     data had none: what it means is the graph's own affair.
 
     Args:
-        model: the serialised graph, with its weights inside.
-        schema: of the feature matrices that will be scored.
+        model: Serialised graph, with its weights inside.
+        schema: Schema of the feature matrices that will be scored.
 
     Raises:
         ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let

@@ -40,11 +40,12 @@ class GoldenList(BaseModel):
     """One list and its answer; ``None`` stands for NaN.
 
     Args:
-        strategy, specialist: options of the request; None leaves the specialist to the bundle, and ``srm`` then
+        strategy, specialist: Options of the request; None leaves the specialist to the bundle, and ``srm`` then
             means the mixture under its own weights.
-        decided: the specialist that answered.
-        probabilities: ``(K,)`` of the router, where it ran. A last digit that differs between machines may turn a
-            tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
+        decided: Specialist that answered.
+        probabilities: ``(K,)`` probabilities by the router, where it ran. A last digit that differs between machines
+            may turn a tree of it and hence a decision: so these are compared loosely, and scores under the decision of
+            the record.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

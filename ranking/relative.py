@@ -62,15 +62,16 @@ class RelativeColumn(BaseModel):
     """One list-relative column.
 
     Args:
-        feature: the feature that is compared.
-        kind: of a numeric feature ``z``, the z-score within the list, or ``rank``, the mid-rank within the list as a
-            fraction in [0, 1]; of a categorical feature ``count``, how many candidates of the list have the same value,
-            ``share``, that number as a fraction of the list, or ``distinct``, the number of values in the list; of a
-            numeric feature among the candidates with the same value of ``within``, ``rank_within``, the mid-rank, or
-            ``above_lowest_within``, the difference to the lowest number.
-        within: the categorical feature of the last two kinds; None for the others.
-        scale: spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
-        quantiles: of the column over the training rows, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
+        feature: Feature that is compared.
+        kind: Kind of the column. Of a numeric feature: ``z``, the z-score within the list, or ``rank``, the mid-rank
+            within the list as a fraction in [0, 1]. Of a categorical feature: ``count``, the number of candidates of
+            the list that have the same value, ``share``, that number as a fraction of the list, or ``distinct``, the
+            number of values in the list. Of a numeric feature among the candidates with the same value of ``within``:
+            ``rank_within``, the mid-rank, or ``above_lowest_within``, the difference to the lowest number.
+        within: Categorical feature of the last two kinds; None for the others.
+        scale: Spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
+        quantiles: Quantiles of the column over the training rows, at
+            :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,8 +118,8 @@ class RelativeColumns:
     as the spread is far above ``EPSILON * scale``.
 
     Args:
-        columns: in the order of the output.
-        schema: of the matrices that are widened.
+        columns: List-relative columns, in the order of the output.
+        schema: Schema of the matrices that are widened.
 
     Raises:
         ValueError: if a column's feature is not in the schema or of the wrong kind, or a column is named twice, or its
@@ -155,7 +156,7 @@ class RelativeColumns:
         """Return ``(L, D + M)``: the features of one whole list, and their list-relative columns.
 
         Args:
-            features: ``(L, D)`` float32, NaN = missing; no value is infinite.
+            features: ``(L, D)`` float32 features, NaN = missing; no value is infinite.
         """
         length, width = features.shape
         out = np.empty((length, width + len(self.columns)), dtype=np.float32)
@@ -178,9 +179,9 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
     """Write the columns in NumPy: the reference of ``ranking.compiled.relative_columns``, which is compiled.
 
     Args:
-        features: ``(L, D)`` float32, NaN = missing; categories as codes.
-        sources: of :data:`SOURCE`.
-        out: ``(L, W)``; only the columns that the sources name are written.
+        features: ``(L, D)`` float32 features, NaN = missing; categories as codes.
+        sources: Array of :data:`SOURCE`, one entry for each column to write.
+        out: ``(L, W)`` matrix to write into; only the columns that the sources name are written.
     """
     for source in sources:
         column = features[:, source["feature"]]

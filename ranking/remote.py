@@ -231,9 +231,9 @@ class SmallFile:
     """A small file in a store.
 
     Args:
-        content: its bytes; None if they are those of the ``etag`` that was sent.
-        etag: of this content, where the store gives one.
-        fault: why it is not read; empty if it is.
+        content: Bytes of the file; None if they are those of the ``etag`` that was sent.
+        etag: Entity tag of this content, where the store gives one.
+        fault: Reason for which the file is not read; empty if it is.
     """
 
     content: bytes | None
@@ -245,7 +245,7 @@ class Store:
     """A folder in a store.
 
     Args:
-        url: of the folder.
+        url: URL of the folder.
 
     Raises:
         ListwrightError: if the library of the stores is not installed, or cannot use the URL.
@@ -275,9 +275,9 @@ class Store:
         """Return a small file; None if there is none.
 
         Args:
-            path: below the URL.
-            most: bytes; a larger file is not read, and has a fault.
-            etag: of a content that the caller has.
+            path: Path of the file below the URL.
+            most: Most bytes; a larger file is not read, and has a fault.
+            etag: Entity tag of the content that the caller has; None if it has none.
 
         Raises:
             StoreError: if the store does not answer.
@@ -319,9 +319,9 @@ class Store:
         """Write a file, in one step.
 
         Args:
-            path: below the URL.
-            content: its bytes, if they are few, or a local file.
-            new: refuse to replace a file.
+            path: Path of the file below the URL.
+            content: Bytes of the file, if they are few, or the path of a local file.
+            new: Whether to refuse to replace a file.
 
         Raises:
             FileExistsError: if ``new``, and there is one.
@@ -547,10 +547,10 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False, abandone
     when a copy is used again.
 
     Args:
-        store: that holds it.
-        path: of the bundle, below the store's URL; empty if that is the bundle's.
-        or_last: where the store does not answer, return the copy that this path had the last time.
-        abandoned: returns whether nobody waits for the copy any more.
+        store: Store that holds the bundle.
+        path: Path of the bundle below the store's URL; empty if that is the bundle's.
+        or_last: Whether the copy that this path had the last time is returned where the store does not answer.
+        abandoned: Function that returns whether nobody waits for the copy any more.
 
     Raises:
         AbandonedError: if nobody waits for it.
@@ -698,7 +698,7 @@ def hold_copies(places: Iterable[Path]) -> None:
     """Hold copies in the cache for as long as this process serves them; those held before go.
 
     Args:
-        places: of all bundles that are served; those that lie elsewhere are left alone.
+        places: Paths of all bundles that are served; those that lie elsewhere are left alone.
     """
     bundles = cache_folder() / "bundles"
     wanted = {place.parents[1] for place in places if place.is_relative_to(bundles)}
@@ -749,7 +749,7 @@ class Index:
     """What a URL held when it was last read, on disk: a process that starts while the store is down goes on from it.
 
     Args:
-        url: of the store.
+        url: URL of the store.
     """
 
     def __init__(self, url: Url) -> None:

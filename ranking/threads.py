@@ -19,7 +19,7 @@ def cores(root: Path = Path("/")) -> int:
     """Return the number of usable cores: those of the CPU affinity, or fewer by a CPU quota, rounded down.
 
     Args:
-        root: folder with ``proc/self/cgroup``, ``proc/self/mountinfo``, and the control groups that these name.
+        root: Folder with ``proc/self/cgroup``, ``proc/self/mountinfo``, and the control groups that these name.
 
     Convention: a quota below one core is one; of a control group and its ancestors, the lowest quota counts.
     """

@@ -38,10 +38,10 @@ class Pod:
     """One pod of a Deployment, listening on a port of this machine.
 
     Args:
-        objects: of the chart; a ConfigMap and a Deployment among them.
-        name: of the pod.
-        port: of this machine.
-        folder: for its manifest.
+        objects: Objects that the chart renders; a ConfigMap and a Deployment among them.
+        name: Name of the pod.
+        port: Port of this machine.
+        folder: Folder to write the pod's manifest into.
     """
 
     def __init__(self, objects: list[dict[str, Any]], name: str, port: int, folder: Path) -> None:

@@ -43,11 +43,11 @@ class VendoredFile:
     """One file of a library.
 
     Args:
-        name: here.
-        package, version, licence: of the package, as npm knows it.
-        source: path in the package.
-        sha256, source_sha256: of the file here, and in the package; they differ where it was changed.
-        change: the words that were replaced, and by what; empty where nothing was.
+        name: Name of the file in this repository.
+        package, version, licence: Name, version and licence of the package, as npm knows it.
+        source: Path in the package.
+        sha256, source_sha256: SHA-256 of the file here, and in the package; they differ where it was changed.
+        change: Text that was replaced, and its replacement; empty where nothing was.
     """
 
     name: str

@@ -137,11 +137,11 @@ class SentList:
     """The parts of a sent list that its answer repeats.
 
     Args:
-        length: candidates.
-        ids: of the candidates; None: they have none.
-        id: of the query.
-        version: of the bundle that should answer; None: any.
-        top_n: results that are wanted; None: all.
+        length: Number of candidates.
+        ids: Ids of the candidates; None if they have none.
+        id: Id of the query.
+        version: Version of the bundle that should answer; None for any.
+        top_n: Length of the results; None for all.
     """
 
     length: int

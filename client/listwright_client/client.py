@@ -74,12 +74,12 @@ class Client:
     Close it, or use it in a ``with``.
 
     Args:
-        base_url: of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
-        api_key: sent as ``Authorization: Bearer``.
-        timeout: seconds that a call may take, retries and waits included; each call may say otherwise.
-        retries: attempts after the first, where trying again is safe and there is time.
-        http: an ``httpx.Client`` of your own (proxies, certificates, limits), which you close yourself.
-        clock, sleep, jitter: ``time.monotonic``, ``time.sleep`` and ``random.random``, for tests.
+        base_url: URL of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
+        api_key: Key that is sent as ``Authorization: Bearer``; None if the service needs none.
+        timeout: Seconds that a call may take, retries and waits included; each call may say otherwise.
+        retries: Most attempts after the first, where trying again is safe and there is time.
+        http: An ``httpx.Client`` of your own (proxies, certificates, limits), which you close yourself.
+        clock, sleep, jitter: Substitutes for ``time.monotonic``, ``time.sleep`` and ``random.random``, for tests.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Client:
         Args:
             features: ``(L, D)`` array, NaN for a missing value, categories as strings in an array of objects; or one
                 mapping per candidate, by feature name; or a pandas or polars frame, whose columns are the features.
-            options: see :class:`~listwright_client.options.RerankOptions`.
+            options: Fields of :class:`~listwright_client.options.RerankOptions`.
 
         Raises:
             ListwrightError: see :mod:`listwright_client.errors`.
@@ -115,9 +115,9 @@ class Client:
         """Rank the candidates of one query, and explain the place of one of them, or of the first ones.
 
         Args:
-            features: as in :meth:`rerank`.
-            options: see :class:`~listwright_client.options.ExplainOptions`; ``candidate`` or ``explain_top_n`` among
-                them. An explanation takes seconds: give it a ``timeout``.
+            features: Features of the candidates, as in :meth:`rerank`.
+            options: Fields of :class:`~listwright_client.options.ExplainOptions`; ``candidate`` or ``explain_top_n``
+                among them. An explanation takes seconds: give it a ``timeout``.
 
         Raises:
             ListwrightError, ValueError, TypeError: as :meth:`rerank`; a service that explains nothing answers 404.

@@ -57,9 +57,9 @@ class ListwrightError(Exception):
     """A question that got no good answer.
 
     Args:
-        problem: what is known; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and ``retry_after`` are
+        problem: Facts on the failure; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and ``retry_after`` are
             attributes of the error, too.
-        attempts: how often it was sent; 0 if it never was.
+        attempts: Number of times that the request was sent.
     """
 
     def __init__(self, problem: Problem, attempts: int = 0) -> None:

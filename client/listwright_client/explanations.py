@@ -188,9 +188,9 @@ class SentQuestion:
     """A question that was sent, for checking its answer.
 
     Args:
-        sent: the list.
-        candidate, against: by position or id, as they were sent.
-        places: how many of the first ones, instead of a candidate.
+        sent: List that was sent.
+        candidate, against: Candidates by position or id, as they were sent.
+        places: Number of first places to explain, instead of a candidate.
     """
 
     sent: SentList

@@ -25,9 +25,9 @@ class Question(Generic[T]):
     """One question to the service.
 
     Args:
-        read: makes the value out of an answer that is 200; takes the number of attempts, too.
-        body: a JSON object with at least one field; None: a GET.
-        most_bytes: largest answer that is read.
+        read: Function that makes the value out of an answer 200 and the number of attempts.
+        body: JSON object with at least one field; None for a GET.
+        most_bytes: Bytes of the largest answer that is read.
     """
 
     path: str

@@ -122,11 +122,11 @@ class Forgotten:
     """The outcome for one file.
 
     Args:
-        path: of the file.
-        removed: records of the unit that were in it.
-        remaining: other records.
-        unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
-        queries: query ids of events that are left in it.
+        path: Path of the file.
+        removed: Number of the unit's records that were in the file.
+        remaining: Number of the other records.
+        unfinished: Whether the file is still written, or was left by a killed worker: nothing of it was changed.
+        queries: Query ids of events that are left in the file.
     """
 
     path: Path
@@ -143,12 +143,12 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
     removed. An interrupted run loses nothing, and may be run again.
 
     Args:
-        folder: of the log.
-        units: as they stand in the log: as they were sent, or their hashes.
-        awaited: query ids of records that stay: without them nobody knows which events are left.
+        folder: Folder of the log.
+        units: Units as the log has them: as they were sent, or their hashes.
+        awaited: Query ids of records that stay: without them nobody knows which events are left.
 
     Yields:
-        Of each file that has records of the units, in the order of
+        The outcome for each file that has records of the units, in the order of
         :func:`~listwright.ranking.served_log.files.log_files`.
 
     Raises:
@@ -199,8 +199,8 @@ def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
     """Return the query ids of all records of some units in a served log, also of files that are still written.
 
     Args:
-        log: folder of the served log.
-        units: as they stand in it.
+        log: Folder of the served log.
+        units: Units as the log has them: as they were sent, or their hashes.
 
     Raises:
         DataError: if the folder is not there, or a file is damaged.
@@ -219,12 +219,12 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     A file that has any is written anew, and replaces the old one in one step. Lines that are no events stay.
 
     Args:
-        folder: of the log of events.
-        queries: their query ids.
-        clients: their client ids.
+        folder: Folder of the log of events.
+        queries: Query ids of the events to remove.
+        clients: Client ids of the events to remove.
 
     Yields:
-        Of each file that has such events, by name.
+        The outcome for each file that has such events, by name.
 
     Raises:
         DataError: if the folder is not there, or a file cannot be read.

@@ -48,9 +48,9 @@ class CompiledFirstStage:
     """A LightGBM ranker, walked through by compiled code on one thread.
 
     Args:
-        forest: of the model.
-        columns: of the schema, in the model's order; None if that is the schema's own.
-        schema: of the feature matrices that will be scored.
+        forest: Trees of the model.
+        columns: Columns of the schema in the model's order; None if that is the schema's own.
+        schema: Schema of the feature matrices that will be scored.
     """
 
     engine: Engine = "compiled"
@@ -91,8 +91,8 @@ def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstSta
     a probe, LightGBM scores, and a warning says why.
 
     Args:
-        model: LightGBM's text format.
-        schema: of the feature matrices that will be scored.
+        model: Model in LightGBM's text format.
+        schema: Schema of the feature matrices that will be scored.
         engine: ``compiled`` or ``lightgbm``.
 
     Raises:
@@ -147,11 +147,12 @@ class Schedule:
     """The trees that are scored in step and those that are walked row by row.
 
     Args:
-        groups: ``(G,)`` of :data:`GROUP`: how many splits, and the place of each tree's leftmost leaf.
-        splits: ``(splits, 4)`` of :data:`SPLIT`, group after group, parents before children; ``at`` is the
+        groups: ``(G,)`` array of :data:`GROUP`: number of splits, and the place of each tree's leftmost leaf.
+        splits: ``(splits, 4)`` array of :data:`SPLIT`, group after group, parents before children; ``at`` is the
             place of the leftmost leaf below, from which ``step`` leads to that of the right side.
         walked: ``(walked,)`` numbers of the other trees.
-        turns: ``(trees,)`` when each tree has its turn: four a group, and then those that are walked through.
+        turns: ``(trees,)`` numbers of the trees in the order in which they are computed: four a group, and then those
+            that are walked through.
     """
 
     groups: np.ndarray

@@ -43,13 +43,13 @@ class Forest:
     """A forest in flat arrays.
 
     Args:
-        columns: ``(E,)`` of :data:`COLUMN`.
-        nodes: of :data:`NODE`, all trees one after the other, siblings side by side; ``child`` is the left one, counted
-            from the tree's root. A leaf is its own child under an infinite threshold.
-        trees: ``(trees,)`` of :data:`TREE`.
-        sets: of uint32; a set is the count of its words and then the words.
-        values: of every node; 0 of an inner one.
-        splits: by feature, the values at which a row changes its way: thresholds, or categories of a set.
+        columns: ``(E,)`` array of :data:`COLUMN`.
+        nodes: Array of :data:`NODE`, all trees one after the other, siblings side by side; ``child`` is the left one,
+            counted from the tree's root. A leaf is its own child under an infinite threshold.
+        trees: ``(trees,)`` array of :data:`TREE`.
+        sets: Array of uint32; a set is the count of its words and then the words.
+        values: ``(nodes,)`` value of every leaf; 0 for an inner node.
+        splits: Values at which a row changes its way, by feature: thresholds, or categories of a set.
     """
 
     columns: np.ndarray

@@ -56,8 +56,8 @@ class Clock:
     """A deadline that is checked between pieces of work, and whether the caller still waits.
 
     Args:
-        deadline: of the explanation.
-        at: when this part of it must end, on the clock of ``time.perf_counter``.
+        deadline: Deadline of the whole explanation.
+        at: Time by which this part of it must end, in seconds on the clock of ``time.perf_counter``.
     """
 
     deadline: Deadline
@@ -87,8 +87,8 @@ class Stages(NamedTuple):
     """Explanations of a stage's scores.
 
     Args:
-        explanations: one for each candidate; None where the clock left too few samples.
-        cut_short: whether the clock ended any sampling before its standard errors were small enough.
+        explanations: Explanation of each candidate; None where the clock left too few samples.
+        cut_short: Whether the clock ended any sampling before its standard errors were small enough.
     """
 
     explanations: list[StageContributions | None]
@@ -112,12 +112,14 @@ def explain_first_stage(
     :func:`explain_second_stage` has them.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, with first-stage scores.
-        explained: indices of the candidates.
-        budget, seed: of the sampling, where there is any.
-        clock: ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, with first-stage scores.
+        explained: Indices of the candidates to explain.
+        budget: Most evaluations for each of them, where they are sampled.
+        seed: Seed of the sampling.
+        clock: Clock that ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for
+            each.
 
     Raises:
         ScoringError, BundleError: if the first stage cannot be run or read again.
@@ -168,13 +170,13 @@ def explain_second_stage(
     the first-stage score. The other candidates, those that reach the second stage, and the route stay the answer's.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, by a second stage.
-        explained: indices of candidates that it scored.
-        budget: evaluations for each of them.
-        seed: of the sampling.
-        clock: sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, by a second stage.
+        explained: Indices of the candidates to explain, which that stage scored.
+        budget: Most evaluations for each of them.
+        seed: Seed of the sampling.
+        clock: Clock of the explanation; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
 
     Raises:
         ScoringError: if a stage fails, or its score cannot be computed again.
@@ -309,8 +311,8 @@ class TreeContributions:
     proportion of the training rows that did (Lundberg et al., 2018; LightGBM's ``pred_contrib``).
 
     Args:
-        model: LightGBM's text format.
-        schema: of the matrices that are explained, list-relative columns included where the model sees them.
+        model: Model in LightGBM's text format.
+        schema: Schema of the matrices that are explained, list-relative columns included where the model sees them.
 
     Raises:
         SchemaMismatchError, ScoringError: as :class:`listwright.ranking.first_stage.LightGbmFirstStage`.
@@ -376,9 +378,9 @@ class FirstStageVersions:
     """Scores of the first stage, which computes the list-relative columns anew for each version.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        candidate: index of the one that has versions.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that has versions.
     """
 
     def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int) -> None:
@@ -413,10 +415,10 @@ class FinalVersions:
     The candidates that reach the second stage, and the route, stay those of the answer.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        candidate: index of the one that has versions; the second stage scored it.
-        ranking: the answer.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that has versions; the second stage scored it.
+        ranking: Ranking that was answered.
     """
 
     def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int, ranking: Ranking) -> None:
@@ -478,11 +480,11 @@ class ShapleyValues:
     """Shares of ``full - empty``, which they sum to.
 
     Args:
-        values: ``(players,)``.
-        standard_errors: ``(players,)``; None where the values are exact.
-        full, empty: payoff of all players together, and of none.
-        evaluations: coalitions that were tried.
-        budget_spent: whether the budget or the clock ended the sampling.
+        values: ``(players,)`` Shapley values.
+        standard_errors: ``(players,)`` standard errors of the values; None where the values are exact.
+        full, empty: Payoff of all players together, and of none.
+        evaluations: Number of coalitions that were tried.
+        budget_spent: Whether the budget or the clock ended the sampling.
     """
 
     values: Float[np.ndarray, " players"]
@@ -503,11 +505,11 @@ def shapley_values(
     is below :data:`TOLERANCE` of the largest value, or with the budget.
 
     Args:
-        payoff: returns the payoffs of coalitions.
-        players: how many.
-        budget: evaluations; two pairs of permutations are drawn even if they cost more.
-        rng: draws the permutations.
-        clock: checked between evaluations.
+        payoff: Function that returns the payoffs of coalitions.
+        players: Number of players.
+        budget: Most evaluations; two pairs of permutations are drawn even if they cost more.
+        rng: Random generator that draws the permutations.
+        clock: Clock that is checked between evaluations.
 
     Returns:
         The values; None where the clock ended before two pairs.

@@ -66,17 +66,17 @@ def explain(
     its choice then stays. Of a degraded answer, the first stage is explained: changed lists are ranked by it.
 
     Args:
-        reranker: serves the bundle.
-        candidates: ``(L, D)`` in schema order.
-        candidate: index of the candidate, from 0.
-        against: index of another one, whose contributions are subtracted.
-        strategy, specialist, hook, routing: as of :meth:`listwright.ranking.reranker.Reranker.rerank`.
-        deadline: sampling ends before it with what there is, and what would come after it is left out; both are
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate, from 0.
+        against: Index of another candidate, whose contributions are subtracted.
+        strategy, specialist, hook, routing: Options of :meth:`listwright.ranking.reranker.Reranker.rerank`.
+        deadline: Deadline before which sampling ends with what there is; what would come after it is left out. Both are
             named in ``incomplete``.
-        budget: changed candidates that a stage scores at most, for the candidate and for ``against`` each.
-        seed: of the sampling.
-        ranking: the answer, if there is one: this reranker's ranking of the same list, under the same options, and
-            then no hook is called. Else the list is ranked.
+        budget: Most changed candidates that a stage scores, for the candidate and for ``against`` each.
+        seed: Seed of the sampling.
+        ranking: This reranker's ranking of the same list, under the same options; then no hook is called. None: the
+            list is ranked.
 
     Raises:
         CandidateError: if there is no such candidate, or the ranking is one of another number of candidates.
@@ -155,10 +155,11 @@ def bind_rerank(
     list, as it would in serving.
 
     Args:
-        reranker: serves the bundle. Its latency estimate is left alone: runs in a row say nothing of single ones.
-        ranking: the answer.
-        deadline: of the explanation; only its ``abandoned`` is used, as single runs are short.
-        strategy, specialist, routing: options of the answer's request.
+        reranker: Reranker that serves the bundle. Its latency estimate is left alone: runs in a row say nothing of
+            single ones.
+        ranking: Ranking that was answered.
+        deadline: Deadline of the explanation; only its ``abandoned`` is used, as single runs are short.
+        strategy, specialist, routing: Options of the answer's request.
     """
     own_pace = copy(reranker)
     own_pace.pace = LatencyEstimator()
@@ -184,10 +185,10 @@ def find_moves(
     Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
 
     Args:
-        rerank: ranks as the answer was ranked, see :func:`bind_rerank`.
-        candidates: all of the list.
-        candidate: index of the one that leaves.
-        ranking: the answer.
+        rerank: Function that ranks as the answer was ranked, see :func:`bind_rerank`.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that leaves.
+        ranking: Ranking that was answered.
 
     Raises:
         ScoringError: if a stage fails on the list without the candidate, as an earlier one would then answer.
@@ -213,9 +214,9 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
     The score looks at the mean of each numeric feature over the first stage's top. One mean at a time is replaced.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, with first-stage scores.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, with first-stage scores.
 
     Returns:
         None if the bundle has no anomaly score.

@@ -210,8 +210,8 @@ def with_rules(explanation: CandidateExplanation, ranking: Ranking) -> Candidate
     """Return an explanation that says what rules made of the candidate's place.
 
     Args:
-        explanation: of the list as it was ranked.
-        ranking: the same list with rules.
+        explanation: Explanation of the list as it was ranked.
+        ranking: Ranking of the same list with rules.
     """
     if all(one.reason for one in ranking.rules):
         return explanation

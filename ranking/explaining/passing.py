@@ -48,8 +48,8 @@ class Search(NamedTuple):
     Args:
         changes: None if it was cut short, or a stage failed in it, before any change passed: that none does is not
             known.
-        complete: whether every change was tried that the limits allow.
-        fault: why a changed list could not be ranked by the stage that answered; None if all could.
+        complete: Whether every change was tried that the limits allow.
+        fault: Reason for which a changed list could not be ranked by the stage that answered; None if all could.
     """
 
     changes: WhatItTakes | None
@@ -78,12 +78,13 @@ def find_passing_changes(
     rank its list, and the places of two stages do not compare.
 
     Args:
-        rerank: ranks as the answer was ranked, see :func:`listwright.ranking.explaining.explain.bind_rerank`.
-        candidates: all of the list.
-        candidate: index, not of the first one.
-        ranking: the answer.
-        schema: with training quantiles.
-        clock: checked before every trial.
+        rerank: Function that ranks as the answer was ranked, see
+            :func:`listwright.ranking.explaining.explain.bind_rerank`.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate, which does not stand first.
+        ranking: Ranking that was answered.
+        schema: Schema of the features, with training quantiles.
+        clock: Clock that is checked before every trial.
 
     Raises:
         ScoringError: if a stage fails on the list as it is.
@@ -226,10 +227,10 @@ class Step:
     """A change of one feature's value.
 
     Args:
-        column: of the schema.
-        value: the number or the code.
-        size: share of the training rows between the value that the candidate has and this one; see :data:`OTHER_KIND`.
-        near, near_value: the same of the value before it on the way, which is the candidate's own for the first.
+        column: Index of the feature in the schema.
+        value: New number or code.
+        size: Share of the training rows between the candidate's value and this one; see :data:`OTHER_KIND`.
+        near, near_value: Size and value of the step before it on the way; for the first, the candidate's own value.
     """
 
     column: int
@@ -243,8 +244,8 @@ class Steps(NamedTuple):
     """The steps to try.
 
     Args:
-        steps: the smallest first.
-        left_out: how many more there are, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
+        steps: Steps, the smallest first.
+        left_out: Number of further steps, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
     """
 
     steps: list[Step]
@@ -255,9 +256,9 @@ def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: Featu
     """Return the steps to training quantiles and other categories.
 
     Args:
-        features: ``(L, D)`` of the list.
-        candidate: index of the one that takes them.
-        schema: with quantiles; a numeric feature without them is left as it is.
+        features: ``(L, D)`` features of the list.
+        candidate: Index of the candidate that takes the steps.
+        schema: Schema of the features; a numeric feature without quantiles is left as it is.
     """
     steps, left_out = list[Step](), 0
     for column, feature in enumerate(schema.features):

@@ -56,10 +56,11 @@ class Match(Generic[T]):
     """A rule on one list.
 
     Args:
-        rule, name: as written; as it is called.
-        number: in its source, from 0.
-        of_request: whether a request brought it, and not the file.
-        candidates: indices of those that it selects; empty for caps and diversity.
+        rule: Rule as it was written.
+        name: Name of the rule; its kind and number where it has none.
+        number: Position of the rule in its source, from 0.
+        of_request: Whether a request brought the rule, and not the file.
+        candidates: Indices of the candidates that the rule selects; empty for caps and diversity.
     """
 
     rule: T
@@ -77,9 +78,9 @@ class RuleSet:
     """Rules of one source, prepared for the lists of one schema.
 
     Args:
-        rules: as they were written.
-        schema: of the lists.
-        of_request: whether a request brought them. One of a file that the schema does not fit is not applied.
+        rules: Rules as they were written.
+        schema: Schema of the lists.
+        of_request: Whether a request brought the rules. One of a file that the schema does not fit is not applied.
 
     Raises:
         SchemaMismatchError: if a rule of a request names a feature or a category that the schema has not.
@@ -190,10 +191,10 @@ def apply_rules(
     """Return the ranking with its rules applied.
 
     Args:
-        ranking: of any stage.
-        candidates: that were ranked.
-        manifest: of the bundle, with the temperatures of its scores.
-        rule_sets: of this bundle's schema: the file's, then the request's.
+        ranking: Ranking by any stage.
+        candidates: Candidates that were ranked.
+        manifest: Manifest of the bundle, with the temperatures of its scores.
+        rule_sets: Rules prepared for this bundle's schema: the file's, then the request's.
 
     Returns:
         The same ranking where no rule touches a candidate. Else another order: excluded candidates are the last ones,

@@ -20,9 +20,9 @@ def draw_examination(path: Path, estimate: Sequence[Mapping[str, float]], plante
     """Write an SVG: how likely each place is looked at, estimated and planted.
 
     Args:
-        path: of the file.
-        estimate: ``position``, ``propensity``, ``low`` and ``high`` of each place.
-        planted: of each place, relative to the first.
+        path: Path of the file.
+        estimate: Rows with ``position``, ``propensity``, ``low`` and ``high`` of each place.
+        planted: True probability of examination of each place, relative to the first.
     """
     places = [one["position"] for one in estimate]
     values = [one["propensity"] for one in estimate]

@@ -62,10 +62,10 @@ class Loop:
     """The steps of the loop, in their order.
 
     Args:
-        folder: of everything that is written.
-        shop: whose visitors come.
-        sizes: queries of each step.
-        console: where the story is told.
+        folder: Folder for everything that is written.
+        shop: Shop that the visitors come to.
+        sizes: Number of queries in each step.
+        console: Console to print to.
     """
 
     def __init__(self, folder: Path, shop: Shop, sizes: Sizes, console: Console) -> None:

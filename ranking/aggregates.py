@@ -64,8 +64,8 @@ class Aggregates:
         return len(self._numeric)
 
     def _names(self, schema: FeatureSchema, specialists: int) -> tuple[str, ...]:
-        numbers = [schema.names[d] for d in self._numeric]
-        names = [f"{what} of {name}{over}" for over in ("", " in the top") for what in _STATISTICS for name in numbers]
+        numeric = [schema.names[d] for d in self._numeric]
+        names = [f"{what} of {name}{over}" for over in ("", " in the top") for what in _STATISTICS for name in numeric]
         names += [f"share of {schema.names[d]} missing" for d in self._holey]
         for d, _ in self._categorical:
             values = ("unknown", *schema.features[d].categories)

@@ -52,7 +52,7 @@ def atomic_file(path: Path, *, mode: int | None = None, sync: bool = False) -> I
 
 @contextmanager
 def atomic_folder(path: Path, temporary: Path, *, mode: int = 0o777) -> Iterator[Path]:
-    """Make a folder that is renamed when the block ends; after an error it is removed.
+    """Make a folder that gets its name when the block ends; after an error it is removed.
 
     Args:
         path: Path of the finished folder.
@@ -63,7 +63,7 @@ def atomic_folder(path: Path, temporary: Path, *, mode: int = 0o777) -> Iterator
     temporary.mkdir(mode=mode)
     try:
         yield temporary
-        temporary.rename(path)
+        temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

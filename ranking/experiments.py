@@ -201,7 +201,7 @@ class Agreement(NamedTuple):
     top_1: float
 
 
-def agreement(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agreement:
+def agreement(order: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agreement:
     """Compare two orders of the same L candidates, best first.
 
     Definitions: Kendall's tau is 1 - 4 D / (L (L - 1)), D the pairs in different order (Kendall 1938; there are no
@@ -212,14 +212,14 @@ def agreement(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agree
 
     Convention: lists of one candidate agree; so do lists of none.
     """
-    length = len(one)
-    if len(other) != length or not all(np.array_equal(np.sort(order), np.arange(length)) for order in (one, other)):
+    length = len(order)
+    if len(other) != length or not all(np.array_equal(np.sort(items), np.arange(length)) for items in (order, other)):
         raise ValueError(f"orders of {length} and {len(other)} candidates: expected 0 to L - 1, each once, in both")
     if length < 2:
         return Agreement(1.0, 1.0, 1.0)
-    discordant = _inversions(ranks_of(other)[one])
+    discordant = _inversions(ranks_of(other)[order])
     tau = 1.0 - 4.0 * discordant / (length * (length - 1))
-    return Agreement(tau, _rank_biased_overlap(one, other), float(one[0] == other[0]))
+    return Agreement(tau, _rank_biased_overlap(order, other), float(order[0] == other[0]))
 
 
 def _inversions(values: Int[np.ndarray, " L"]) -> int:
@@ -232,10 +232,10 @@ def _inversions(values: Int[np.ndarray, " L"]) -> int:
     return between + _inversions(left) + _inversions(right)
 
 
-def _rank_biased_overlap(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> float:
-    length = len(one)
+def _rank_biased_overlap(order: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> float:
+    length = len(order)
     depths = np.arange(1, length + 1)
-    in_both = np.maximum(ranks_of(one), ranks_of(other))  # the depth from which a candidate is in both
+    in_both = np.maximum(ranks_of(order), ranks_of(other))  # the depth from which a candidate is in both
     overlap = np.cumsum(np.bincount(in_both, minlength=length + 1)[1:]) / depths
     weights = PERSISTENCE ** depths.astype(np.float64)
     within_lists = (1.0 - PERSISTENCE) / PERSISTENCE * float((overlap * weights).sum())

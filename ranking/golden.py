@@ -219,9 +219,9 @@ def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
     rescored = np.isfinite(ranking.scores)
     score = np.where(rescored, ranking.scores, ranking.first_stage_scores)
     differs = ranking.order != expected
-    actual, wanted = ranking.order[differs], expected[differs]
-    same_part = (rescored[actual] == rescored[wanted]).all()
-    ties = np.isclose(score[actual], score[wanted], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
+    actual, required = ranking.order[differs], expected[differs]
+    same_part = (rescored[actual] == rescored[required]).all()
+    ties = np.isclose(score[actual], score[required], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return bool(same_part and ties.all())
 
 

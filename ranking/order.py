@@ -55,8 +55,8 @@ def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: 
     """Return whether the candidates at ranks ``count`` and ``count + 1`` tie; arguments as of :func:`best`."""
     if count >= len(by_first_stage):
         return False
-    one, other = first_scores[by_first_stage[count - 1 : count + 1]]
-    return bool(one == other or (np.isnan(one) and np.isnan(other)))
+    last, following = first_scores[by_first_stage[count - 1 : count + 1]]
+    return bool(last == following or (np.isnan(last) and np.isnan(following)))
 
 
 def refined_order(

@@ -87,8 +87,8 @@ def files_below(path: Path, patterns: Sequence[str], report: Report | None = Non
         return [path]
     files, others = list[Path](), list[Path]()
     for entry in sorted(_entries(path)):
-        wanted = entry.name[0] not in "._" and any(fnmatchcase(entry.name.lower(), pattern) for pattern in patterns)
-        (files if wanted else others).append(entry)
+        matches = entry.name[0] not in "._" and any(fnmatchcase(entry.name.lower(), pattern) for pattern in patterns)
+        (files if matches else others).append(entry)
     if others and report is not None:
         names = ", ".join(str(entry.relative_to(path)) for entry in others[:10]) + (" …" if len(others) > 10 else "")
         report(f"{path}: {len(others)} left out, of another name than {', '.join(patterns)}: {names}")

@@ -131,7 +131,7 @@ class RelativeColumns:
     def __init__(self, columns: Sequence[RelativeColumn], schema: FeatureSchema) -> None:
         self.columns = tuple(columns)
         width, sources = len(schema), dict[tuple[str, str | None], dict[str, float]]()
-        missing = {one.name: one.missing_in_training and one.kind == "numeric" for one in schema.features}
+        missing = {f.name: f.missing_in_training and f.kind == "numeric" for f in schema.features}
         for place, column in enumerate(columns, start=width):
             feature = _place_of(column, column.feature, schema, categorical=column.kind in CATEGORY_KINDS)
             within = -1 if column.within is None else _place_of(column, column.within, schema, categorical=True)
@@ -201,9 +201,9 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
 
 def _groups(codes: Float[np.ndarray, " L"]) -> list[Int[np.ndarray, " G"]]:
     """Return the places of the candidates with each code; one with an unknown code is alone."""
-    numbers = np.where(codes > UNKNOWN_CODE, codes.astype(np.float64), -1.0 - np.arange(len(codes)))
-    order = np.argsort(numbers, kind="stable")
-    groups: list[Int[np.ndarray, " G"]] = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    group_numbers = np.where(codes > UNKNOWN_CODE, codes.astype(np.float64), -1.0 - np.arange(len(codes)))
+    order = np.argsort(group_numbers, kind="stable")
+    groups: list[Int[np.ndarray, " G"]] = np.split(order, np.flatnonzero(np.diff(group_numbers[order])) + 1)
     return groups
 
 

@@ -701,10 +701,10 @@ def hold_copies(places: Iterable[Path]) -> None:
         places: Paths of all bundles that are served; those that lie elsewhere are left alone.
     """
     bundles = cache_folder() / "bundles"
-    wanted = {place.parents[1] for place in places if place.is_relative_to(bundles)}
-    for copy in _held.keys() - wanted:
+    served = {place.parents[1] for place in places if place.is_relative_to(bundles)}
+    for copy in _held.keys() - served:
         os.close(_held.pop(copy))
-    for copy in wanted - _held.keys():
+    for copy in served - _held.keys():
         with suppress(OSError):  # of a cache that others fill, and this process may not write
             _held[copy] = _open_lock(bundles / f".{copy.name}.use")
             fcntl.flock(_held[copy], fcntl.LOCK_SH)

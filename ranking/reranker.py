@@ -201,13 +201,13 @@ class Reranker:
             late=too_late,
         )
 
-    def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:
+    def explain(self, candidates: CandidateList, candidate: int, **options: Any) -> CandidateExplanation:
         """Explain why a candidate stands where it stands.
 
         Args:
             candidates: Candidates of the list, with D features in schema order.
             candidate: Index of the candidate, from 0.
-            words: Other arguments of :func:`listwright.ranking.explaining.explain.explain`.
+            options: Other arguments of :func:`listwright.ranking.explaining.explain.explain`.
 
         Raises:
             CandidateError: if there is no such candidate.
@@ -216,7 +216,7 @@ class Reranker:
         """
         from listwright.ranking.explaining.explain import explain  # noqa: PLC0415 - nothing is loaded while unused
 
-        return explain(self, candidates, candidate, **words)
+        return explain(self, candidates, candidate, **options)
 
     def _record_ms(self, stage: str, length: int, started: float) -> float:
         """Return the milliseconds since ``started``, and record them as the stage's time."""

@@ -22,15 +22,15 @@ START_WITHIN_S = 120.0
 COMMAND_WITHIN_S = 120.0
 
 
-def podman(*words: str) -> str:
+def podman(*arguments: str) -> str:
     """Run a podman command and return its output.
 
     Raises:
         RuntimeError: if it fails; holds what it said.
     """
-    done = subprocess.run(["podman", *words], capture_output=True, text=True, check=False, timeout=COMMAND_WITHIN_S)
+    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, check=False, timeout=COMMAND_WITHIN_S)
     if done.returncode != 0:
-        raise RuntimeError(f"podman {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"podman {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout.strip()
 
 

@@ -54,7 +54,7 @@ def text() -> str:
 def _references(node: Any) -> list[str]:
     """Return the names of the schemas that a part of the document refers to."""
     if isinstance(node, list):
-        return [name for one in node for name in _references(one)]
+        return [name for part in node for name in _references(part)]
     if not isinstance(node, dict):
         return []
     reference = node.get("$ref")
@@ -64,9 +64,9 @@ def _references(node: Any) -> list[str]:
 def _members(schema: Node) -> list[str]:
     """Return the declaration of each member, with its comment."""
     members = []
-    for member, one in schema["properties"].items():
-        mark = "" if member in schema.get("required", ()) else "?"
-        members.append(f"{_comment(one, '  ')}  {member}{mark}: {_type(one)};\n")
+    for name, value in schema["properties"].items():
+        mark = "" if name in schema.get("required", ()) else "?"
+        members.append(f"{_comment(value, '  ')}  {name}{mark}: {_type(value)};\n")
     return members
 
 

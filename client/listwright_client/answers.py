@@ -164,9 +164,9 @@ class SentList:
         length = len(ranking.order)
         if (ranking.ranks[ranking.order] != np.arange(1, length + 1)).any():
             raise ValueError(f"its ranks are not 1 to {length}, each once")
-        wanted = length if self.top_n is None else min(length, self.top_n)
-        if len(ranking.results) != wanted:
-            raise ValueError(f"it has {len(ranking.results)} results, and {wanted} are due")
+        due = length if self.top_n is None else min(length, self.top_n)
+        if len(ranking.results) != due:
+            raise ValueError(f"it has {len(ranking.results)} results, and {due} are due")
         for place, result in enumerate(ranking.results, 1):
             if not place == result.rank == ranking.ranks[result.index]:
                 ranks = f"{result.rank} and {ranking.ranks[result.index]}"

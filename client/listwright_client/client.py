@@ -37,9 +37,9 @@ NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 class _Connections(Generic[Http]):
     """Connection pool of one process and event loop, replaced in another: a connection dies with its loop."""
 
-    def __init__(self, make: Callable[[], Http], given: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
-        self._make, self._loop, self.owned, self.moved = make, loop, given is None, False
-        self._used: tuple[Any, Http] = None, self._open() if given is None else given
+    def __init__(self, make: Callable[[], Http], http: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
+        self._make, self._loop, self.owned, self.moved = make, loop, http is None, False
+        self._used: tuple[Any, Http] = None, self._open() if http is None else http
 
     def pool(self) -> Http:
         """Return the pool of this process and event loop; RuntimeError if it is another's that cannot be replaced."""

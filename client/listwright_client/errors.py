@@ -57,8 +57,8 @@ class ListwrightError(Exception):
     """A question that got no good answer.
 
     Args:
-        problem: Facts on the failure; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and ``retry_after`` are
-            attributes of the error, too.
+        problem: Facts on the failure; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and
+            ``retry_after`` are attributes of the error, too.
         attempts: Number of times that the request was sent.
     """
 

@@ -104,17 +104,17 @@ def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
 def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
     """Print the outcome of each file; return how many records are left, and the query ids that these name."""
     removed = left = 0
-    named: set[str] = set()
+    unfinished_queries: set[str] = set()
     for file in forgotten:
         if file.unfinished:
             left += file.removed
-            named |= file.queries
+            unfinished_queries |= file.queries
             print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
         else:
             removed += file.removed
             print(f"{file.path.name}: {file.removed} {what} removed, {file.remaining} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
-    return left, frozenset(named)
+    return left, frozenset(unfinished_queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +235,15 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     for leftover in folder.rglob(".events-*.jsonl.*"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
     for listed in plain_file.files_below(folder, EVENTS):
-        path, drops, named = _scan_events(listed, queries, clients)
+        path, drops, queries_in_file = _scan_events(listed, queries, clients)
         if not any(drops):
             continue
         unfinished = path.name.endswith(".part")
         if not unfinished:
             _rewrite_events(path, drops)
-        yield Forgotten(path, sum(drops), len(drops) - sum(drops), unfinished, named if unfinished else frozenset())
+        yield Forgotten(
+            path, sum(drops), len(drops) - sum(drops), unfinished, queries_in_file if unfinished else frozenset()
+        )
 
 
 def _scan_events(

@@ -151,7 +151,7 @@ class Schedule:
         splits: ``(splits, 4)`` array of :data:`SPLIT`, group after group, parents before children; ``at`` is the
             place of the leftmost leaf below, from which ``step`` leads to that of the right side.
         walked: ``(walked,)`` numbers of the other trees.
-        turns: ``(trees,)`` numbers of the trees in the order in which they are computed: four a group, and then those
+        turns: ``(trees,)`` place of each tree in the order in which they are computed: four a group, and then those
             that are walked through.
     """
 
@@ -168,16 +168,16 @@ def schedule(forest: Forest) -> Schedule:
     """
     ends = np.append(forest.trees["root"][1:], len(forest.nodes))
     small = (ends - forest.trees["root"] < 2 * MOST_LEAVES) & (forest.trees["categorical"] == 0)
-    chosen = {
+    in_step = {
         int(tree): _in_step(forest.nodes[forest.trees["root"][tree] : ends[tree]].tolist())
         for tree in np.flatnonzero(small)
     }
-    order = sorted(chosen, key=lambda tree: len(chosen[tree][1]))
+    order = sorted(in_step, key=lambda tree: len(in_step[tree][1]))
     groups, splits = [], []
     for first in range(0, len(order), ABREAST):
         members = order[first : first + ABREAST]
         missing = ABREAST - len(members)
-        starts, ways = zip(*(chosen[tree] for tree in members), *[(0, [])] * missing, strict=True)
+        starts, ways = zip(*(in_step[tree] for tree in members), *[(0, [])] * missing, strict=True)
         steps = max(len(way) for way in ways)
         groups.append((steps, starts))
         padded = [way + [_INERT] * (steps - len(way)) for way in ways]

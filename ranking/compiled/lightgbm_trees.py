@@ -106,7 +106,7 @@ class _Tree:
         self.threshold = _numbers(inner["threshold"])
         self.below: list[float] = float32_below(np.array(self.threshold)).tolist()
         left, right = (lines[side].split() if self.size else () for side in ("left_child", "right_child"))
-        self.children = [(int(one), int(other)) for one, other in zip(left, right, strict=True)]
+        self.children = [(int(child), int(sibling)) for child, sibling in zip(left, right, strict=True)]
         bounds = [int(bound) for bound in lines.get("cat_boundaries", "").split()]
         words = [int(word) for word in lines.get("cat_threshold", "").split()]
         self.sets = [words[start:end] for start, end in pairwise(bounds)]

@@ -129,7 +129,7 @@ def explain_first_stage(
         schema = reranker.manifest.feature_schema
         own = np.zeros(candidates.features.shape)
         own[:, schema.index[entry.feature]] = scores
-        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, one) for one in explained]
+        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, index) for index in explained]
         return Stages([*parts])
     trees = tree_contributions(reranker)
     if trees is not None:
@@ -141,14 +141,15 @@ def explain_first_stage(
         if shares is None:
             return Stages([None] * len(explained), cut_short=True)
         _check_sums(shares, scores)
-        return Stages([_relative_to_mean("lightgbm", shares, features, trees.schema, scores, one) for one in explained])
+        schema = trees.schema
+        return Stages([_relative_to_mean("lightgbm", shares, features, schema, scores, index) for index in explained])
 
     def sample(stream: int, share: Clock) -> StageContributions | None:
-        one = explained[stream]
-        versions, rng = FirstStageVersions(reranker, candidates, one), np.random.default_rng((seed, 1, stream))
-        about: _About = "first stage", entry.kind, float(scores[one])
+        candidate = explained[stream]
+        versions, rng = FirstStageVersions(reranker, candidates, candidate), np.random.default_rng((seed, 1, stream))
+        about: _About = "first stage", entry.kind, float(scores[candidate])
         schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
 
     return _sample_each(sample, len(explained), clock)
 
@@ -183,11 +184,12 @@ def explain_second_stage(
     """
 
     def sample(stream: int, share: Clock) -> StageContributions | None:
-        one = explained[stream]
-        versions, rng = FinalVersions(reranker, candidates, one, ranking), np.random.default_rng((seed, 2, stream))
-        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[one])
+        candidate = explained[stream]
+        versions = FinalVersions(reranker, candidates, candidate, ranking)
+        rng = np.random.default_rng((seed, 2, stream))
+        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[candidate])
         schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
 
     return _sample_each(sample, len(explained), clock)
 
@@ -197,9 +199,9 @@ def _sample_each(sample: Callable[[int, Clock], StageContributions | None], coun
     until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
     for stream in range(count):
         share = until.share(1.0 / (count - stream))
-        one = sample(stream, share)
-        explanations.append(one)
-        cut_short |= one is None or (one.budget_spent and share.over())
+        explanation = sample(stream, share)
+        explanations.append(explanation)
+        cut_short |= explanation is None or (explanation.budget_spent and share.over())
     return Stages(explanations, cut_short)
 
 
@@ -280,7 +282,7 @@ def _sample(
 
 def by_size(contributions: Iterable[FeatureContribution]) -> tuple[FeatureContribution, ...]:
     """Sort contributions: the largest in size first, those of equal size in the order of the schema."""
-    return tuple(sorted(contributions, key=lambda one: -abs(one.contribution)))
+    return tuple(sorted(contributions, key=lambda contribution: -abs(contribution.contribution)))
 
 
 def references(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, " D"]:
@@ -525,8 +527,8 @@ def shapley_values(
 
 
 def _exhaustive(payoff: Payoff, players: int, clock: Clock) -> ShapleyValues | None:
-    numbers = np.arange(2**players)
-    present = (numbers[:, None] >> np.arange(players) & 1).astype(bool)
+    all_coalitions = np.arange(2**players)
+    present = (all_coalitions[:, None] >> np.arange(players) & 1).astype(bool)
     payoffs = _payoffs_of(payoff, present, clock)
     if payoffs is None:
         return None
@@ -534,7 +536,7 @@ def _exhaustive(payoff: Payoff, players: int, clock: Clock) -> ShapleyValues | N
     weights = np.array([factorial(s) * factorial(players - s - 1) / factorial(players) for s in range(players)])
     values = np.empty(players)
     for player in range(players):
-        coalitions = numbers[~present[:, player]]
+        coalitions = all_coalitions[~present[:, player]]
         gains = payoffs[coalitions | 1 << player] - payoffs[coalitions]
         values[player] = weights[sizes[coalitions]] @ gains
     return ShapleyValues(values, None, float(payoffs[-1]), float(payoffs[0]), len(payoffs))

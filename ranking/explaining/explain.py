@@ -107,7 +107,7 @@ def explain(
     anomaly = parts.run("anomaly", lambda: explain_anomaly(**one_list))
     second: list[StageContributions | None] = [None, None]
     if answer.stage_reached == "second_stage" and not np.isnan(answer.scores[candidate]):
-        scored = [one for one in explained if not np.isnan(answer.scores[one])]
+        scored = [index for index in explained if not np.isnan(answer.scores[index])]
         reached = parts.run("second_stage", lambda: explain_second_stage(**one_list, explained=scored, **sampling))
         if reached is not None:
             second = [*reached.explanations, None]
@@ -167,12 +167,12 @@ def bind_rerank(
     if ranking.degraded:
         return partial(rerank, strategy="first_stage", routing=False)
     route = ranking.route
-    chosen = Choice(route.specialist, route.confidence)
+    choice = Choice(route.specialist, route.confidence)
     return partial(
         rerank,
         strategy=strategy,
         specialist=specialist,
-        hook=(lambda _query: chosen) if route.decided_by == "hook" else None,
+        hook=(lambda _query: choice) if route.decided_by == "hook" else None,
         routing=routing and all(fault.kind != "routing_late" for fault in route.faults),
     )
 
@@ -240,7 +240,7 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
         for feature, mean, score_without in zip(features, means, scores_without, strict=True)
         if score_without < score
     ]
-    unusual.sort(key=lambda one: one.anomaly_without)
+    unusual.sort(key=lambda value: value.anomaly_without)
     quantiles = dict(zip(map(str, QUANTILE_LEVELS), stage.quantiles, strict=False))
     return AnomalyReasons(score, quantiles, tuple(unusual[:MOST_FEATURES]))
 
@@ -297,9 +297,11 @@ def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
     return RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
-def _subtract(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
+def _subtract(
+    explanation: StageContributions | None, other: StageContributions | None
+) -> tuple[FeatureContribution, ...]:
     """Subtract the contributions to another candidate from those to one; samples of both are independent."""
-    if one is None or other is None:
+    if explanation is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
     return by_size(
@@ -310,9 +312,9 @@ def _subtract(one: StageContributions | None, other: StageContributions | None) 
             part.contribution - others[part.feature].contribution,
             _error(part.standard_error, others[part.feature].standard_error),
         )
-        for part in one.contributions
+        for part in explanation.contributions
     )
 
 
-def _error(one: float | None, other: float | None) -> float | None:
-    return None if one is None and other is None else hypot(one or 0.0, other or 0.0)
+def _error(error: float | None, other_error: float | None) -> float | None:
+    return None if error is None and other_error is None else hypot(error or 0.0, other_error or 0.0)

@@ -160,8 +160,8 @@ def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
     return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
 
 
-def _rule(one: RuleEffect) -> dict[str, Any]:
-    return {"name": one.name, "action": one.action, "candidates": one.candidates}
+def _rule(rule: RuleEffect) -> dict[str, Any]:
+    return {"name": rule.name, "action": rule.action, "candidates": rule.candidates}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:

@@ -177,7 +177,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
         "intervention": swap and Intervention(swap["kind"], tuple(swap["places"]), swap["propensity"]),
         "shadow": shadow and ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
         "rules": tuple(
-            RuleEffect(one["name"], one["action"], tuple(one["candidates"])) for one in fields["rules"] or ()
+            RuleEffect(rule["name"], rule["action"], tuple(rule["candidates"])) for rule in fields["rules"] or ()
         ),
     }
     return ServedRecord(**{**fields, **converted}, feature_names=columns.names, categories=columns.categories)

@@ -109,7 +109,7 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
 
 def test_a_search_survives_a_real_kill(study, recipe, tmp_path):
     folder = tmp_path / "tiny"
-    command = [sys.executable, "-m", "training.tune", str(recipe), "--trials", "7", "--study", str(folder)]
+    command = [sys.executable, "-m", "training.commands.tune", str(recipe), "--trials", "7", "--study", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=tmp_path) as process:
 

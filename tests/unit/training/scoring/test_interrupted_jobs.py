@@ -88,7 +88,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
         patch.setattr(Path, "replace", stopped)
         with pytest.raises(KeyboardInterrupt):
             score(asked, jobs=1)
-    assert list(data.with_name(f".{name}.partial").glob("whole*"))
+    assert list(data.with_name(f".{name}.partial").glob("0*.parquet"))
     assert score(asked, jobs=1, resume=True) == (171, 5)
     assert asked.out.exists()
 
@@ -158,7 +158,7 @@ def test_a_kill_loses_no_finished_part(folder, tmp_path):
     lists([20] * 60_000).write_parquet(data)
     out, root = tmp_path / "out.parquet", Path(__file__).resolve().parents[4]
     words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(out), "--jobs", "2"]
-    with subprocess.Popen([sys.executable, "-m", "training.score", *words], cwd=root) as process:
+    with subprocess.Popen([sys.executable, "-m", "training.commands.score", *words], cwd=root) as process:
 
         def begun():
             assert process.poll() is None, "it was over before it could be killed"

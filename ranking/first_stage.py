@@ -105,7 +105,7 @@ Engine = Literal["compiled", "lightgbm", "column", "onnx"]
 
 @runtime_checkable
 class FirstStage(Protocol):
-    """Scores the candidates of a list.
+    """A ranker that scores every candidate of a list.
 
     ``engine`` says by what: ``compiled``, ``lightgbm``, ``column`` or ``onnx``.
     """

@@ -100,7 +100,7 @@ class RelativeColumn(BaseModel):
 
 
 class RelativeColumns:
-    """Widens feature matrices by list-relative columns. Threads may share it.
+    """List-relative columns, by which feature matrices are widened. Threads may share it.
 
     Definition, over the n values of a numeric feature that a list has (missing ones are left out, and stay missing):
         z_i = (x_i - mean) / sqrt(variance + (EPSILON * scale)^2), or 0 where all values are equal

@@ -746,7 +746,9 @@ _INDEX = TypeAdapter(dict[str, dict[str, str]])
 
 
 class Index:
-    """What a URL held when it was last read, on disk: a process that starts while the store is down goes on from it.
+    """Record on disk of what a URL held when it was last read.
+
+    A process that starts while the store is down goes on from it.
 
     Args:
         url: URL of the store.

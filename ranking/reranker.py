@@ -35,7 +35,7 @@ _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
 
 class Reranker:
-    """Ranks one query's candidates with the rankers of one bundle.
+    """The rankers of one bundle, which order the candidates of a query.
 
     Threads may share it; its only state is the latency estimate.
 

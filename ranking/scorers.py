@@ -30,7 +30,7 @@ _ORT_ERRORS = (
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores a list as a whole."""
+    """A model that scores a list as a whole."""
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
         """Return ``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.

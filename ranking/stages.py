@@ -147,7 +147,7 @@ class AnomalyStage(Frozen):
 
 
 class RouterStage(Frozen):
-    """Picks a specialist for an unseen list, or abstains to the manifest's strategy.
+    """Router, which picks a specialist for an unseen list, or abstains to the manifest's strategy.
 
     Args:
         file: Name of the graph's file, ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain

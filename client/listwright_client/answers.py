@@ -25,7 +25,7 @@ class Result:
     id: Id | None
     """As it was sent: a whole number is one again."""
     rank: int
-    """From 1."""
+    """Rank, from 1."""
     relevance_score: float | None
     """Probability of being the one to put first, among those scored; below 0 a place: -1 for the first of the others,
     -2 for the next (of raw scores, as far below the lowest). None instead of these with ``finite_scores=False``."""
@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which ranker was asked for, and who chose it."""
+    """The requested ranker, and who chose it."""
 
     strategy: str
     specialist: int | None
@@ -49,13 +49,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """How the answer came about."""
+    """Details of how the answer was made."""
 
     status: str
     stage_reached: str
     reason: str | None
     timings_ms: Mapping[str, float | None]
-    """By step; None for one that did not run."""
+    """Milliseconds by step; None for one that did not run."""
     ignored: tuple[str, ...] = ()
     """Features that were sent by name and that the bundle does not know, the first 32; a service may be set to ignore
     them."""
@@ -82,7 +82,7 @@ class Ranking:
     meta: Meta
     request_id: str | None
     attempts: int
-    """How often the question was sent."""
+    """Number of times that the question was sent."""
 
     @property
     def degraded(self) -> bool:
@@ -107,7 +107,7 @@ class FeatureInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """What is served."""
+    """The served bundles and their limits."""
 
     model: str
     version: str

@@ -70,7 +70,7 @@ class _Connections(Generic[Http]):
 
 
 class Client:
-    """Client of one service. Threads may share it, and forked processes: each process has its own connections.
+    """A client of one service. Threads may share it, and forked processes: each process has its own connections.
     Close it, or use it in a ``with``.
 
     Args:

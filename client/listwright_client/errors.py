@@ -38,7 +38,7 @@ class Problem:
     detail: str
     """Description of the error, for people."""
     status: int | None = None
-    """Of HTTP; None if no answer came."""
+    """Status of the HTTP answer; None if none came."""
     kind: str | None = None
     """Stable name, e.g. ``schema-mismatch``; None if the answer was not the service's own."""
     errors: tuple[Fault, ...] = ()

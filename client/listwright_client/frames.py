@@ -32,7 +32,7 @@ _MISSING = ("NAType", "NaTType")
 
 @runtime_checkable
 class Frame(Protocol):
-    """What pandas and polars frames have in common."""
+    """Interface that pandas and polars frames have in common."""
 
     @property
     def columns(self) -> Any:

@@ -85,7 +85,7 @@ class PackedForest(Packed):
 
 
 class ForestScorer:
-    """Scores rows with a packed forest, on one thread."""
+    """A scorer of rows by a packed forest, on one thread."""
 
     def __init__(self, forest: PackedForest) -> None:
         self._outputs, power = forest.values.shape[1], float(forest.power[0]) if len(forest.power) else 0.0

@@ -127,7 +127,7 @@ def _numbers(text: str) -> list[float]:
 
 
 class _Packer:
-    """Collects trees in flat lists."""
+    """Flat lists of the trees that are added."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[int, int], int] = {}

@@ -114,7 +114,7 @@ class PackedLinear(Packed):
 
 
 class LinearScorer:
-    """Scores rows with packed linear rankers, on one thread."""
+    """A scorer of rows by packed linear rankers, on one thread."""
 
     def __init__(self, rankers: PackedLinear) -> None:
         padding = ((0, 0), (0, -rankers.weights.shape[1] % linear_product.WIDTH))

@@ -246,7 +246,7 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
 
 
 class _Parts:
-    """Runs parts one after another while there is time, and records their times, faults and omissions."""
+    """Parts of an explanation, run one after another while there is time, with their times, faults and omissions."""
 
     def __init__(self, until: Clock) -> None:
         self.clock, self.seconds = until, dict[str, float]()

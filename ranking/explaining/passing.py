@@ -114,7 +114,7 @@ def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> 
 
 
 class _Searcher:
-    """Ranks and counts changed lists."""
+    """A search over changed lists, which it ranks and counts."""
 
     def __init__(
         self, rerank: Rerank, candidates: CandidateList, candidate: int, above: int, schema: FeatureSchema, clock: Clock

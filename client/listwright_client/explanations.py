@@ -33,8 +33,8 @@ class Contribution:
     feature: str
     value: FeatureValue
     reference: FeatureValue
-    """Value that stands in for the feature's where it is left out. None as well where nothing does: then the contribution
-    is a difference to the list's mean. In a comparison, the other candidate's value."""
+    """Value that stands in for the feature's where it is left out. None as well where nothing does: then the
+    contribution is a difference to the list's mean. In a comparison, the other candidate's value."""
     contribution: float
     standard_error: float | None
     """Standard error of the sampling; None if the contribution is exact."""

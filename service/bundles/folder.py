@@ -18,7 +18,6 @@ import errno
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.remote import OBJECT_STORES, Index, SmallFile, Store, StoreError, Url, copy_bundle
@@ -117,18 +117,9 @@ def point(folder: Path | Url, name: str, version: str) -> None:
         OSError: if the folder cannot be written.
     """
     if isinstance(folder, Url):
-        return remote_models(folder).point(name, version)
-    handle, temporary = tempfile.mkstemp(prefix=f".{CURRENT}.", dir=folder / name)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(version + "\n")
-            os.fchmod(handle, 0o644)  # the reader may be another user than the writer
-            file.flush()
-            os.fsync(handle)
-        Path(temporary).replace(folder / name / CURRENT)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        remote_models(folder).point(name, version)
+    else:  # its reader may be another user than its writer
+        atomic_write(folder / name / CURRENT, version + "\n", mode=0o644, sync=True)
 
 
 def _pointer(folder: Path, name: str, kind: str) -> str | None:

@@ -17,10 +17,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
 from listwright.training.cluster import side_by_side
-from listwright.training.console.command import write_whole
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce
@@ -127,7 +127,7 @@ def run_study(
                 recipe, splits, state, trials=trials, device=device, progress=progress, workers=workers, budget=budget
             )
         text = fragment(winner, command)
-        write_whole(folder / WINNER, text)
+        atomic_write(folder / WINNER, text)
     return winner, text
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
@@ -397,10 +398,9 @@ def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optim
 
 def save(checkpoint: Path, state: TrainingState) -> None:
     """Write the file anew, in one step: an interruption leaves the previous epoch."""
-    temporary = checkpoint.with_suffix(".tmp")
     values = {**vars(state), "history": [asdict(epoch) for epoch in state.history]}
-    torch.save(values, temporary)
-    temporary.replace(checkpoint)
+    with atomic_file(checkpoint) as file:
+        torch.save(values, file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from jaxtyping import Float
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import evaluate
@@ -115,9 +116,8 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
             began = time.perf_counter()
             values, default = ways[way]()
             seconds = time.perf_counter() - began
-            with (partial := file.with_suffix(".tmp")).open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, values=values, default=default, seconds=seconds)
-            partial.replace(file)
             print(f"{part.name} {part.number} {way}: {values.mean():.4f} {default}, {seconds:.0f} s", flush=True)
 
 

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
@@ -217,10 +218,8 @@ def main() -> None:
     if not options.report:
         for size, seed, file in _missing(options.out, options.seeds, options.sizes):
             figures = measure(recipe, splits, tests, size, seed)
-            partial = file.with_suffix(".tmp")
-            with partial.open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, **figures)
-            partial.replace(file)
         return
     by_column = {
         period: {name: round(float(query_ndcg(test, _column(test, name), CUTOFF).mean()), 4) for name in COLUMNS}

@@ -35,6 +35,7 @@ from jaxtyping import Float, Int
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
@@ -187,9 +188,8 @@ def main() -> None:
             if not file.exists():
                 began = time.process_time()
                 values, default = rank()
-                with (partial := file.with_suffix(".tmp")).open("wb") as to:
+                with atomic_file(file) as to:
                     np.savez(to, values=values, default=default, seconds=time.process_time() - began)
-                partial.replace(file)
                 print(f"draw {draw}, {name}: {values.mean():.4f} {default}", flush=True)
     result = {
         "protocol": f"NDCG@{CUTOFF}; 95 % percentile bootstrap over test queries and draws; mean CPU seconds",

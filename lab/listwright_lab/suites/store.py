@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.job_folder import locked, remove_unused, write_json
@@ -114,9 +115,8 @@ class Store:
 
     def add(self, unit: str, results: pl.DataFrame) -> None:
         """Write the results of a unit."""
-        temporary = self._part(unit).with_suffix(".tmp")
-        results.write_parquet(temporary)
-        temporary.replace(self._part(unit))
+        with atomic_file(self._part(unit)) as file:
+            results.write_parquet(file)
 
     def join(self, units: list[str]) -> pl.DataFrame:
         """Return all results of these units as one frame, and write ``results.parquet``."""

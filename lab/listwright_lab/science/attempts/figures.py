@@ -1,9 +1,9 @@
-"""From kept results to figures: means over queries and seeds, and what is gained over the rival."""
+"""Figures of the attempts from their stored results, and the table of ``docs/attempts.md`` from the figures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,12 @@ from listwright_lab.science.attempts.registry import ATTEMPTS, RIVAL
 from listwright_lab.suites.listwise.results import holm, paired_p
 
 Figures = dict[str, object]
+
+PAGE = machine.CHECKOUT / "docs" / "attempts.md"
+BELIEVED = 0.05
+"""Corrected p below which a gain or a loss is in bold."""
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 FEWEST_SEEDS = 5
 """Seeds of an attempt that is shown: with fewer, chance decides."""
@@ -118,3 +124,43 @@ def _facts(runs: Runs) -> Figures:
     if epochs:
         facts["stayed_at_start"] = round(sum(epoch == 0 for epoch in epochs) / len(epochs), 2)
     return facts
+
+
+def write_page(result: Mapping[str, Any]) -> Path:
+    """Put the table between the page's markers."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{tables(result)}{END}{after}", encoding="utf-8")
+    return PAGE
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """Return the table: a row for each attempt, a column for each set."""
+    return _table(result["sets"])
+
+
+def _table(sets: Sequence[Mapping[str, Any]]) -> str:
+    by_set = [{row["attempt"]: row for row in one["attempts"]} for one in sets]
+    lines = [
+        _line("gain in NDCG@10", *(one["set"] for one in sets)),
+        "|---" * (1 + len(sets)) + "|",
+        _line("test queries", *(f"{one['test_queries']:,}" for one in sets)),
+        _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
+    ]
+    attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
+    lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in attempts]
+    return "\n".join(lines) + "\n"
+
+
+def _gain(row: Mapping[str, Any] | None) -> str:
+    """Return the gain and half the width of its interval; nothing for an attempt that was not measured."""
+    if row is None:
+        return ""
+    gained, low, high = row["gain"]
+    text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
+    return f"**{text}**" if row["p_holm"] < BELIEVED else text
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from listwright_lab.science.attempts import foreign, joint, linear, networks, stack, trees
+from listwright_lab.science.attempts import foreign, joint, networks, stack, trees
 from listwright_lab.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from listwright_lab.science.attempts.problem import Problem, Scores
 
@@ -48,7 +48,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "extended_sum": Attempt("sum of 8, both changes", trees.extended_sum, ("extended_by_query",)),
     "grouped": Attempt("comparisons within categories", trees.grouped),
     "demoted": Attempt("near-duplicates demoted", trees.demoted, (RIVAL,)),
-    "linear": Attempt("linear ranker", linear.linear, (RIVAL,)),
+    "linear": Attempt("linear ranker", stack.linear, (RIVAL,)),
     "linear_stacked": Attempt(
         "baseline and linear, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
     ),

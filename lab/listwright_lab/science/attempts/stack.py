@@ -1,13 +1,18 @@
-"""Stacking: scores of several rankers, added with weights that are fitted out of fold."""
+"""Attempts with weighted sums: of the scores of several rankers, and of the columns."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from scipy.optimize import minimize
 
 from listwright.training.data.dataset import Dataset
-from listwright_lab.science.attempts.problem import Problem, Scores
+from listwright.training.specialists.rankers import Standardise
+from listwright_lab.science.attempts.problem import Problem, Scores, by_query
+
+FOLDS = 5
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | None = None) -> Scores:
@@ -36,6 +41,33 @@ def blended(_: Problem, *parts: Scores) -> Scores:
         for name in ("valid", "test")
     )
     return Scores(None, valid, test, {})
+
+
+def linear(problem: Problem, _: Scores) -> Scores:
+    """Fit weights by the softmax loss, with the ridge penalty of :data:`PENALTIES` that is best out of fold."""
+    splits = problem.wide
+    standardise = Standardise(splits.train.schema, splits.train.features, "none")
+    train, valid, test = (_standardised(standardise, part) for part in (splits.train, splits.valid, splits.test))
+    tried = {ridge: _out_of_fold(splits.train, train, ridge, problem.seed) for ridge in PENALTIES}
+    best = max(PENALTIES, key=lambda ridge: float(by_query(splits.train, tried[ridge]).mean()))
+    weights = fitted_weights(splits.train, train, ridge=best)
+    return Scores(tried[best], valid @ weights, test @ weights, {"ridge": [best]})
+
+
+def _standardised(standardise: Standardise, data: Dataset) -> Float[np.ndarray, "R P"]:
+    with torch.no_grad():
+        columns: Float[np.ndarray, "R P"] = standardise(torch.from_numpy(data.features)).double().numpy()
+    return columns
+
+
+def _out_of_fold(data: Dataset, x: Float[np.ndarray, "R P"], ridge: float, seed: int) -> Float[np.ndarray, " R"]:
+    part_of = np.random.default_rng([seed, FOLDS]).permutation(len(data)) % FOLDS
+    scores = np.empty(data.rows)
+    for part in range(FOLDS):
+        rest, held_out = (np.flatnonzero(which) for which in (part_of != part, part_of == part))
+        weights = fitted_weights(data.select(rest), x[data.rows_of(rest)], ridge=ridge)
+        scores[data.rows_of(held_out)] = x[data.rows_of(held_out)] @ weights
+    return scores
 
 
 def choice_weights(data: Dataset, scores: Float[np.ndarray, "R M"]) -> Float[np.ndarray, " M"]:

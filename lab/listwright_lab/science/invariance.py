@@ -37,7 +37,7 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
 from listwright_lab import machine
-from listwright_lab.suites.listwise import plans
+from listwright_lab.suites.listwise import methods
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
 
@@ -109,7 +109,7 @@ def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, di
             "distance_to_others": round(distance_to_others(inner.normalised, mask, np.random.default_rng(0)), 4),
             "attention_spread": round(attention_spread(inner.attention, mask), 4),
         }
-        console.print(f"  {plans.title(name):<8} {figures[name]}", soft_wrap=True)
+        console.print(f"  {methods.title(name):<8} {figures[name]}", soft_wrap=True)
     return figures
 
 

@@ -63,7 +63,7 @@ def distance_to_others(rows: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L
     dealt = own.clone()
     dealt[mask] = own[mask][torch.from_numpy(rng.permutation(int(mask.sum())))]
     seeds = rng.integers(2**32, size=1)  # the same pairs for both
-    as_is, mixed = (confusion_loss(one, mask, pairs=PAIRS, rng=np.random.default_rng(seeds)) for one in (own, dealt))
+    as_is, mixed = (confusion_loss(h, mask, pairs=PAIRS, rng=np.random.default_rng(seeds)) for h in (own, dealt))
     return float(as_is / mixed)
 
 

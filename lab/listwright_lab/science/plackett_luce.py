@@ -50,7 +50,7 @@ CASE_OFFSETS = range(-8, 13)
 """Score of each member of a group of equals, less the log-weight of all below."""
 
 DIGITS = 80
-"""Of the arithmetic: ``1 - e^-s`` loses up to fifty of them."""
+"""Decimal digits of the arithmetic: ``1 - e^-s`` loses up to fifty of them."""
 
 AGREED = 1e-11
 """Largest relative change at the last halving; the error that remains is about its square."""
@@ -93,12 +93,12 @@ def exact(scores: Float[np.ndarray, " L"], labels: Float[np.ndarray, " L"], node
 
 
 class Case(NamedTuple):
-    """A label group and the candidates below it.
+    """Label group, and the candidates below it.
 
     Args:
-        name: what is hard about it.
-        members: ``(members,)`` scores, exact in float32.
-        below: ``(below,)`` likewise.
+        name: Description of the difficulty.
+        members: ``(members,)`` scores of the group, exact in float32.
+        below: ``(below,)`` scores of all candidates below it, exact in float32.
     """
 
     name: str
@@ -107,7 +107,11 @@ class Case(NamedTuple):
 
 
 def hard_cases() -> list[Case]:
-    """Return the same cases at every call."""
+    """Return label groups that are hard on a quadrature rule: large, at the edges of the range, split, or all equal.
+
+    The hardest known are large groups of equal scores a few nats above all below together: from the left the integrand
+    rises like a cliff, and then it stays flat.
+    """
     rng = np.random.default_rng(0)
     cases = []
     for size in CASE_SIZES:
@@ -147,11 +151,11 @@ def _rounded(name: str, members: Float[np.ndarray, " members"], below: Float[np.
 
 
 class Truth(NamedTuple):
-    """The result of :func:`group_truth`.
+    """Log-probability of a label group, and its gradient, in eighty digits.
 
     Args:
-        log_mass: log A.
-        gradient: ``(members + below,)`` its derivative in the scores, the group's members first.
+        log_mass: log A, the log-probability.
+        gradient: ``(members + below,)`` derivative of log A in the scores, the group's members first.
     """
 
     log_mass: float
@@ -161,9 +165,13 @@ class Truth(NamedTuple):
 def group_truth(members: Float[np.ndarray, " members"], below: Float[np.ndarray, " below"]) -> Truth:
     """Return ``log P(all members are drawn before any candidate below)`` and its gradient.
 
+    The integral of :mod:`listwright.training.losses.exact_plackett_luce` by another rule: the trapezoidal one over all
+    of log-time, in mpmath's arithmetic. The integrand is entire and falls off exponentially on the left and twice
+    exponentially on the right, so each halving of the step about doubles the number of correct digits.
+
     Args:
         members: ``(members,)`` scores of the group; equal ones are computed once.
-        below: ``(below,)`` scores of all that stands below it.
+        below: ``(below,)`` scores of all candidates below it.
     """
     distinct, where, counts = np.unique(members, return_inverse=True, return_counts=True)
     with mp.workdps(DIGITS):
@@ -215,9 +223,9 @@ def _integrand(weights: list[mpf], counts: list[int], time: mpf) -> tuple[mpf, l
     for weight, count in zip(weights, counts, strict=True):
         s = weight * time
         left = mp.exp(-s)
-        drawn = 1 - left
-        term *= drawn**count
-        phi.append(s * left / drawn)
+        share = 1 - left
+        term *= share**count
+        phi.append(s * left / share)
     return term, phi
 
 

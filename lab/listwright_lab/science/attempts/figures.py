@@ -32,7 +32,7 @@ def of_set(work: Path, name: str) -> Figures:
     """Compute the figures of one set from its stored results.
 
     Returns:
-        For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
+        Row of every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
         with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
         attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
 
@@ -66,8 +66,8 @@ def of_set(work: Path, name: str) -> Figures:
     measured = {row["attempt"] for row in rows}
     rows += [row for row in _read_rows(name) if row["attempt"] not in measured]
     rows.sort(key=lambda row: list(ATTEMPTS).index(row["attempt"]))
-    compared = [row for row in rows if row["attempt"] != RIVAL]
-    for row, corrected in zip(compared, holm([row["p"] for row in compared]), strict=True):
+    comparisons = [row for row in rows if row["attempt"] != RIVAL]
+    for row, corrected in zip(comparisons, holm([row["p"] for row in comparisons]), strict=True):
         row["p"], row["p_holm"] = (float(f"{value:.3g}") for value in (row["p"], corrected))
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
@@ -76,11 +76,11 @@ def of_set(work: Path, name: str) -> Figures:
 def _read_rows(name: str) -> list[dict[str, Any]]:
     """Read the rows of ``attempts.json``; each but the rival's has a ``p``, or the largest that it may have been."""
     sets = json.loads((machine.RESULTS / "attempts.json").read_text(encoding="utf-8"))["sets"]
-    rows: list[dict[str, Any]] = next((one["attempts"] for one in sets if one["set"] == name), [])
-    compared = [row for row in rows if row["attempt"] != RIVAL]
-    for row in compared:
+    rows: list[dict[str, Any]] = next((each["attempts"] for each in sets if each["set"] == name), [])
+    comparisons = [row for row in rows if row["attempt"] != RIVAL]
+    for row in comparisons:
         p = row["p_holm"]
-        factor = sum(other["p_holm"] > p for other in compared) + 1  # of the last one of those that were corrected so
+        factor = sum(other["p_holm"] > p for other in comparisons) + 1  # of the last that Holm corrected to this p
         row.setdefault("p", 1.0 if p == 1.0 else p / factor)
     return rows
 
@@ -106,11 +106,11 @@ def _paired(
 
     Seeds of a planted set have queries of their own.
     """
-    gains, queries, numbers = [], [], dict[tuple[int, int], int]()
+    gains, queries, indices = [], [], dict[tuple[int, int], int]()
     for fold, seed in keys:
         own = seed if name in PLANTED else 0
         gains.append(values[fold, seed])
-        queries += [numbers.setdefault((1000 * own + fold, n), len(numbers)) for n in range(len(values[fold, seed]))]
+        queries += [indices.setdefault((1000 * own + fold, n), len(indices)) for n in range(len(values[fold, seed]))]
     return np.concatenate(gains), np.array(queries)
 
 
@@ -141,11 +141,11 @@ def tables(result: Mapping[str, Any]) -> str:
 
 
 def _table(sets: Sequence[Mapping[str, Any]]) -> str:
-    by_set = [{row["attempt"]: row for row in one["attempts"]} for one in sets]
+    by_set = [{row["attempt"]: row for row in each["attempts"]} for each in sets]
     lines = [
-        _line("gain in NDCG@10", *(one["set"] for one in sets)),
+        _line("gain in NDCG@10", *(each["set"] for each in sets)),
         "|---" * (1 + len(sets)) + "|",
-        _line("test queries", *(f"{one['test_queries']:,}" for one in sets)),
+        _line("test queries", *(f"{each['test_queries']:,}" for each in sets)),
         _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
     ]
     attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]

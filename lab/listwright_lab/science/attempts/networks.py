@@ -100,10 +100,8 @@ def neural_ndcg(
     apart = ((logits[:, :, None] - logits[:, None, :]).abs() * real[:, None, :]).sum(dim=2)  # (B, L)
     factor = real.sum(dim=1)[:, None] - 1 - 2 * place  # (B, place)
     relaxed = factor[:, :, None] * logits[:, None, :] - apart[:, None, :]
-    relaxed = (
-        torch.softmax((relaxed / NEURAL_SORT_TEMPERATURE).masked_fill(~mask[:, None, :], -1e30), dim=2)
-        * real[:, :, None]
-    )
+    relaxed = torch.softmax((relaxed / NEURAL_SORT_TEMPERATURE).masked_fill(~mask[:, None, :], -1e30), dim=2)
+    relaxed = relaxed * real[:, :, None]
     gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
     top = min(10, logits.shape[1])
     discount = 1.0 / torch.log2(place[:top].to(logits.dtype) + 2.0)
@@ -141,7 +139,7 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
     """
     learned = _learned(problem.seed, problem.data, problem.work)
 
-    class Warm(Ranker):
+    class PretrainedRanker(Ranker):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             own = self.state_dict()
@@ -152,7 +150,7 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
             }
             self.load_state_dict(matching, strict=False)
 
-    with patch.object(loop, "Ranker", Warm):
+    with patch.object(loop, "Ranker", PretrainedRanker):
         return single(problem, problem.wide, BLOCKS, first)
 
 
@@ -177,9 +175,10 @@ def regularised(problem: Problem, first: Scores) -> Scores:
     """
     tried = []
     for noise, dropout in product(NOISE, DROPOUT):
-        one = single(problem, problem.wide, BLOCKS.model_copy(update={"input_noise": noise, "dropout": dropout}), first)
-        tried.append((float(by_query(problem.plain.valid, one.valid).mean()), noise, dropout, one))
-    _, noise, dropout, best = max(tried, key=lambda one: one[0])
+        spec = BLOCKS.model_copy(update={"input_noise": noise, "dropout": dropout})
+        scores = single(problem, problem.wide, spec, first)
+        tried.append((float(by_query(problem.plain.valid, scores.valid).mean()), noise, dropout, scores))
+    _, noise, dropout, best = max(tried, key=lambda trial: trial[0])
     return Scores(None, best.valid, best.test, {**best.facts, "noise": [noise], "dropout": [dropout]})
 
 
@@ -187,7 +186,7 @@ MEMBERS = 4
 
 
 class BatchEnsemble(Qilcm2Network):
-    """Members that share all weights, and scale the inputs each its own way.
+    """Ensemble whose members share all weights, and scale the inputs each in its own way.
 
     Wen, Tran, Ba, "BatchEnsemble", ICLR 2020, as "TabM-mini" of Gorishniy, Kotelnikov, Babenko, ICLR 2025, has it, but
     for the last layer, which is shared, too. Scales begin as random signs, and each member has the loss of its own
@@ -217,14 +216,14 @@ def contrasted(problem: Problem, first: Scores) -> Scores:
     """Fit a network that begins with what it learned from the lists of training and validation without their labels."""
     splits = problem.wide
 
-    class Warm(Ranker):
+    class PretrainedRanker(Ranker):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             learn_without_labels(self, Lists(splits.train, first_of_train, cutoff=COMMON["cutoff"], append_score=True))
 
     assert first.train is not None
     first_of_train = first.train
-    with patch.object(loop, "Ranker", Warm):
+    with patch.object(loop, "Ranker", PretrainedRanker):
         return single(problem, splits, BLOCKS, first)
 
 
@@ -254,8 +253,8 @@ def learn_without_labels(model: Ranker, lists: Lists) -> None:
 
     for _ in range(CONTRASTED_EPOCHS):
         for batch in lists.batches(COMMON["batch_size"], rng):
-            one, other = (project(batch.features, batch.mask) for _ in range(2))
-            logits = one @ other.transpose(1, 2) / TEMPERATURE
+            view, other_view = (project(batch.features, batch.mask) for _ in range(2))
+            logits = view @ other_view.transpose(1, 2) / TEMPERATURE
             log_shares = torch.log_softmax(logits.masked_fill(~batch.mask[:, None, :], MASKED_LOGIT), dim=-1)
             loss = -torch.diagonal(log_shares, dim1=1, dim2=2)[batch.mask].mean()
             optimizer.zero_grad()
@@ -302,8 +301,8 @@ def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
         gain = by_query(problem.plain.valid, second.valid) - by_query(problem.plain.valid, first.valid)
     error = float(gain.std(ddof=1)) / len(gain) ** 0.5
     better = float(gain.mean()) > error
-    one = second if better else first
-    return Scores(one.train, one.valid, one.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
+    stage = second if better else first
+    return Scores(stage.train, stage.valid, stage.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
 
 
 def scores_of(fitted: FittedNetwork, data: Dataset, first: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:

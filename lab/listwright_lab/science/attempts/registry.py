@@ -1,4 +1,4 @@
-"""Every attempt by name: what it needs, and whether it is measured with all seeds or with the first only."""
+"""Attempts by name: the others that each needs, and whether it is measured with all seeds or only the first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RIVAL = "relative"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt.
+    """Attempt to rank better than the rival.
 
     Args:
-        title: a row of the table.
-        make: from a problem and the scores of what it needs.
-        needs: names of other attempts.
-        screened: measured with the first seed only.
+        title: Name in the table.
+        make: Function from a problem and the scores of the needed attempts to the scores of this one.
+        needs: Names of the attempts whose scores it needs.
+        screened: Whether it is measured with the first seed only.
     """
 
     title: str
@@ -132,7 +132,7 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "sum_averaged_safe": Attempt("kept above one error", networks.safe, ("sum", "sum_averaged")),
 }
-"""In the order of the table; each stands behind what it needs."""
+"""Attempts in the order of the table; each follows those that it needs."""
 
 
 def measure(problem: Problem, name: str) -> Scores:

@@ -19,9 +19,9 @@ def stacked(problem: Problem, parts: list[Scores], *, fitted_on: list[Scores] | 
     """Fit a weighted sum of parts.
 
     Args:
-        problem: whose training queries fix the weights.
-        parts: what is added.
-        fitted_on: whose out-of-fold scores fix the weights, where not those of the parts.
+        problem: Problem whose training queries determine the weights.
+        parts: Scores to add.
+        fitted_on: Scores whose out-of-fold part determines the weights; None for ``parts``.
     """
     columns = [part.train for part in fitted_on or parts]
     assert all(column is not None for column in columns)
@@ -44,7 +44,10 @@ def blended(_: Problem, *parts: Scores) -> Scores:
 
 
 def linear(problem: Problem, _: Scores) -> Scores:
-    """Fit weights by the softmax loss, with the ridge penalty of :data:`PENALTIES` that is best out of fold."""
+    """Fit a linear ranker on the columns, list-relative ones included, by the softmax loss.
+
+    The ridge penalty is the one of :data:`PENALTIES` that ranks best out of fold.
+    """
     splits = problem.wide
     standardise = Standardise(splits.train.schema, splits.train.features, "none")
     train, valid, test = (_standardised(standardise, part) for part in (splits.train, splits.valid, splits.test))
@@ -86,11 +89,11 @@ def fitted_weights(
     """Return ``(M,)`` weights that make ``x @ weights`` the best logit of AttRank's target: a convex fit.
 
     Args:
-        data: whose labels are the target.
+        data: Lists whose labels are the target.
         x: ``(R, M)`` columns.
-        ridge: half of it times the squared weights is added to the loss of a query.
-        start: of every weight.
-        least: that a weight may be.
+        ridge: Ridge penalty: half of it times the squared weights is added to the loss of a query.
+        start: Initial value of every weight.
+        least: Lower bound of every weight; None for none.
     """
     starts = data.offsets[:-1]
     query = np.repeat(np.arange(len(data)), data.lengths)

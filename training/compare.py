@@ -19,7 +19,7 @@ _EXAMPLES = """examples:
   listwright compare rows.parquet --metric ndcg@5 --metric revenue
   listwright compare rows.parquet --share 0.1     a tenth of the units had the challenger
   listwright compare rows.parquet --metric n_purchase     interleaving, credit by purchases
-  listwright compare rows.parquet --difference 0.01       what is worth to be shown
+  listwright compare rows.parquet --difference 0.01       the smallest relevant difference
 
 rows.parquet is what listwright join writes, or a folder of such files. The rows say
 themselves whether lists were interleaved or units split. You may look every day.
@@ -88,8 +88,8 @@ def _parser() -> argparse.ArgumentParser:
         "--difference",
         type=float,
         metavar="D",
-        help="in the deciding metric that is worth to be shown: the always-valid interval is narrowest for it; choose "
-        "it before you see data (default: preference 0.02, split 5 %% of control's mean)",
+        help="smallest relevant difference in the deciding metric: the always-valid interval is narrowest for it; "
+        "choose it before you see data (default: preference 0.02, split 5 %% of control's mean)",
     )
     parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, too")

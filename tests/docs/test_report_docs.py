@@ -30,8 +30,6 @@ def bounds():
             ["queries in `looked_at`, at most", f"{behaviour.MOST_QUERIES:,}"],
             ["candidates moved for a constraint, at most", f"{scores.MOST_MOVES:,}"],
             ["features with an importance, at most", f"{explained.MOST_FEATURES}"],
-            ["candidates ranked with a shuffled feature, about", f"{explained.CANDIDATES_SHUFFLED:,}"],
-            ["seconds to explain a query, at most", f"{explained.MOST_SECONDS:g}"],
         ],
     )
 

@@ -176,7 +176,7 @@ def p_text(p: float) -> str:
 
 def needed_name(one: RequiredQueries) -> str:
     """Return the name of the difference that a row of :class:`RequiredQueries` is about."""
-    return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
+    return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, smallest relevant"
 
 
 def _mismatch(compared: TrafficComparison) -> str:

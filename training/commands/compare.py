@@ -26,7 +26,7 @@ _EXAMPLES = """examples:
   listwright compare rows.parquet --metric ndcg@5 --metric revenue
   listwright compare rows.parquet --share 0.1     a tenth of the units had the challenger
   listwright compare rows.parquet --metric n_purchase     interleaving, credit by purchases
-  listwright compare rows.parquet --difference 0.01       the smallest difference that matters
+  listwright compare rows.parquet --difference 0.01       the smallest relevant difference
 
 rows.parquet is what listwright join writes, or a folder of such files. The rows say
 themselves whether lists were interleaved or units split. You may look every day.

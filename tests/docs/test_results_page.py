@@ -141,7 +141,6 @@ def budgeted():
                 *(f"{row[way]['ndcg@10']:.3f}" for way in ways),
                 gain(row["fit"]["over lightgbm + relative"]),
                 ", ".join(f"{row[way]['seconds']:.0f}" for way in ways),
-
                 ", ".join(f"{count} {name}" for name, count in counts.most_common()),
             ]
         )
@@ -154,7 +153,6 @@ def budgeted():
         "fit",
         "fit over + relative",
         "seconds",
-
         "default",
     ]
     return table(head, rows)

@@ -50,7 +50,6 @@ def defaults():
                 f"{of['afternoon']['ndcg@10']:.4f}",
                 f"{of[DEFAULT]['ndcg@10']:.4f}",
                 gain(row["default_over_afternoon"], 4),
-
                 "{wall_s:.0f}, {cpu_s:.0f}".format(**of[DEFAULT]),
                 ships,
             ]
@@ -116,7 +115,9 @@ def test_the_gains_of_networks_in_the_text_are_those_that_are_shown():
     on_columns = {key[1:]: gain for key, gain in gains.items() if key[0] == context.ON_COLUMNS}
     assert set(on_columns) == {("tuna", name, context.FIRST) for name in ("qilcm", "qilcm2")}
     alone = {key[1:]: gain for key, gain in gains.items() if key[0] == context.ALONE}
-    of_qilcm = {table: gain for (table, ranker, over), gain in alone.items() if (ranker, over) == ("qilcm", context.FIRST)}
+    of_qilcm = {
+        table: gain for (table, ranker, over), gain in alone.items() if (ranker, over) == ("qilcm", context.FIRST)
+    }
     assert set(of_qilcm) == {"car", "tuna", "ketchup"}
     parts = [
         alone["tuna", "qilcm", "qilcm without attention"],

@@ -25,11 +25,19 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """Return the table: a row for each attempt, a column for each set."""
-    return _table(result["sets"])
+    """Return the table of the attempts that are shown to gain or lose on a set, and the names of all others.
+
+    Args:
+        result: the committed figures of every attempt on every set.
+    """
+    by_set = [{row["attempt"]: row for row in one["attempts"]} for one in result["sets"]]
+    attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
+    shown = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
+    others = "; ".join(ATTEMPTS[attempt].title for attempt in attempts if attempt not in shown)
+    return f"{_table(result['sets'], shown)}\nNo gain or loss on any set is shown of: {others}.\n"
 
 
-def _table(sets: Sequence[Mapping[str, Any]]) -> str:
+def _table(sets: Sequence[Mapping[str, Any]], attempts: Sequence[str]) -> str:
     by_set = [{row["attempt"]: row for row in one["attempts"]} for one in sets]
     lines = [
         _line("gain in NDCG@10", *(one["set"] for one in sets)),
@@ -37,9 +45,12 @@ def _table(sets: Sequence[Mapping[str, Any]]) -> str:
         _line("test queries", *(f"{one['test_queries']:,}" for one in sets)),
         _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
     ]
-    attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
     lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in attempts]
     return "\n".join(lines) + "\n"
+
+
+def _is_shown(row: Mapping[str, Any] | None) -> bool:
+    return row is not None and row["p_holm"] < BELIEVED
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:
@@ -48,7 +59,7 @@ def _gain(row: Mapping[str, Any] | None) -> str:
         return ""
     gained, low, high = row["gain"]
     text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
-    return f"**{text}**" if row["p_holm"] < BELIEVED else text
+    return f"**{text}**" if _is_shown(row) else text
 
 
 def _line(*cells: str) -> str:

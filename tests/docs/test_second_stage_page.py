@@ -174,7 +174,7 @@ def predictions():
 def test_hits_of_the_diagnoses_are_counted():
     right, of = PREDICTIONS["right"], PREDICTIONS["of"]
     assert (of, PREDICTIONS["tables"][0]["split"]) == (15, 1)
-    for name in ("by_rankers", "by_features", "by_uneven_counts"):
+    for name in ("by_rankers", "by_features"):
         assert f"{right[name]} of {of}" in PAGE
 
 

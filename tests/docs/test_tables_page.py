@@ -47,14 +47,12 @@ def defaults():
         rows.append(
             [
                 f"`{row['table']}`",
-                f"{of['afternoon']['ndcg@10']:.4f}",
-                f"{of[DEFAULT]['ndcg@10']:.4f}",
                 gain(row["default_over_afternoon"], 4),
                 "{wall_s:.0f}, {cpu_s:.0f}".format(**of[DEFAULT]),
                 ships,
             ]
         )
-    head = ["table", "picked", "default fit", "gain over picked", "seconds, CPU", "ships"]
+    head = ["table", "default fit over picked", "seconds, CPU", "ships"]
     return table(head, rows)
 
 
@@ -76,12 +74,18 @@ def networks():
     rows = []
     kinds = list(context.specs())
     for row in ON_COLUMNS:
-        first = row["ndcg@10"][context.FIRST]
-        gains = [f"{row['ndcg@10'][name] - first:+.4f}" for name in kinds]
-        rows.append([f"`{row['table']}`", row["splits"], f"{first:.4f}", *gains])
+        if row["splits"] == 5:
+            first = row["ndcg@10"][context.FIRST]
+            gains = [f"{row['ndcg@10'][name] - first:+.4f}" for name in kinds]
+            rows.append([f"`{row['table']}`", f"{first:.4f}", *gains])
     seconds = [f"{median(row['cpu_s'][name] for row in ON_COLUMNS):.0f}" for name in kinds]
-    rows.append(["CPU seconds of a fit, median", "", "", *seconds])
-    return table(["table", "splits", "first stage", *kinds], rows)
+    rows.append(["CPU seconds of a fit, median", "", *seconds])
+    return table(["table", "first stage", *kinds], rows)
+
+
+def test_the_tables_that_are_left_out_have_two_splits():
+    assert {row["splits"] for row in ON_COLUMNS} == {2, 5}
+    assert sum(row["splits"] == 2 for row in ON_COLUMNS) == 9
 
 
 def test_the_tables_are_the_committed_results():

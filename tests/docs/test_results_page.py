@@ -1,7 +1,5 @@
 """The tables of ``docs/results.md`` are the committed results."""
 
-from collections import Counter
-
 from listwright.training.recipe import config
 from support.pages.figure_blocks import ROOT, blocks, gain, interval, page, result, table
 from support.pages.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
@@ -10,7 +8,7 @@ PAGE = page("docs/results.md")
 SPECIALISTS = ("mq2008", "ohsumed", "planted", "planted-hidden")
 WITHOUT_ORACLE = "planted-hidden"
 SHOWN_K = 5
-PERIODS = {"usual": "tafeng, usual days", "promotion": "tafeng, promotion"}
+BUDGETED = ("mslr-sample", "demo", "flat")
 READERS = ("listwright, not compiled", "scikit-learn", "polars, into strings")
 TABLE_READERS = ("listwright", "polars and NumPy")
 WAYS = ("row_order", "shared")
@@ -127,35 +125,17 @@ def routing_time():
 
 
 def budgeted():
-    """A fit in its default time, beside what an engineer has in an afternoon."""
-    ways = ("lightgbm", "lightgbm + relative", "fit")
+    """A fit in its default time, on sets that the page of the public tables does not have."""
     rows = []
     for row in result("budgeted")["sets"]:
-        counts = Counter(row["fit"]["defaults"])
-
-        rows.append(
-            [
-                row["set"],
-                len(row["fit"]["defaults"]),
-                row["test_queries"],
-                *(f"{row[way]['ndcg@10']:.3f}" for way in ways),
-                gain(row["fit"]["over lightgbm + relative"]),
-                ", ".join(f"{row[way]['seconds']:.0f}" for way in ways),
-                ", ".join(f"{count} {name}" for name, count in counts.most_common()),
-            ]
-        )
-    head = [
-        "NDCG@10",
-        "fits",
-        "test queries",
-        "LightGBM",
-        "+ relative",
-        "fit",
-        "fit over + relative",
-        "seconds",
-        "default",
-    ]
-    return table(head, rows)
+        if row["set"] in BUDGETED:
+            figures = [f"{row[way]['ndcg@10']:.3f}" for way in ("lightgbm", "lightgbm + relative", "fit")]
+            over = gain(row["fit"]["over lightgbm + relative"])
+            rows.append([row["set"], len(row["fit"]["defaults"]), row["test_queries"], *figures, over])
+    return table(
+        ["NDCG@10", "fits", "test queries", "LightGBM", "+ relative", "fit", "fit over + relative"],
+        rows,
+    )
 
 
 def test_a_fit_without_a_bound_takes_longer_and_gains_nothing_that_is_shown():
@@ -166,27 +146,8 @@ def test_a_fit_without_a_bound_takes_longer_and_gains_nothing_that_is_shown():
     assert all(low < 0 < high for _, low, high in (row["fit"]["over fit without a bound"] for row in rows))
 
 
-def promotion():
-    """Two test periods of Ta Feng, beside what an engineer has in an afternoon."""
-    rivals = {
-        "buyers_7": "`buyers_7`",
-        "lambdarank without subclass": "LightGBM by `lambdarank`",
-        "softmax without subclass": "by `softmax`",
-    }
-    rows = []
-    for name in ("usual", "promotion"):
-        found = result("tafeng")["periods"][name]
-        values = {ranker: of["ndcg@10"][0] for ranker, of in found["rankers"].items()}
-        assert max(values.values()) == values["fit"]
-        best = max(rivals, key=values.__getitem__)
-        figures = [f"{values[ranker]:.3f}" for ranker in (*rivals, "fit")]
-        gained = gain(found["rankers"][best]["fit_gains"])
-        rows.append([PERIODS[name], found["test_queries"], *figures, gained])
-    return table(["NDCG@10", "test queries", *rivals.values(), "fit", "fit over the best of these"], rows)
-
-
 def test_the_tables_are_the_committed_results():
-    first = [quality(), paired(), budgeted(), promotion()]
+    first = [quality(), paired(), budgeted()]
     figures = [*first, latency(), speed(), specialists(), routing_time()]
     assert blocks(PAGE) == figures
 

@@ -61,11 +61,18 @@ def cost():
 
 
 def workers():
-    """Throughput of four clients, over the floor."""
+    """Throughput of four clients: lists a second, and over the floor."""
     shown = {"2": "2 workers, no threads", "1, the default": "1 worker, no threads"}
     run = result("throughput")["clients"]
     rows = [
-        [title, *(f"{row['of_cores_over_floor']:.2f}" for row in run if row["settings"] == found)]
+        [
+            title,
+            *(
+                f"{row['per_second']:,.0f} ({row['of_cores_over_floor']:.2f})"
+                for row in run
+                if row["settings"] == found
+            ),
+        ]
         for title, found in shown.items()
     ]
     return table(["workers", "`.npy`", "columnar JSON"], rows)

@@ -10,23 +10,19 @@ RUNS = {"a core of its own": "rivals", "`--shared`": "rivals_shared"}
 AIM = 3
 
 
-def settings():
-    """How a run is made."""
-    multiples_in_turns = ", ".join(f"{multiple:g}" for multiple in turns.MULTIPLES)
+def test_settings_are_those_of_the_code_and_of_the_committed_runs():
+    *multiples_in_turns, most = (f"{multiple:g}" for multiple in turns.MULTIPLES)
     shares = ", ".join(f"{100 * share:.0f}" for share in measure.WHOLE.shares)
-    apart, shared = (result(name) for name in RUNS.values())
-    rounds = [run["in_turns"]["rounds"] for run in (apart, shared)]
-    return table(
-        ["setting", "value"],
-        [
-            ["clients at the peak", measure.CLIENTS],
-            ["rising loads, % of the peak", f"{shares}, then beyond"],
-            ["limit of the 99th percentile, ms (`--limit-ms`)", f"{result('rivals')['limit_ms']:g}"],
-            ["lost requests at most", f"1 in {1 / rising_load.LOST:,.0f}"],
-            ["seconds of a load", "{} (`--shared`: {})".format(*(run["seconds_per_step"] for run in (apart, shared)))],
-            ["rounds, and multiples, in turns", "{} (`--shared`: {}); {}".format(*rounds, multiples_in_turns)],
-        ],
-    )
+    runs = [result(name) for name in RUNS.values()]
+    for setting in (
+        f"**Peak**: {measure.CLIENTS} clients",
+        f"({shares} % and beyond)",
+        f"at most {runs[0]['limit_ms']:g} ms (`--limit-ms`), and at most 1 request in {1 / rising_load.LOST:,.0f}",
+        "lasts {} seconds (`--shared`: {})".format(*(run["seconds_per_step"] for run in runs)),
+        "in {} round (`--shared`: {})".format(*(run["in_turns"]["rounds"] for run in runs)),
+        f"{', '.join(multiples_in_turns)} and {most} times as much",
+    ):
+        assert setting in " ".join(PAGE.split())
 
 
 def multiples(name):
@@ -95,7 +91,7 @@ def overload():
 
 
 def tables():
-    return [loads(), settings(), cost(), workers(), overload()]
+    return [loads(), cost(), workers(), overload()]
 
 
 def test_the_tables_are_those_of_the_code_and_of_the_committed_runs():

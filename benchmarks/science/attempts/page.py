@@ -25,7 +25,7 @@ def write(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """Return the table of the attempts that are shown to gain or lose on a set, and the names of all others.
+    """Return the table of the attempts that are shown to gain or lose on a set, and the number of the others.
 
     Args:
         result: the committed figures of every attempt on every set.
@@ -33,8 +33,8 @@ def tables(result: Mapping[str, Any]) -> str:
     by_set = [{row["attempt"]: row for row in one["attempts"]} for one in result["sets"]]
     attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
     shown = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
-    others = "; ".join(ATTEMPTS[attempt].title for attempt in attempts if attempt not in shown)
-    return f"{_table(result['sets'], shown)}\nNo gain or loss on any set is shown of: {others}.\n"
+    others = f"Of {len(attempts) - len(shown)} other attempts no gain or loss is shown on any set."
+    return f"{_table(result['sets'], shown)}\n{others}\n"
 
 
 def _table(sets: Sequence[Mapping[str, Any]], attempts: Sequence[str]) -> str:

@@ -21,7 +21,9 @@ def test_trials_seeds_and_folds_of_the_real_sets():
     (first,) = {config.load(name).first_stage.trials for name in SETS}
     (seeds,) = {found["seeds"] for found in QUALITY.values()}
     assert (len(folds.split(",")), seeds) == (5, 5)
-    assert f"{first} trials for each LightGBM and {trials} for each network" in " ".join(PAGE.split())
+    text = " ".join(PAGE.split())
+    assert f"{first} trials for each LightGBM" in text
+    assert f"{trials} for each network" in text
 
 
 def paired():
@@ -119,7 +121,9 @@ def oracle(name):
 def test_what_a_router_adds_to_a_request_or_saves():
     (row,) = (row for row in result("routing")["table"] if row["candidates"] == 100)
     added, saved = (f"{100 * row[column]:.0f} %" for column in ("added", "saved_where_routed"))
-    assert f"adds {added} where it abstains, and saves {saved} where it routes" in " ".join(PAGE.split())
+    text = " ".join(PAGE.split())
+    assert f"adds {added}" in text
+    assert f"saves {saved}" in text
 
 
 def budgeted():

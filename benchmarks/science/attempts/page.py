@@ -32,9 +32,9 @@ def tables(result: Mapping[str, Any]) -> str:
     """
     by_set = [{row["attempt"]: row for row in one["attempts"]} for one in result["sets"]]
     attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
-    shown = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
-    others = f"Of {len(attempts) - len(shown)} other attempts no gain or loss is shown on any set."
-    return f"{_table(result['sets'], shown)}\n{others}\n"
+    conclusive = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
+    others = f"Of {len(attempts) - len(conclusive)} other attempts no gain or loss is shown on any set."
+    return f"{_table(result['sets'], conclusive)}\n{others}\n"
 
 
 def _table(sets: Sequence[Mapping[str, Any]], attempts: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ def tables(result: Mapping[str, Any]) -> str:
     """Return the table of the attempts that are shown to gain or lose on a set, and the number of the others.
 
     Args:
-        result: the committed figures of every attempt on every set.
+        result: Committed figures of every attempt on every set.
     """
     by_set = [{row["attempt"]: row for row in one["attempts"]} for one in result["sets"]]
     attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]

@@ -134,14 +134,7 @@ class RedisStream:
         while time.monotonic() < until and not self._stop.is_set():
             self._stop.wait(until - time.monotonic())
 
-<<<<<<< HEAD
     def _entry(self, waiting: _Waiting) -> bytes:
         if self._header[0] is not waiting.columns:
             self._header = (waiting.columns, header(waiting.columns, self._sync))
-        return b"".join([self._header[1], *framed(1, waiting.record, self._sync)])
-=======
-    def _entry(self, one: _Waiting) -> bytes:
-        if self._header[0] is not one.columns:
-            self._header = (one.columns, header(one.columns, self._sync))
-        return b"".join([self._header[1], *frame_block(1, one.record, self._sync)])
->>>>>>> h58-ranking
+        return b"".join([self._header[1], *frame_block(1, waiting.record, self._sync)])

@@ -13,10 +13,10 @@ from listwright.service.explaining.explain_process import Crashed, ExplainedList
 
 
 class InThread:
-    """Explains in a thread of the service, not in a process of its own.
+    """Explainer in a thread of the service, not in a process of its own.
 
     Args:
-        hook: ``module:callable`` of the operator, or None.
+        hook: Operator's hook as ``module:callable``, or None.
     """
 
     def __init__(self, hook: str | None) -> None:

@@ -21,7 +21,7 @@ def main() -> None:
 
 def with_tables(text: str) -> str:
     """Return the page's text, each of its tables written anew."""
-    return TABLE.sub(lambda found: found[1] + _table(ROOT / found["folder"]) + found[3], text)
+    return TABLE.sub(lambda match: match[1] + _table(ROOT / match["folder"]) + match[3], text)
 
 
 def _table(folder: Path) -> str:

@@ -185,7 +185,7 @@ async def measured(served: Path, rounds: int) -> dict[str, Any]:
     settings = Settings(bundle=served, timeout_ms=600_000)
     served_bundle = bundle.load(served)
     schema = served_bundle.reranker.schema
-    app = create_app(settings, loaded=served_bundle)
+    app = create_app(settings, models=served_bundle)
     maker = Maker(schema, bounds_of(settings.max_candidates, [schema]))
     infer = f"/v2/models/{served_bundle.manifest.name}/infer"
     bodies = {"by name": ("/rerank", JSON, maker.honest()), "a matrix of NaN": ("/rerank", NPY, maker.matrix())}

@@ -98,7 +98,7 @@ def grow(data: Path, by: str) -> None:
     )
     params = LambdaMartSettings().model_dump() | {"objective": "lambdarank", "cat_smooth": 10.0}
     if by == "listwright":
-        LocalGrower().boost(train, params, seed=1, trees=TREES)
+        LocalGrower().boost(train, settings_of(params, 1), TREES)
     else:
         binned = lightgbm_dataset(train)
         assert binned.params is not None

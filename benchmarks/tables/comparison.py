@@ -11,7 +11,7 @@ from jaxtyping import Float
 from benchmarks.tables.builders import TABLES
 from benchmarks.tables.entrants import AFTERNOON, DEFAULT, ENTRANTS
 from benchmarks.tables.runs import Row
-from listwright.training.evaluation.protocol import bootstrap_interval
+from listwright.training.evaluation.bootstrap import bootstrap_interval
 from listwright_lab.science.drawing import GREY, page, plain
 
 PICKED = "afternoon"

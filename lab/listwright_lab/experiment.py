@@ -86,7 +86,7 @@ def _run_suite(options: argparse.Namespace, console: Console) -> None:
     )
     name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
     out = options.out or Path("experiments") / name
-    command = repeatable("experiment", options.words)
+    command = repeatable("experiment", options.arguments)
     run = _run_listwise if options.suite in LISTWISE else _run_specialised
     console.print(escape(run(options, recipe, folds, out, command, console)))
     console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)

@@ -17,7 +17,7 @@ from listwright.ranking.order import sort_keys
 from listwright.ranking.reranker import Reranker
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.intervals import RESAMPLES
+from listwright.training.evaluation.bootstrap import bootstrap_intervals
 
 NDCG_AT = (1, 3, 5, 10)
 OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
@@ -31,9 +31,6 @@ ROUTED = "routed"
 
 PLAIN = "plain_first_stage"
 """LightGBM without list-relative columns, where the bundle's first stage has some."""
-
-_DRAWS_AT_A_TIME = 1_000_000
-"""Queries that are drawn at a time: their numbers take 8 MB."""
 
 
 class RankedRows(NamedTuple):
@@ -61,7 +58,7 @@ class Evaluation:
 
     Args:
         values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
-        protocol: what such a query counts, and which ideal the NDCG is divided by.
+        protocol: Value of such a query, and ideal that the NDCG is divided by.
         weights: ``(N,)`` of the queries in every mean; None: all alike.
         ranked: Scores that were measured; None where they are not at hand.
     """
@@ -150,12 +147,11 @@ def evaluate(
     """Rank every test query as the service would, and evaluate input order, first stage, second stage, and the route.
 
     Args:
-        reranker: of a loaded bundle.
-        test: queries that no part of the bundle was fitted or tuned on here; a given first stage may
-            know them.
-        protocol: the default counts empty queries 0, takes the full ideal, and the gains and weights of the
-            test queries.
-        plain: scores of the test rows by the first stage without list-relative columns, where it is to be compared.
+        reranker: Reranker of a loaded bundle.
+        test: Queries that no part of the bundle was fitted or tuned on here; a given first stage may know them.
+        protocol: Protocol of the metrics; None counts empty queries 0, takes the full ideal, and the gains and weights
+            of the test queries.
+        plain: Scores of the test rows by the first stage without list-relative columns; None where it is not compared.
 
     Raises:
         ScoringError: if a ranking is degraded: a figure must not silently be another stage's.
@@ -239,45 +235,3 @@ def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Fl
     highest = highest_gain(data, data.gains)
     lists = JudgedLists(data.labels, data.offsets, gains=data.gains, highest=highest)
     return lists.measure((metric,), scores)[metric]
-
-
-def bootstrap_interval(
-    values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None, *, intervals: int = 1
-) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean over queries; seeded, so that a report repeats exactly.
-
-    Args:
-        values: one per query.
-        weights: of the queries, which are drawn alike and carry them along; None: all alike.
-        intervals: m; m intervals hold together with 95 %, each with 1 - 0.05 / m (Bonferroni).
-
-    Convention: (0, 0) for no values, or none that counts; samples of queries that do not count are left out.
-    """
-    return bootstrap_intervals([(values, weights)], intervals=intervals)[0]
-
-
-def bootstrap_intervals(
-    counted: Sequence[tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"] | None]], *, intervals: int = 1
-) -> list[tuple[float, float]]:
-    """Return a :func:`bootstrap_interval` for each pair of values and weights; equal weights share samples."""
-    alike: dict[tuple[int, bytes | None], list[int]] = {}
-    for place, (values, weights) in enumerate(counted):
-        alike.setdefault((len(values), None if weights is None else weights.tobytes()), []).append(place)
-    ends = [(0.0, 0.0)] * len(counted)
-    for (count, _), places in alike.items():
-        weights = counted[places[0]][1]
-        weights = np.ones(count) if weights is None else weights
-        if not weights.any():
-            continue
-        columns = np.column_stack([*(weights * counted[place][0] for place in places), weights])
-        rng, sums = np.random.default_rng(0), list[np.ndarray]()
-        together = max(1, _DRAWS_AT_A_TIME // count)
-        for begin in range(0, RESAMPLES, together):
-            drawn = rng.integers(0, count, (min(together, RESAMPLES - begin), count))
-            sums.append(np.array([np.bincount(sample, minlength=count) for sample in drawn]) @ columns)
-        means = np.concatenate(sums)
-        means = means[means[:, -1] > 0.0]
-        levels = [0.025 / intervals, 1.0 - 0.025 / intervals]
-        for place, low, high in zip(places, *np.quantile(means[:, :-1] / means[:, -1:], levels, axis=0), strict=True):
-            ends[place] = float(low), float(high)
-    return ends

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
+from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
+from listwright.training.data.load import announce
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import SettingsTrial
-from listwright.training.job_folder import remove_unused, write_json
+from listwright.training.job_folder import locked, remove_unused, store_facts
 from listwright.training.pipeline.budget import Budget
 from listwright.training.pipeline.choice import better_first_stage
 from listwright.training.pipeline.steps import load
@@ -40,6 +41,8 @@ from listwright.training.second_stage.fit import NetworkTrial, search_network, w
 
 WINNER = "winner.toml"
 
+_FACTS, _OTHER = "study.json", "{folder} holds a study with other {name}: choose another --study, or delete it"
+
 MOMENT_S = 1e-3
 """Seconds for a first stage where none are left: in these, only its first setting is tried."""
 
@@ -49,12 +52,13 @@ class Winner:
     """The result of a study.
 
     Args:
-        recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
-        searched: the winning values.
-        title: what was searched: ``LightGBM``, or the network's.
-        ndcg_at: cutoff of the validation NDCG.
-        result: trials and values, as the search counts them.
-        first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
+        recipe: Recipe with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
+        searched: Winning values.
+        title: Title of the searched ranker: ``LightGBM``, or that of the network.
+        ndcg_at: Cutoff of the validation NDCG.
+        result: Numbers of trials, and their values.
+        first_stage_trials: Number of LightGBM's settings that were tried for the first stage below a network; None for
+            others.
     """
 
     recipe: Recipe
@@ -72,34 +76,80 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe.
     """
+    in_use = f"a search in {folder} is going on: wait for it, or choose another --study"
+    with locked(folder, in_use, "--study"):
+        try:
+            store_facts(folder / _FACTS, {"recipe": recipe.model_dump(mode="json")}, _OTHER)
+            state = folder / "state"
+            state.mkdir(exist_ok=True)
+            yield state
+        finally:
+            remove_unused(folder, [folder / "state"], [_FACTS, "lock"])
+
+
+def run_study(
+    recipe: Recipe,
+    sources: Sequence[str],
+    folder: Path,
+    *,
+    trials: int,
+    device: str,
+    on: str | None,
+    jobs: int,
+    budget: Budget,
+    command: str,
+    progress: Progress,
+) -> tuple[Winner, str]:
+    """Search in the folder of a study, and write the winner there; return it with its text.
+
+    Args:
+        recipe: Recipe whose own values are the first trial.
+        sources: Values of ``--data``.
+        folder: Folder of the study, whose finished trials are not repeated.
+        trials: Number of trials in all, finished ones among them.
+        device: Torch device of the networks.
+        on: Value of ``--on``; None for this machine.
+        jobs: Number of trials at a time.
+        budget: Time of the search.
+        command: Command that repeats the search, for the text.
+        progress: Progress report.
+
+    Raises:
+        RecipeError: as :func:`lock_study` and :func:`tune`; also if the folder has a study of other data, or a worker
+            was stopped from outside.
+    """
+    with lock_study(folder, recipe) as state:
+        splits = load(recipe, sources, progress=progress)
+        check_data(folder, splits)
+        announce(recipe, splits, progress)
+        with _trial_workers(recipe, sources, on, jobs) as workers:
+            winner = tune(
+                recipe, splits, state, trials=trials, device=device, progress=progress, workers=workers, budget=budget
+            )
+        text = fragment(winner, command)
+        atomic_write(folder / WINNER, text)
+    return winner, text
+
+
+@contextmanager
+def _trial_workers(recipe: Recipe, sources: Sequence[str], on: str | None, jobs: int) -> Iterator[TrialWorkers | None]:
+    """Yield the processes of the trials; None for this one, where one trial runs at a time here."""
+    if on is None and jobs == 1:
+        yield None
+        return
     try:
-        (folder / "state").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"--study {folder} cannot be made: {error.strerror or error}; choose another") from error
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
-    try:
-        _check(folder, "recipe", recipe.model_dump(mode="json"))
-        yield folder / "state"
-    finally:
-        lock.release()
-        remove_unused(folder, [folder / "state"], ["study.json", "lock"])
+        with side_by_side(on, jobs, local_jobs=1) as (executor, at_a_time):
+            yield TrialWorkers(executor, at_a_time, SplitsReader(recipe, tuple(sources)))
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
+            "goes on"
+        ) from error
 
 
 def check_data(folder: Path, splits: Splits) -> None:
     """Raise RecipeError if the locked folder holds a study of other data."""
-    _check(folder, "data", digest_of(splits))
-
-
-def _check(folder: Path, name: str, value: object) -> None:
-    file = folder / "study.json"
-    earlier = read_object(file) if file.exists() else {}
-    if earlier.get(name, value) != value:
-        raise RecipeError(f"{folder} holds a study with other {name}: choose another --study, or delete it")
-    write_json(file, {**earlier, name: value})
+    store_facts(folder / _FACTS, {"data": digest_of(splits)}, _OTHER)
 
 
 def tune(
@@ -119,14 +169,14 @@ def tune(
     first stage that was itself tuned with as many trials.
 
     Args:
-        recipe: whose own values are the first trial.
-        splits: under the schema that the bundle would have.
-        state: folder; what is finished there is not done again.
-        trials: in all, those that stand in the folder included.
-        device: torch device of the network.
-        progress: reports progress.
-        workers: where the fits run; None for this process.
-        budget: the time that there is, half of it for a first stage below a network; None for no bound.
+        recipe: Recipe whose own values are the first trial.
+        splits: Splits under the schema that the bundle would have.
+        state: Folder of finished work, which is not repeated.
+        trials: Number of trials, those in the folder included.
+        device: Torch device of the network.
+        progress: Receiver of the progress.
+        workers: Processes for the fits; None for this process.
+        budget: Budget of time, half of it for a first stage below a network; None for no bound.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
@@ -156,40 +206,24 @@ class _Study:
                 f"recipe {self.recipe.name!r} has nothing to tune: its first stage is a given {spec.kind}, and it has "
                 "no second one; name a network with --model qilcm"
             )
-        task = self.progress.begin(f"LightGBM, NDCG@{spec.ndcg_at}", self.trials)
         search_spec = spec.model_copy(update={"trials": self.trials})
-        search = lambdamart.search_settings(
-            self.splits.train,
-            self.splits.valid,
-            search_spec,
-            seed=self.recipe.seed,
-            journal=self.state / "lightgbm.journal",
-            prune=True,
-            task=task,
-            rounds=self._rounds(lambda workers: SettingsTrial(workers.read, search_spec, self.recipe.seed)),
-            goes_on=partial(self.budget.goes_on, "trials"),
+        search = self._search(
+            f"LightGBM, NDCG@{spec.ndcg_at}",
+            partial(lambdamart.search_settings, self.splits.train, self.splits.valid, search_spec, prune=True),
+            self.state / "lightgbm.journal",
+            lambda workers: SettingsTrial(workers.read, search_spec, self.recipe.seed),
         )
-        task.end(search.trials, f"best {search.value:.4f}")
         recipe = config.changed(self.recipe, {"first_stage": _pinned(spec, search.values)})
         return Winner(recipe, search.values, "LightGBM", spec.ndcg_at, search, None)
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        task = self.progress.begin(f"{model.title}, NDCG@{model.ndcg_at}", self.trials)
-        search = search_network(
-            model,
-            self.splits,
-            first,
-            trials=self.trials,
-            seed=seed,
-            journal=self.state / f"{model.kind}.journal",
-            state=self.state,
-            device=device,
-            task=task,
-            rounds=self._rounds(lambda on: NetworkTrial(model, on.read, first, seed, self.state, device, on.jobs)),
-            goes_on=partial(self.budget.goes_on, "trials"),
+        search = self._search(
+            f"{model.title}, NDCG@{model.ndcg_at}",
+            partial(search_network, model, self.splits, first, trials=self.trials, state=self.state, device=device),
+            self.state / f"{model.kind}.journal",
+            lambda workers: NetworkTrial(model, workers.read, first, seed, self.state, device, workers.jobs),
         )
-        task.end(search.trials, f"best {search.value:.4f}")
         changes: dict[str, object] = {"model": with_values(model, search.values)}
         tuned = None
         if isinstance(self.recipe.first_stage, LambdaMart):
@@ -199,8 +233,20 @@ class _Study:
         winner = config.changed(self.recipe, changes)
         return Winner(winner, search.values, model.title, model.ndcg_at, search, tuned)
 
-    def _rounds(self, trial: Callable[[TrialWorkers], Objective]) -> Rounds | None:
-        return None if self.workers is None else Rounds(self.workers.executor, self.workers.jobs, trial(self.workers))
+    def _search(
+        self,
+        title: str,
+        search: Callable[..., SearchResult],
+        journal: Path,
+        trial_on: Callable[[TrialWorkers], Objective],
+    ) -> SearchResult:
+        """Run the search here, or each trial on the workers."""
+        task, workers = self.progress.begin(title, self.trials), self.workers
+        rounds = None if workers is None else Rounds(workers.executor, workers.jobs, trial_on(workers))
+        goes_on = partial(self.budget.goes_on, "trials")
+        result = search(seed=self.recipe.seed, journal=journal, task=task, rounds=rounds, goes_on=goes_on)
+        task.end(result.trials, f"best {result.value:.4f}")
+        return result
 
     def _first_stage(self) -> FittedFirstStage:
         """Fit the first stage once for all trials, with as many trials of its own."""
@@ -300,9 +346,9 @@ class TrialWorkers:
     """Other processes for the fits of a study.
 
     Args:
-        executor: runs them.
-        jobs: trials at a time; what is proposed depends on it.
-        read: returns the splits; picklable, as a :class:`SplitsReader` is.
+        executor: Executor of the trials.
+        jobs: Number of trials at a time; the proposed values depend on it.
+        read: Function that returns the splits; picklable, as a :class:`SplitsReader` is.
     """
 
     executor: Executor

@@ -30,8 +30,9 @@ from jaxtyping import Float
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.budget import Budget
@@ -113,9 +114,8 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
             began = time.perf_counter()
             values, default = ways[way]()
             seconds = time.perf_counter() - began
-            with (partial := file.with_suffix(".tmp")).open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, values=values, default=default, seconds=seconds)
-            partial.replace(file)
             print(f"{part.name} {part.number} {way}: {values.mean():.4f} {default}, {seconds:.0f} s", flush=True)
 
 
@@ -142,7 +142,7 @@ def report(folder: Path) -> list[dict[str, object]]:
             for rival in ("lightgbm + relative", "fit without a bound"):
                 if "fit" in way and rival != way and rival in by_way:
                     gained = values - by_way[rival]
-                    low, high = interval(resampled_means(gained))
+                    low, high = percentile_interval(resample_means(gained))
                     figures[f"over {rival}"] = [round(float(value), 4) for value in (gained.mean(), low, high)]
             row[way], by_way[way] = figures, values
             row["test_queries"] = len(values)

@@ -35,9 +35,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.intervals import crossed_means, interval
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.steps import load
@@ -159,7 +160,7 @@ def _figures(values: dict[str, Float[np.ndarray, "seeds N"]], name: str) -> dict
 
 def _gain(differences: Float[np.ndarray, "seeds N"]) -> list[float]:
     """Return a mean and its interval."""
-    low, high = interval(crossed_means(differences))
+    low, high = percentile_interval(resample_crossed_means(differences))
     return [round(float(value), 4) for value in (differences.mean(), low, high)]
 
 
@@ -217,10 +218,8 @@ def main() -> None:
     if not options.report:
         for size, seed, file in _missing(options.out, options.seeds, options.sizes):
             figures = measure(recipe, splits, tests, size, seed)
-            partial = file.with_suffix(".tmp")
-            with partial.open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, **figures)
-            partial.replace(file)
         return
     by_column = {
         period: {name: round(float(query_ndcg(test, _column(test, name), CUTOFF).mean()), 4) for name in COLUMNS}

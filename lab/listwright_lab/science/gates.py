@@ -22,8 +22,8 @@ from scipy import stats
 
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.letor import text
+from listwright.training.evaluation.bootstrap import bootstrap_interval
 from listwright.training.evaluation.intervals import ALPHA, lists_needed, mean_p_value
-from listwright.training.evaluation.protocol import bootstrap_interval
 from listwright_lab import machine
 
 LISTS = (20, 50, 100, 300, 1000, 3000)

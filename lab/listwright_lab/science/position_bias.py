@@ -32,7 +32,7 @@ from listwright.training.data.synthetic.traffic import (
     swapped_rows,
 )
 from listwright.training.data.tables.table import inverse_propensities
-from listwright.training.evaluation.intervals import RESAMPLES, interval
+from listwright.training.evaluation.bootstrap import RESAMPLES, draw_counts, percentile_interval
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
@@ -216,7 +216,7 @@ def _point(
     """Return means over seeds and queries, and the gain of debiasing with its interval over both."""
     of = {way: values[way, count] for way in WAYS}
     gain = [debiased - naive for debiased, naive in zip(of["debiased"], of["naive"], strict=True)]
-    low, high = interval(resampled(gain, folds))
+    low, high = percentile_interval(resampled(gain, folds))
     means = {way: round(float(np.concatenate(each).mean()), 4) for way, each in of.items()}
     mean = float(np.concatenate(gain).mean())
     rounded = {"mean": round(mean, 4), "low": round(float(low), 4), "high": round(float(high), 4)}
@@ -224,7 +224,7 @@ def _point(
 
 
 def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.ndarray, " R"]:
-    """Return means over :data:`~.bootstrap.RESAMPLES` samples of the queries and, independently, of the seeds.
+    """Compute the means over bootstrap samples of the queries and, independently, of the seeds.
 
     Args:
         gains: Gains of the test queries of each seed's fold, ``(N,)`` each.
@@ -233,9 +233,7 @@ def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.
     by_fold = [gains[fold] for fold in range(min(folds, len(gains)))]
     ends = np.cumsum([len(gain) for gain in by_fold])
     rng, queries, seeds = np.random.default_rng(0), int(ends[-1]), len(gains)
-    of_queries, of_seeds = (
-        rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) for count in (queries, seeds)
-    )
+    of_queries, of_seeds = (draw_counts(count, rng) for count in (queries, seeds))
     sums, counts = np.zeros((RESAMPLES, seeds)), np.zeros((RESAMPLES, seeds))
     for seed, gain in enumerate(gains):
         end = ends[seed % folds]

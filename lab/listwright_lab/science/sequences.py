@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from listwright.training.evaluation.intervals import Sequence, fixed_half_width
-from listwright.training.traffic.compare.comparison import Ratio, enough, ratio_of
+from listwright.training.evaluation.intervals import ALPHA, ConfidenceSequence, fixed_half_width
+from listwright.training.traffic.compare.estimates import Ratio, has_enough_units, ratio_of
 from listwright_lab import machine
 
 DAYS, RUNS = 30, 2000
@@ -80,7 +80,7 @@ def _called(case: Case, effect: float, rng: np.random.Generator) -> tuple[bool, 
         np.add.at(counts[:, 0], unit[today], 1.0)
         estimate, variance, worth, ready = _look(case, totals[:, 0], counts[:, 0], challenger)
         if ready:
-            always |= abs(estimate) > Sequence(worth).half_width(variance)
+            always |= abs(estimate) > ConfidenceSequence(worth).half_width(variance)
             fixed |= abs(estimate) > fixed_half_width(variance)
     return always, fixed
 
@@ -108,10 +108,10 @@ def _look(
     """Return estimate, variance, the smallest difference of interest, and whether there are enough units."""
     if case.kind == "preference":
         ratio = ratio_of(totals, counts)
-        return ratio.value, ratio.variance, 0.02, enough(ratio)
+        return ratio.value, ratio.variance, 0.02, has_enough_units(ratio)
     arms: list[Ratio] = [ratio_of(totals[arm], counts[arm]) for arm in (~challenger, challenger)]
     worth = 0.05 * arms[0].value if arms[0].value > 0.0 else 0.05
-    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, enough(*arms)
+    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, has_enough_units(*arms)
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def main() -> None:
     for case in CASES:
         rows.append({**asdict(case), **month(case, runs=options.runs, seed=0)})
         print(rows[-1], flush=True)
-    result: dict[str, object] = {"days": DAYS, "runs": options.runs, "alpha": Sequence(1.0).alpha, "cases": rows}
+    result: dict[str, object] = {"days": DAYS, "runs": options.runs, "alpha": ALPHA, "cases": rows}
     print(machine.save("sequences", f"python -m listwright_lab.science.sequences --runs {options.runs}", result))
 
 

@@ -35,10 +35,11 @@ from jaxtyping import Float, Int
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
-from listwright.training.evaluation.intervals import crossed_means, interval
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
 from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.budget import Budget
@@ -144,7 +145,7 @@ def report(folder: Path, test: Dataset, draws: int) -> dict[str, object]:
 
 def _mean(values: Float[np.ndarray, "draws N"]) -> list[float]:
     """Return a mean and its interval."""
-    low, high = interval(crossed_means(values))
+    low, high = percentile_interval(resample_crossed_means(values))
     return [round(float(value), 4) for value in (values.mean(), low, high)]
 
 
@@ -187,9 +188,8 @@ def main() -> None:
             if not file.exists():
                 began = time.process_time()
                 values, default = rank()
-                with (partial := file.with_suffix(".tmp")).open("wb") as to:
+                with atomic_file(file) as to:
                     np.savez(to, values=values, default=default, seconds=time.process_time() - began)
-                partial.replace(file)
                 print(f"draw {draw}, {name}: {values.mean():.4f} {default}", flush=True)
     result = {
         "protocol": f"NDCG@{CUTOFF}; 95 % percentile bootstrap over test queries and draws; mean CPU seconds",

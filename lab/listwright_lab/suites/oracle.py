@@ -14,29 +14,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
 
@@ -192,7 +182,7 @@ def summarise(results: pl.DataFrame) -> Summary:
 
 
 def _mean(values: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
-    low, high = interval(resampled_means(values))
+    low, high = percentile_interval(resample_means(values))
     return float(values.mean()), float(low), float(high)
 
 
@@ -204,16 +194,16 @@ def _curve(
     lambdamart: Float[np.ndarray, " N"],
 ) -> Curve:
     columns = np.column_stack([best, mean, single, lambdamart])
-    resampled = resampled_means(columns)
+    resampled = resample_means(columns)
     top, bottom, alone, trees = resampled.T
     along = bottom[:, None] + ACCURACIES * (top - bottom)[:, None]
-    low, high = interval(along)
+    low, high = percentile_interval(along)
     oracle, average = float(best.mean()), float(mean.mean())
     break_even = None
     if oracle - average > 1e-9:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = (alone - bottom) / (top - bottom)
-        bounds = interval(ratios)
+        bounds = percentile_interval(ratios)
         break_even = (float((single.mean() - average) / (oracle - average)), float(bounds[0]), float(bounds[1]))
     return Curve(
         specialists=count,
@@ -229,7 +219,7 @@ def _curve(
 
 
 def _first_above(gains: Float[np.ndarray, "samples accuracies"]) -> float | None:
-    above = interval(gains)[0] > 0
+    above = percentile_interval(gains)[0] > 0
     return round(float(ACCURACIES[np.argmax(above)]), 2) if above.any() else None
 
 
@@ -292,10 +282,9 @@ def sentence(summary: Summary) -> str:
     )
 
 
-@style()
-def curves_figure(summary: Summary, ndcg_at: int) -> str:
+@plot(legend_columns=2)
+def curves_figure(axes: Axes, summary: Summary, ndcg_at: int) -> tuple[str, str]:
     """Draw NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
-    figure, axes = one()
     accuracy = ACCURACIES * 100
     for colour, curve in zip(COLOURS, (c for c in summary.curves if c.specialists > 1), strict=False):
         axes.plot(accuracy, curve.mean, color=colour, label=f"SRM, K = {curve.specialists}")
@@ -306,8 +295,7 @@ def curves_figure(summary: Summary, ndcg_at: int) -> str:
         axes.axhline(line[0], color=INK, linestyle=dash, linewidth=1.3, label=name)
         axes.axhspan(line[1], line[2], color=INK, alpha=0.05, linewidth=0)
     axes.set(xlabel="accuracy of the oracle, %", ylabel=f"NDCG@{ndcg_at}", xlim=(0, 100))
-    legend(figure, columns=2)
-    return svg(figure, "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist")
+    return "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist"
 
 
 def _with_interval(values: tuple[float, float, float] | None) -> str:

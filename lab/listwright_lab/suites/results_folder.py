@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from filelock import FileLock, Timeout
 
-from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.atomic_file import atomic_file
+from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.job_folder import remove_unused, write_json
+from listwright.training.job_folder import locked, remove_unused, write_json
 
 RESULTS = "results.parquet"
 
@@ -58,21 +59,13 @@ class ResultsFolder:
     def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
         self.path = folder
         self._parts, self._state, self._tuned = (folder / name for name in ("parts", "state", "tuned"))
-        try:
-            self._parts.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RecipeError(f"--out {folder} cannot be made: {error.strerror or error}") from error
-        self._lock = FileLock(folder / "lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise RecipeError(f"a suite is running in {folder}: wait for it, or choose another --out") from error
-        self._tuned.mkdir(exist_ok=True)
-        try:
+        in_use = f"a suite is running in {folder}: wait for it, or choose another --out"
+        with ExitStack() as lock:
+            lock.enter_context(locked(folder, in_use))
+            for inside in (self._parts, self._tuned):
+                inside.mkdir(exist_ok=True)
             self._check_settings(json.loads(json.dumps(settings)))
-        except (DataError, RecipeError):
-            self._lock.release()
-            raise
+            self._lock = lock.pop_all()
 
     def _check_settings(self, settings: dict[str, Any]) -> None:
         """Compare with the settings of earlier runs, and write them: only methods may be added."""
@@ -93,7 +86,7 @@ class ResultsFolder:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        self._lock.release()
+        self._lock.close()
         if error is not None:
             remove_unused(self.path, [self._parts, self._tuned, self._state], ["settings.json", "lock"])
 
@@ -122,9 +115,8 @@ class ResultsFolder:
 
     def add(self, unit: str, results: pl.DataFrame) -> None:
         """Write the results of a unit."""
-        temporary = self._part(unit).with_suffix(".tmp")
-        results.write_parquet(temporary)
-        temporary.replace(self._part(unit))
+        with atomic_file(self._part(unit)) as file:
+            results.write_parquet(file)
 
     def join(self, units: list[str]) -> pl.DataFrame:
         """Return all results of these units as one frame, and write ``results.parquet``."""

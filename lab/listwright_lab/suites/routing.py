@@ -15,28 +15,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from rich.console import Console
 
 from listwright.training.console.progress import Task
 from listwright.training.data.load import measurable
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
-from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe.config import Recipe
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.reporting.report import verdict
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
@@ -54,7 +44,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
-        run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
+        run(recipe, sources, out, resume=folder_of(out).exists(), console=quiet)
     task.note(f"{unit}: testing")
     evaluation = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert evaluation is not None
@@ -111,7 +101,7 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
     rank_share[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
     routed = rank_share[:, None] <= COVERAGES + 1e-12
     gains = routed * gained[:, None]
-    low, high = interval(resampled_means(gains, evaluation.query))
+    low, high = percentile_interval(resample_means(gains, evaluation.query))
     return CoverageCurve(gains.mean(axis=0), low, high)
 
 
@@ -141,7 +131,9 @@ def calibration(evaluation: RoutingEvaluation) -> Calibration:
     right = (evaluation.best / evaluation.best.sum(axis=1, keepdims=True))[each, choice]
     bins = np.array_split(np.argsort(confidence, kind="stable"), min(BINS, max(1, len(each) // 20)))
     queries = [np.unique(evaluation.query[rows], return_inverse=True)[1] for rows in bins]
-    bounds = np.array([interval(resampled_means(right[rows], of)) for rows, of in zip(bins, queries, strict=True)])
+    bounds = np.array(
+        [percentile_interval(resample_means(right[rows], of)) for rows, of in zip(bins, queries, strict=True)]
+    )
     means = np.array([[confidence[rows].mean(), right[rows].mean(), len(rows)] for rows in bins])
     error = float((np.abs(means[:, 0] - means[:, 1]) * means[:, 2]).sum() / len(each))
     return Calibration(means[:, 0], means[:, 1], bounds[:, 0], bounds[:, 1], error)
@@ -197,11 +189,10 @@ def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: An
     )
 
 
-@style()
-def coverage_figure(evaluation: RoutingEvaluation) -> str:
+@plot(legend_columns=1)
+def coverage_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw the gain over the generalist against the share of queries routed; the dot is the bundle's own coverage."""
     curve = coverage_curve(evaluation)
-    figure, axes = one()
     share = COVERAGES * 100
     axes.plot(share, curve.gain, color=COLOURS[0], label="routed by estimated gain")
     axes.fill_between(share, curve.low, curve.high, color=COLOURS[0], alpha=0.15, linewidth=0)
@@ -209,15 +200,13 @@ def coverage_figure(evaluation: RoutingEvaluation) -> str:
     gain = float((evaluation.routed - evaluation.generalist).mean())
     axes.plot(evaluation.coverage * 100, gain, "o", color=COLOURS[1], label="the bundle's own margin")
     axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain, NDCG", xlim=(0, 100))
-    legend(figure)
-    return svg(figure, "coverage", "Gain over the generalist against the share of queries routed")
+    return "coverage", "Gain over the generalist against the share of queries routed"
 
 
-@style()
-def reliability_figure(evaluation: RoutingEvaluation) -> str:
+@plot(height=4.0)
+def reliability_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw how often the most probable specialist is a best one, against its stated probability."""
     bins = calibration(evaluation)
-    figure, axes = one(height=4.0)
     axes.set_aspect("equal")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=1)
     errors = [bins.right - bins.low, bins.high - bins.right]
@@ -225,7 +214,7 @@ def reliability_figure(evaluation: RoutingEvaluation) -> str:
     axes.set(
         xlabel="stated probability", ylabel="share of queries where it was a best one", xlim=(0, 1), ylim=(0, 1.02)
     )
-    return svg(figure, "reliability", "Stated probability against how often it was right")
+    return "reliability", "Stated probability against how often it was right"
 
 
 def _percent(value: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright_lab import machine
 from listwright_lab.science.attempts.problem import PLANTED
 from listwright_lab.science.attempts.registry import ATTEMPTS, RIVAL
@@ -48,7 +48,7 @@ def of_set(work: Path, name: str) -> Figures:
         if len(common) < FEWEST_SEEDS * len(folds):
             continue
         gain, query = _paired(name, common, {key: own[key][0] - rival[key][0] for key in common})
-        low, high = interval(resampled_means(gain, query))
+        low, high = percentile_interval(resample_means(gain, query))
         p = None if attempt == RIVAL else paired_p(np.bincount(query, gain) / np.bincount(query))
         rows.append(
             {

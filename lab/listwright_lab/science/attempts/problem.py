@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
@@ -146,9 +147,8 @@ class Problem:
             if scores.train is not None:
                 arrays["train"] = scores.train
             file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, **arrays)  # type: ignore[arg-type]
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, **arrays)  # type: ignore[arg-type]
         with np.load(file) as archive:
             facts = {key.removeprefix("fact "): archive[key].tolist() for key in archive if key.startswith("fact ")}
             return Scores(archive.get("train"), archive["valid"], archive["test"], facts)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting.fit_figures import draw_intervals, metric_name
-from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, legend, one, style, svg
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot
 from listwright_lab.suites.listwise.methods import BASELINES, LAMBDAMART_RELATIVE, OURS, WEIGHTS, title, weight_name
 from listwright_lab.suites.listwise.results import (
     VARIANTS,
@@ -372,7 +373,6 @@ def _mean(mean: float, spread: float | None, *, best: bool = False) -> str:
     return f"{'*' if best else ''}{mean:.4f}" + ("" if spread is None else f"\n± {spread:.4f}")
 
 
-@style()
 def gains_figure(comparisons: Sequence[PairedComparison], name: str, label: str) -> str:
     """Draw every gain with its interval; blue and orange are significant by Holm's correction."""
     return draw_intervals(
@@ -384,10 +384,9 @@ def gains_figure(comparisons: Sequence[PairedComparison], name: str, label: str)
     )
 
 
-@style()
-def shift_figure(by_shift: Mapping[float, Sequence[PairedComparison]], metric: str) -> str:
+@plot(legend_columns=3)
+def shift_figure(axes: Axes, by_shift: Mapping[float, Sequence[PairedComparison]], metric: str) -> tuple[str, str]:
     """Draw the gain of QILCM over its variants against the planted shift."""
-    figure, axes = one()
     for colour, rival in zip((GREEN, ORANGE, BLUE), VARIANTS, strict=True):
         points = [(shift, c) for shift, row in by_shift.items() for c in row if (c.rival, c.metric) == (rival, metric)]
         shifts, gained = zip(*sorted(points, key=lambda point: point[0]), strict=True)
@@ -396,14 +395,12 @@ def shift_figure(by_shift: Mapping[float, Sequence[PairedComparison]], metric: s
         axes.errorbar(shifts, [c.gain for c in gained], yerr=errors, fmt="-o", color=colour, capsize=3, label=label)
     axes.axhline(0.0, color=INK, linewidth=1)
     axes.set(xlabel="planted shift s", ylabel=f"gain of QILCM, {metric_name(metric)}")
-    legend(figure, columns=3)
-    return svg(figure, "shift", "Gain of QILCM over its variants against the planted shift")
+    return "shift", "Gain of QILCM over its variants against the planted shift"
 
 
-@style()
-def anomaly_figure(gaps: Gaps, name: str) -> str:
+@plot()
+def anomaly_figure(axes: Axes, gaps: Gaps, name: str) -> tuple[str, str]:
     """Draw the gap of QILCM to the best baseline against the anomaly score."""
-    figure, axes = one()
     errors = [[part.gap - part.low for part in gaps.bins], [part.high - part.gap for part in gaps.bins]]
     places = [part.anomaly for part in gaps.bins]
     axes.errorbar(places, [part.gap for part in gaps.bins], yerr=errors, fmt="-o", color=BLUE, capsize=3)
@@ -411,21 +408,19 @@ def anomaly_figure(gaps: Gaps, name: str) -> str:
     label = f"QILCM - {title(gaps.rival)}, {metric_name(gaps.metric)}"
     axes.set(xlabel="mean anomaly score of the bin", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    return svg(figure, name, f"Gap of QILCM to {title(gaps.rival)} in {metric_name(gaps.metric)}, by anomaly")
+    return name, f"Gap of QILCM to {title(gaps.rival)} in {metric_name(gaps.metric)}, by anomaly"
 
 
-@style()
-def weight_figure(results: Results, metric: str) -> str:
+@plot(legend_columns=2)
+def weight_figure(axes: Axes, results: Results, metric: str) -> tuple[str, str]:
     """Draw the mean over seeds with its standard deviation against the confusion weight, LambdaMART as a line."""
-    figure, axes = one()
     means, spreads = zip(*(results.mean_sd(weight_name(weight), metric) for weight in WEIGHTS), strict=True)
     places, bars = range(len(WEIGHTS)), [spread or 0.0 for spread in spreads]
     axes.errorbar(places, means, yerr=bars, fmt="-o", color=BLUE, capsize=3, label="QILCM")
     axes.axhline(results.mean("lambdamart", metric), color=INK, linestyle="--", linewidth=1.3, label="LambdaMART")
     axes.set_xticks(places, [f"{weight:g}" for weight in WEIGHTS])
     axes.set(xlabel="weight lambda' of the confusion loss", ylabel=metric_name(metric))
-    legend(figure, columns=2)
-    return svg(figure, "weights", f"{metric_name(metric)} against the weight of the confusion loss")
+    return "weights", f"{metric_name(metric)} against the weight of the confusion loss"
 
 
 @dataclass(frozen=True, slots=True)

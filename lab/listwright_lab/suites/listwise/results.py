@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
-from listwright.training.evaluation.intervals import Verdict, crossed_means, interval, verdict_of
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
+from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import OTHERS
 from listwright_lab.suites.listwise.measurement import NDCG_AT, TRUNCATED
 from listwright_lab.suites.listwise.methods import (
@@ -122,7 +123,7 @@ class Results:
 
     def bounds(self, method: str, metric: str) -> tuple[float, float]:
         """Return the 95 % interval of the mean, over queries and seeds."""
-        low, high = interval(crossed_means(self.each(method, metric)))
+        low, high = percentile_interval(resample_crossed_means(self.each(method, metric)))
         return float(low), float(high)
 
     def compare(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
@@ -227,7 +228,7 @@ def compare(
         values: ``(seeds, N, M)`` metric of the method for each query.
         rival_values: ``(seeds, N, M)`` metric of the rival for the same queries.
     """
-    low, high = interval(crossed_means(values - rival_values))
+    low, high = percentile_interval(resample_crossed_means(values - rival_values))
     difference = (values - rival_values).mean(axis=0)
     means, gains = rival_values.mean(axis=(0, 1)), difference.mean(axis=0)
     p_values = [paired_p(column) for column in difference.T]
@@ -327,8 +328,8 @@ def growth(by_shift: Mapping[float | None, Results], metric: str) -> list[Growth
     growths = []
     for rival in VARIANTS:
         ends = [by_shift[shift].differences("qilcm", rival, metric) for shift in (shifts[0], shifts[-1])]
-        low, high = interval(crossed_means(ends[1] - ends[0]))
-        at_weakest = interval(crossed_means(ends[0]))
+        low, high = percentile_interval(resample_crossed_means(ends[1] - ends[0]))
+        at_weakest = percentile_interval(resample_crossed_means(ends[0]))
         weakest, strongest = (float(end.mean()) for end in ends)
         vanishes = verdict_of(*map(float, at_weakest)) == "no difference shown"
         growths.append(Growth(rival, weakest, strongest, strongest - weakest, float(low), float(high), vanishes))
@@ -388,7 +389,7 @@ def gaps(results: Results, metric: str) -> Gaps:
 
 
 def _bin(anomaly: Float[np.ndarray, " M"], gains: Float[np.ndarray, "seeds M"]) -> GapBin:
-    low, high = interval(crossed_means(gains))
+    low, high = percentile_interval(resample_crossed_means(gains))
     return GapBin(float(anomaly.mean()), len(anomaly), float(gains.mean()), float(low), float(high))
 
 

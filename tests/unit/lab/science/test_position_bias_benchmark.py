@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from listwright.training.evaluation.intervals import crossed_means
+from listwright.training.evaluation.bootstrap import resample_crossed_means
 from listwright_lab.science import interleaving, position_bias
 
 
@@ -45,7 +45,7 @@ def test_debiased_beats_naive_on_true_labels(planted, tmp_path):
 
 def test_samples_of_one_fold_are_crossed():
     gains = np.random.default_rng(3).normal(size=(4, 30))
-    assert position_bias.resampled(list(gains), 1) == pytest.approx(crossed_means(gains))
+    assert position_bias.resampled(list(gains), 1) == pytest.approx(resample_crossed_means(gains))
 
 
 def test_seeds_of_one_fold_share_their_queries():

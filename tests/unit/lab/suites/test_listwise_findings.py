@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from listwright.training.evaluation.intervals import crossed_means, interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means, resample_means
 from listwright.training.reporting.page import render
 from listwright_lab.suites.listwise import methods, pages
 from listwright_lab.suites.listwise import results as findings
@@ -93,14 +93,14 @@ def test_an_interval_is_of_queries_and_of_seeds():
     """Their variances add: of means over 10 seeds that differ by 0.1, and over 400 queries that differ by 1."""
     rng = np.random.default_rng(0)
     seeds, queries = 0.1 * rng.normal(size=10), rng.normal(size=400)
-    low, high = interval(crossed_means(seeds[:, None] + queries))
+    low, high = percentile_interval(resample_crossed_means(seeds[:, None] + queries))
     deviation = np.sqrt(seeds.var() / 10 + queries.var() / 400)
     assert (high - low) / (2 * 1.96) == pytest.approx(deviation, rel=0.06)
     assert (high + low) / 2 == pytest.approx(seeds.mean() + queries.mean(), abs=0.1 * deviation)
     (one,) = compare([("mrr", "x", "y")], seeds[:, None, None] + queries[:, None], np.zeros((10, 400, 1)))
     assert (one.low, one.high) == (low, high)
-    alone = interval(crossed_means(queries[None]))
-    assert alone == pytest.approx(interval(resampled_means(queries))), "one seed says nothing of others"
+    alone = percentile_interval(resample_crossed_means(queries[None]))
+    assert alone == pytest.approx(percentile_interval(resample_means(queries))), "one seed says nothing of others"
 
 
 def test_the_order_of_rows_does_not_matter():

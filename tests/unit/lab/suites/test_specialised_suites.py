@@ -10,7 +10,7 @@ from rich.console import Console
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.load import load
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.pipeline import study
 from listwright.training.recipe import config
@@ -113,9 +113,9 @@ def test_a_query_is_the_mean_over_its_seeds():
 
 def test_bootstrap_resamples_queries_jointly():
     values = np.random.default_rng(0).normal(size=(300, 2))
-    means = resampled_means(np.column_stack([values, values[:, 0] + 1.0]))
+    means = resample_means(np.column_stack([values, values[:, 0] + 1.0]))
     assert means[:, 2] == pytest.approx(means[:, 0] + 1.0)
-    low, high = interval(means[:, 0])
+    low, high = percentile_interval(means[:, 0])
     assert high - low == pytest.approx(2 * 1.96 * values[:, 0].std() / np.sqrt(300), rel=0.1)
 
 

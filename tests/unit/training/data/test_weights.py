@@ -14,7 +14,8 @@ from listwright.training.data import cache, memory
 from listwright.training.data.dataset import Splits
 from listwright.training.data.split import merged
 from listwright.training.data.tables import table
-from listwright.training.evaluation.protocol import METRICS, Evaluation, bootstrap_interval
+from listwright.training.evaluation.bootstrap import bootstrap_interval
+from listwright.training.evaluation.protocol import METRICS, Evaluation
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.lambdamart import query_folds
 from listwright.training.pipeline.steps import with_bundle_schema

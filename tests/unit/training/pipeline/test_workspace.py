@@ -8,7 +8,8 @@ import pytest
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.pipeline.workspace import Workspace, next_version, partial_of
+from listwright.training.job_folder import folder_of
+from listwright.training.pipeline.workspace import Workspace, next_version
 from listwright.training.recipe import config
 
 
@@ -53,8 +54,8 @@ def test_resume_with_another_recipe_is_refused(out):
 
 def test_a_run_that_finished_nothing_leaves_nothing(out):
     with Workspace(out, recipe(), resume=False):
-        assert partial_of(out).is_dir()
-    assert not partial_of(out).exists()
+        assert folder_of(out).is_dir()
+    assert not folder_of(out).exists()
 
 
 def test_a_run_that_is_going_on_is_left_alone(out):
@@ -84,7 +85,7 @@ def test_a_published_bundle_is_never_overwritten(out):
 
 def test_a_damaged_run_folder_says_what_to_do(out):
     interrupted(out, recipe())
-    (partial_of(out) / "run.json").write_text("{")
+    (folder_of(out) / "run.json").write_text("{")
     with pytest.raises(RecipeError, match="delete it"):
         Workspace(out, recipe(), resume=True)
 

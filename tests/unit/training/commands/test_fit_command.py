@@ -1,17 +1,16 @@
 """``listwright fit --on``: how many workers there are where none are asked for."""
 
-from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.commands import fit
+from listwright.training import cluster
 
 
 def gpus(there, workers=None):
-    cluster = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": float(there)})
-    return fit._gpus(cluster, Namespace(on="auto", workers=workers))
+    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": float(there)})
+    return cluster._gpus(ray, "auto", workers or 1)
 
 
 def test_each_worker_on_cuda_has_a_gpu():

@@ -11,15 +11,11 @@ from datetime import date
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import betaln
 from scipy.stats import binomtest
 
-from listwright.training.evaluation.intervals import (
-    Sequence,
-    fixed_half_width,
-    fixed_times_needed,
-)
+from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width, fixed_times_needed
 
 Decision = Literal["mismatch", "too_few", "challenger", "control", "none"]
 """Verdict: mismatch or too few units, the better ranker, or no difference shown."""
@@ -28,13 +24,6 @@ FEWEST_UNITS, FEWEST_ACTIVE = 100, 30
 """Units of each arm, and among them units whose value is not 0, below which there is no verdict: the intervals rest on
 the central limit theorem.
 """
-
-RESAMPLES = 2000
-
-MOST_GROUPS = 4000
-"""Most bootstrap groups: more units are assigned to these at random, with the same variance and bounded memory."""
-
-_SAMPLES_AT_A_TIME = 200
 
 LEVEL = 0.01
 """A mismatch has a lower always-valid p-value: at most so many sound experiments are ever refused."""
@@ -48,12 +37,12 @@ class Look:
     """The state of a comparison at the end of a day.
 
     Args:
-        day: of serving, UTC.
-        queries: up to then.
-        estimate: of the difference; NaN where there is none.
-        fixed: half width of the normal interval for a single look.
-        always: half width of the interval that holds at every look.
-        enough: whether there were enough units to say anything.
+        day: Day of serving, UTC.
+        queries: Number of queries up to that day.
+        estimate: Estimated difference; NaN where there is none.
+        fixed: Half width of the normal interval for a single look.
+        always: Half width of the interval that holds at every look.
+        enough: Whether there were enough units for a verdict.
     """
 
     day: date
@@ -78,13 +67,13 @@ class RequiredQueries:
     """Queries needed to show a true difference, beyond those there are, with a power of 80 %.
 
     Args:
-        true: the difference.
-        why: reason for the row: ``observed`` or ``worth``.
-        always: more queries until the sequence shows it, if new units come as fast as queries; infinite where it is out
-            of reach.
-        fixed: the same for one planned look.
-        same_always, same_fixed: the same if only the units that there are come back, whose own differences stay; NaN
-            where no unit has come back yet.
+        true: True difference.
+        why: Reason for the row: ``observed`` or ``worth``.
+        always: Number of further queries until the confidence sequence shows the difference, if new units come as fast
+            as queries; infinite where it is out of reach.
+        fixed: Number of further queries for one planned look.
+        same_always, same_fixed: The same two numbers if only the existing units come back, whose own differences stay;
+            NaN where no unit has come back yet.
     """
 
     true: float
@@ -100,12 +89,12 @@ class Effect:
     """The difference in one metric, challenger minus control.
 
     Args:
-        metric: its name; ``preference`` of interleaving.
-        control, challenger: means; None in interleaving, which has one list.
-        look: the last one.
-        low, high: bootstrap interval over units, for a single look.
-        difference: that the sequence is narrowest for.
-        needed: rows of the power table.
+        metric: Name of the metric; ``preference`` for an interleaving.
+        control, challenger: Means of both arms; None for an interleaving, which has one list.
+        look: Last look.
+        low, high: Ends of the bootstrap interval over units, for a single look.
+        difference: Difference for which the confidence sequence is narrowest.
+        needed: Rows of the power table.
     """
 
     metric: str
@@ -124,16 +113,16 @@ class TrafficComparison:
 
     Args:
         kind: ``interleaving`` or ``split``.
-        experiment: its name, None where the rows have none.
-        bundles: control's and challenger's, where the rows tell them apart.
-        units, queries: that were counted.
-        ratio: the sample-ratio check.
-        crossed: units that both arms have.
-        untold: queries of an interleaving that control answered alone.
-        effects: the first one decides.
-        looks: of the first effect, day by day.
-        tests: p-values for a single look, by name.
-        wins: units that prefer the challenger, control, or neither; None in a split.
+        experiment: Name of the experiment; None where the rows have none.
+        bundles: Bundles of control and challenger, where the rows tell them apart.
+        units, queries: Numbers of units and queries.
+        ratio: Sample-ratio check.
+        crossed: Number of units in both arms.
+        untold: Number of queries of an interleaving that control answered alone.
+        effects: Effects on the metrics, the first of which decides.
+        looks: Looks at the first effect, day by day.
+        tests: P-values for a single look, by name.
+        wins: Numbers of units that prefer the challenger, control, or neither; None for a split.
     """
 
     kind: Literal["interleaving", "split"]
@@ -155,27 +144,29 @@ class TrafficComparison:
         return "mismatch" if self.ratio.failed or self.crossed else self.effects[0].look.decision
 
 
-def enough(*arms: Ratio) -> bool:
+def has_enough_units(*arms: Ratio) -> bool:
     """Return whether every arm has enough units for a decision."""
     return all(arm.units >= FEWEST_UNITS and arm.active >= FEWEST_ACTIVE for arm in arms)
 
 
-def look_of(day: date, estimate: float, variance: float, queries: float, sequence: Sequence, *, ready: bool) -> Look:
+def look_of(
+    day: date, estimate: float, variance: float, queries: float, sequence: ConfidenceSequence, *, ready: bool
+) -> Look:
     """Return the look at an estimate with its variance."""
     return Look(day, queries, estimate, fixed_half_width(variance), sequence.half_width(variance), ready)
 
 
 def needed_for(
-    estimate: float, variance: float, queries: float, sequence: Sequence, within: float = math.nan
+    estimate: float, variance: float, queries: float, sequence: ConfidenceSequence, within: float = math.nan
 ) -> tuple[RequiredQueries, ...]:
     """Return how many more queries the observed difference needs, and the smallest relevant one.
 
     Args:
-        estimate: that was observed.
-        variance: of it, over units.
-        queries: that there are.
-        sequence: of the looks.
-        within: what of the variance more queries of the same units would lower; NaN where that is not known.
+        estimate: Observed difference.
+        variance: Variance of the estimate over units.
+        queries: Number of queries so far.
+        sequence: Confidence sequence of the looks.
+        within: Part of the variance that more queries of the same units would lower; NaN where it is not known.
     """
     rows: list[RequiredQueries] = []
     differences: tuple[tuple[float, Literal["observed", "worth"]], ...] = (
@@ -186,10 +177,8 @@ def needed_for(
         if math.isnan(true):
             continue
         times = sequence.times_needed(true, variance), fixed_times_needed(true, variance)
-        again = (_times_of_the_same(one, variance, within) for one in times)
-        beyond = (
-            (one - 1.0 if one > 1.0 else 0.0) * queries if math.isfinite(one) else one for one in (*times, *again)
-        )
+        again = (_times_of_the_same(factor, variance, within) for factor in times)
+        beyond = (max(0.0, factor - 1.0) * queries if math.isfinite(factor) else factor for factor in (*times, *again))
         rows.append(RequiredQueries(true, why, *beyond))
     return tuple(rows)
 
@@ -211,13 +200,13 @@ class Ratio:
     """A mean over queries.
 
     Args:
-        value: sum of the values over number of queries; NaN without queries.
-        variance: of it, over units, by linearisation (the delta method); NaN below two units.
-        units: that have queries.
-        queries: number of them.
-        active: units whose value is not 0.
-        within: what of the variance more queries of the same units would lower; the rest is between units, which only
-            new units lower. NaN where no unit has two queries.
+        value: Sum of the values over number of queries; NaN without queries.
+        variance: Variance of the value over units, by linearisation (the delta method); NaN below two units.
+        units: Number of units with queries.
+        queries: Number of queries.
+        active: Number of units whose value is not 0.
+        within: Part of the variance that more queries of the same units would lower; the rest is between units, which
+            only new units lower. NaN where no unit has two queries.
     """
 
     value: float
@@ -236,12 +225,12 @@ def ratio_of(
     """Return the mean of a value over queries.
 
     Args:
-        totals: of each unit, summed over its queries.
-        queries: of each unit; units with 0 do not count.
-        squares: of the values of each unit, summed over its queries; without them ``within`` is not known.
+        totals: ``(units,)`` sums of the value over the queries of each unit.
+        queries: ``(units,)`` numbers of queries; units with 0 do not count.
+        squares: ``(units,)`` sums of the squared values; without them ``within`` is not known.
     """
-    counted = queries > 0.0
-    y, n = totals[counted], queries[counted]
+    has_queries = queries > 0.0
+    y, n = totals[has_queries], queries[has_queries]
     units, count = len(n), float(n.sum())
     active = int(np.count_nonzero(y))
     if units == 0:
@@ -252,44 +241,9 @@ def ratio_of(
     variance = float(np.square(y - value * n).sum()) * units / (units - 1) / count**2
     within, freedom = math.nan, count - units
     if squares is not None and freedom > 0.0:
-        inside = float((squares[counted] - np.square(y) / n).sum())  # around the mean of each unit
+        inside = float((squares[has_queries] - np.square(y) / n).sum())  # around the mean of each unit
         within = min(variance, max(0.0, inside) / freedom / count)
     return Ratio(value, variance, units, count, active, within)
-
-
-def resampled_ratio(
-    totals: Float[np.ndarray, " units"], queries: Float[np.ndarray, " units"], rng: np.random.Generator
-) -> Float[np.ndarray, " samples"]:
-    """Return the mean in :data:`RESAMPLES` bootstrap samples of the units.
-
-    Args:
-        totals, queries: as for :func:`ratio_of`.
-        rng: draws, and deals units to groups.
-
-    Convention: NaN in a sample without queries.
-    """
-    counted = queries > 0.0
-    group = group_of(int(counted.sum()), MOST_GROUPS, rng)
-    groups = int(group.max()) + 1 if len(group) else 0
-    if groups == 0:
-        return np.full(RESAMPLES, np.nan)
-    sums = np.stack([np.bincount(group, values[counted], groups) for values in (totals, queries)], axis=1)
-    drawn = [counts @ sums for counts in resamples(groups, RESAMPLES, rng)]
-    y, n = np.concatenate(drawn).T
-    values: Float[np.ndarray, " samples"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
-    return values
-
-
-def group_of(count: int, most: int, rng: np.random.Generator) -> Int[np.ndarray, " units"]:
-    """Return ``(count,)`` the group of each unit: its own, or a random one of ``most``."""
-    return np.arange(count) if count <= most else rng.permutation(count) % most
-
-
-def resamples(groups: int, samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "samples groups"]]:
-    """Draw bootstrap samples: how often each group is in each, some samples at a time."""
-    even = np.full(groups, 1.0 / groups)
-    sizes = [min(_SAMPLES_AT_A_TIME, samples - begin) for begin in range(0, samples, _SAMPLES_AT_A_TIME)]
-    return [rng.multinomial(groups, even, size=size).astype(np.float64) for size in sizes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +251,11 @@ class RatioCheck:
     """Check of how many queries or units each arm received.
 
     Args:
-        what: that was counted, in the plural.
-        control, challenger: counts.
-        share: of the challenger, as planned.
-        p: always-valid p-value.
-        p_fixed: p-value of the exact binomial test, for a single look.
+        what: Noun of the counts, in the plural.
+        control, challenger: Counts of both arms.
+        share: Planned share of the challenger.
+        p: Always-valid p-value.
+        p_fixed: P-value of the exact binomial test, for a single look.
     """
 
     what: str
@@ -324,9 +278,9 @@ def check_ratio(control: int, challenger: int, *, share: float, what: str) -> Ra
     Dirichlet prior around the shares against the shares themselves. It may be looked at after every unit.
 
     Args:
-        control, challenger: units, or first picks, of each.
-        share: of the challenger, in (0, 1).
-        what: was counted, in the plural.
+        control, challenger: Numbers of units, or of first picks, of both arms.
+        share: Planned share of the challenger, in (0, 1).
+        what: Noun of the counts, in the plural.
     """
     a, b = CONCENTRATION * share, CONCENTRATION * (1.0 - share)
     log_factor = betaln(a + challenger, b + control) - betaln(a, b)

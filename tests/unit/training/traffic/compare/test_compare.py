@@ -11,9 +11,9 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import compare as command
 from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
 from listwright.training.data.tables.judged import judged_metadata
-from listwright.training.evaluation.intervals import Sequence, fixed_half_width
+from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width
 from listwright.training.traffic.compare.compare import compare
-from listwright.training.traffic.compare.comparison import _times_of_the_same, needed_for, ratio_of
+from listwright.training.traffic.compare.estimates import _times_of_the_same, needed_for, ratio_of
 from listwright.training.traffic.compare.page import page
 from listwright.training.traffic.compare.text import more, text
 
@@ -142,10 +142,10 @@ def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_
 
 
 def test_what_is_needed_is_in_queries_beyond_those_there_are():
-    (observed, worth) = needed_for(0.01, 1e-4, 1000.0, Sequence(0.02))
+    (observed, worth) = needed_for(0.01, 1e-4, 1000.0, ConfidenceSequence(0.02))
     assert observed.fixed == pytest.approx(1000.0 * ((1.959964 + 0.841621) ** 2 - 1.0), rel=1e-4)
     assert observed.always > observed.fixed > worth.fixed
-    assert {one.always for one in needed_for(0.01, math.nan, 0.0, Sequence(0.02))} == {math.inf}
+    assert {one.always for one in needed_for(0.01, math.nan, 0.0, ConfidenceSequence(0.02))} == {math.inf}
     assert [more(n) for n in (0.0, 7.4, 1234.0, float("inf"))] == ["none", "7", "1,200", "out of reach"]
 
 
@@ -157,7 +157,7 @@ def test_the_same_units_lower_only_what_lies_within_them(within, times):
     assert _times_of_the_same(5.0, 1e-4, within) == pytest.approx(times, rel=1e-6)
     assert _times_of_the_same(0.5, 1e-4, within) == 0.5
     assert math.isnan(_times_of_the_same(5.0, 1e-4, math.nan))
-    (observed, _) = needed_for(0.01, 1e-4, 1000.0, Sequence(0.02), within)
+    (observed, _) = needed_for(0.01, 1e-4, 1000.0, ConfidenceSequence(0.02), within)
     assert observed.same_always >= observed.always
     assert observed.same_fixed >= observed.fixed
 
@@ -177,7 +177,7 @@ def test_as_many_queries_as_are_said_show_the_difference_in_80_of_100_runs(same)
     for _ in range(300):
         own = 0.1 * rng.normal(size=units)
         first = ratio_of(*planted(rng, units, visits, own, effect))
-        needed = needed_for(effect, first.variance, first.queries, Sequence(effect), first.within)[1]
+        needed = needed_for(effect, first.variance, first.queries, ConfidenceSequence(effect), first.within)[1]
         more_of_it = (needed.same_fixed if same else needed.fixed) / first.queries
         assert not math.isinf(more_of_it)
         asked.append(more_of_it)

@@ -92,7 +92,7 @@ def test_requests_with_the_same_candidates_are_the_same(tmp_path):
     shop, rng = Shop(length=5, depth=5, rate=0.3), np.random.default_rng(3)
     page = visits(shop, 40, rng)
     found = estimated(tmp_path, pl.concat(_again(shop, page, rng, n) for n in range(150)))
-    assert (found.way, found.used, found.queries) == ("harvest", 40, 6000)
+    assert (found.way, found.observations, found.queries) == ("harvest", 40, 6000)
     assert found.values == pytest.approx(examination(5, 1.0), abs=0.2)
 
 
@@ -183,4 +183,4 @@ def test_lists_that_rules_reordered_are_left_out(tmp_path, way):
     pinned = log.with_columns(rules=pl.when(other).then(pl.lit("boost pin")).otherwise(pl.lit("exclude")))
     found, expected = (estimated(tmp_path, rows, way=way, places=2) for rows in (pinned, log.filter(~other)))
     assert found.values.tolist() == expected.values.tolist()
-    assert found.used == expected.used
+    assert found.observations == expected.observations

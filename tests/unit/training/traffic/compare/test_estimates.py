@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from listwright.training.traffic.compare.comparison import MOST_GROUPS, ratio_of, resampled_ratio
+from listwright.training.evaluation.bootstrap import MOST_GROUPS, resample_ratios
+from listwright.training.traffic.compare.estimates import ratio_of
 
 
 def draw(rng, units):
@@ -63,11 +64,11 @@ def test_nobody_and_one_unit_have_no_variance():
 def test_the_bootstrap_spreads_as_the_linearised_variance(units):
     rng = np.random.default_rng(1)
     totals, n = draw(rng, units)
-    drawn = resampled_ratio(totals, n, rng)
+    drawn = resample_ratios(totals, n, rng)
     found = ratio_of(totals, n)
     assert drawn.std() == pytest.approx(math.sqrt(found.variance), rel=0.08)
     assert drawn.mean() == pytest.approx(found.value, abs=0.2 * math.sqrt(found.variance))
 
 
 def test_a_bootstrap_of_nothing_is_nothing():
-    assert np.isnan(resampled_ratio(np.zeros(3), np.zeros(3), np.random.default_rng(0))).all()
+    assert np.isnan(resample_ratios(np.zeros(3), np.zeros(3), np.random.default_rng(0))).all()

@@ -10,6 +10,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.training.commands import generate
 from listwright.training.console.progress import SILENT
 from listwright.training.data.letor import text
+from listwright.training.data.synthetic import stream as synthetic
 
 SIZES = ("--queries", "40", "--features", "12", "--length", "6")
 
@@ -19,7 +20,7 @@ def run(out, *more):
 
 
 def test_all_kinds_of_file_hold_the_same_rows(tmp_path, capsys):
-    for ending in generate.ENDINGS:
+    for ending in synthetic.ENDINGS:
         assert run(tmp_path / f"rows{ending}") == 0
     parquet, csv = pl.read_parquet(tmp_path / "rows.parquet"), pl.read_csv(tmp_path / "rows.csv")
     assert parquet.columns == ["qid", "label", *(f"f{d}" for d in range(1, 13))]
@@ -34,11 +35,11 @@ def test_all_kinds_of_file_hold_the_same_rows(tmp_path, capsys):
     assert f"{parquet.height:,} rows of 40 lists" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ending", generate.ENDINGS)
+@pytest.mark.parametrize("ending", synthetic.ENDINGS)
 def test_pieces_of_any_size_hold_the_same_rows(tmp_path, monkeypatch, ending):
     run(tmp_path / f"whole{ending}")
     for limit, cells in (("_TEXT_CELLS", 100), ("_GROUP_ROWS", 7)):
-        monkeypatch.setattr(generate, limit, cells)
+        monkeypatch.setattr(synthetic, limit, cells)
     run(tmp_path / f"pieces{ending}")
     whole, pieces = (tmp_path / f"{name}{ending}" for name in ("whole", "pieces"))
     if ending == ".parquet":
@@ -83,14 +84,14 @@ def test_a_name_of_no_known_kind_is_refused(tmp_path, capsys):
     assert ".parquet, .csv, .txt" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ending", generate.ENDINGS)
+@pytest.mark.parametrize("ending", synthetic.ENDINGS)
 def test_an_interruption_leaves_no_file(tmp_path, monkeypatch, capsys, ending):
     def interrupted(*_, **__):
         yield from list(blocks(5, 12))
         raise KeyboardInterrupt
 
-    blocks = generate.blocks
-    monkeypatch.setattr(generate, "blocks", interrupted)
+    blocks = synthetic.blocks
+    monkeypatch.setattr(synthetic, "blocks", interrupted)
     assert run(tmp_path / f"rows{ending}") == 130
     assert "no file was written" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
@@ -101,20 +102,20 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch, capsys):
         with Path("/dev/full").open("wb", buffering=0) as file:
             file.write(b"x")
 
-    monkeypatch.setattr(generate, "_write_table", full)
+    monkeypatch.setattr(synthetic, "_write_table", full)
     assert run(tmp_path / "rows.csv") == 1
     assert "no room is left on this disk" in capsys.readouterr().out
 
 
 def test_a_file_that_another_process_writes_meanwhile_stays(tmp_path, monkeypatch):
     out = tmp_path / "rows.csv"
-    write_table = generate._write_table
+    write_table = synthetic._write_table
 
     def write_after_the_other(*words):
         write_table(*words)
         out.write_text("of another process\n")
 
-    monkeypatch.setattr(generate, "_write_table", write_after_the_other)
+    monkeypatch.setattr(synthetic, "_write_table", write_after_the_other)
     with pytest.raises(RecipeError, match="exists already"):
-        generate.write(out, 5, 3, length=4, longest=6, seed=0, progress=SILENT)
+        synthetic.write(out, 5, 3, length=4, longest=6, seed=0, progress=SILENT)
     assert [path.read_text() for path in tmp_path.rglob("*")] == ["of another process\n"]

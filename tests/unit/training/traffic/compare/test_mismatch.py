@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from listwright.training.traffic.compare.comparison import CONCENTRATION, LEVEL, check_ratio
+from listwright.training.traffic.compare.estimates import CONCENTRATION, LEVEL, check_ratio
 
 
 @pytest.mark.parametrize(("control", "challenger", "share"), [(10, 12, 0.5), (80, 30, 0.3), (0, 5, 0.5)])

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo/1
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 # left out: tests marked nightly, and folders that test no code of the product
-GATE := -m "not nightly" --ignore=tests/docs --ignore=tests/deploy --ignore=tests/unit/benchmarks
+GATE := -m "not nightly" --ignore=tests/docs --ignore=tests/deploy --ignore=tests/unit/benchmarks --ignore=tests/unit/lab
 COVERAGE := --cov --cov-report=term-missing:skip-covered
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
@@ -90,9 +90,9 @@ kube-test: $(VENV)/.dev ## two pods of the chart behind haproxy: a rolling resta
 sbom: $(VENV)/.dev ## write build/sbom.cdx.json: what the image holds
 	@PYTHON=$(BIN)/python tools/sbom.sh
 
-dist: $(VENV)/.dev ## build source and wheel of listwright and of its client, in dist/
+dist: $(VENV)/.dev ## build source and wheel of listwright, its client and its laboratory, in dist/
 	@rm -rf dist
-	@$(BIN)/uv build --quiet --out-dir dist . && $(BIN)/uv build --quiet --out-dir dist client && ls dist
+	@$(BIN)/uv build --quiet --out-dir dist . && $(BIN)/uv build --quiet --out-dir dist client && $(BIN)/uv build --quiet --out-dir dist lab && ls dist
 
 wheel-test: dist ## install the wheels into an empty environment, fit there, serve, rerank
 	@tools/wheel-smoke.sh
@@ -117,7 +117,10 @@ $(VENV)/.client: $(VENV)/.training client/pyproject.toml
 $(VENV)/.loop: $(VENV)/.client
 	@$(call install,.[training$(comma)loop],the log of what was served)
 
-$(VENV)/.dev: $(VENV)/.loop
+$(VENV)/.lab: $(VENV)/.loop lab/pyproject.toml
+	@$(call install,./lab,suites and rivals of the papers)
+
+$(VENV)/.dev: $(VENV)/.lab
 	@$(call install,.[training$(comma)dev$(comma)docs$(comma)ray],what the tests and the site need)
 
 # --no-deps: a GPU library and two for plots, which nothing here calls, would be half a gigabyte

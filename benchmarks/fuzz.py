@@ -39,10 +39,9 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from pydantic import ValidationError
     from pydantic_core import from_json
 
-    from benchmarks import machine
     from listwright.ranking.errors import DataError
     from listwright.ranking.features import Feature, FeatureSchema
-    from listwright.ranking.served.events import event_in
+    from listwright.ranking.served_log.events import event_in
     from listwright.service.errors import UnknownModelError
     from listwright.service.events import lines_of
     from listwright.service.grpc.codec import MESSAGES, InferCodec
@@ -58,6 +57,7 @@ with atheris.instrument_imports(include=["listwright"], exclude=["listwright.tra
     from listwright.training.data.letor import text as letor
     from listwright.training.data.letor.fast import Block, parse_fast
     from listwright.training.data.letor.text import parse_lines
+    from listwright_lab import machine
 
 scan: Any = import_module("listwright.service.wire.json_fast")  # compiled: there is nothing in it to instrument
 

@@ -21,20 +21,20 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import Ranking
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.stages import LightGbmStage, SrmStage
-from listwright.training.choice import DefaultChoice
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
+from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.networks.ranker import Ranker
+from listwright.training.pipeline.choice import DefaultChoice
+from listwright.training.pipeline.run import write_bundle
+from listwright.training.pipeline.specialists import FittedSpecialists, judge
+from listwright.training.pipeline.steps import Fitted
 from listwright.training.recipe.config import Choice, Recipe, Router, Srm
 from listwright.training.recipe.data import LetorData
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.router import FittedAnomaly, JudgedLists, fit_anomaly, fit_router
-from listwright.training.run import write_bundle
 from listwright.training.second_stage.loop import FittedNetwork
-from listwright.training.specialists.fit import FittedSpecialists, judge
+from listwright.training.specialists.router import FittedAnomaly, JudgedLists, fit_anomaly, fit_router
 from listwright.training.specialists.srm import fit_srm
-from listwright.training.steps import Fitted
-from listwright.training.stored.rows import in_memory
 
 FEATURES, TREES, LEAVES = 136, 500, 63
 

@@ -17,36 +17,42 @@ class Command:
     """One program.
 
     Args:
-        module: of the package; its ``main(arguments)`` runs it and returns the exit code.
-        about: one line of help.
-        extra: of the package, which installs what it needs.
+        module: Name of a module, whose ``main(arguments)`` runs the command and returns the exit code.
+        about: One line of help.
+        package: Requirement for pip that installs what the command needs.
     """
 
     module: str
     about: str
-    extra: str = "training"
+    package: str = "listwright[training]"
 
 
 COMMANDS = {
-    "generate": Command("listwright.training.generate", "write synthetic ranking data of any size"),
-    "fit": Command("listwright.training.fit", "fit a bundle from data"),
-    "diagnose": Command("listwright.training.diagnose", "say before a long fit whether a second stage pays"),
-    "tune": Command("listwright.training.tune", "search the settings of a network"),
-    "experiment": Command("listwright.training.experiment", "compare rankers over folds and seeds"),
-    "join": Command("listwright.training.join", "join a served log with events, into rows for a fit", "training,loop"),
-    "score": Command("listwright.training.score", "rank every list of a file"),
-    "evaluate": Command("listwright.training.evaluate", "judge a bundle on new labelled rows, or compare two"),
-    "compare": Command("listwright.training.compare", "say which of two rankers did better on traffic"),
-    "propensity": Command("listwright.training.propensities", "estimate how likely each place is looked at"),
-    "page": Command("listwright.training.reporting.fit_page", "make report.html again from report.json"),
-    "fetch": Command("listwright.training.fetch", "copy a bundle out of MLflow", "mlflow"),
-    "verify": Command("listwright.ranking.verify", "check a bundle as the service would"),
+    "generate": Command("listwright.training.commands.generate", "write synthetic ranking data of any size"),
+    "fit": Command("listwright.training.commands.fit", "fit a bundle from data"),
+    "diagnose": Command("listwright.training.commands.diagnose", "say before a long fit whether a second stage pays"),
+    "tune": Command("listwright.training.commands.tune", "search the settings of a network"),
+    "experiment": Command("listwright_lab.experiment", "compare rankers over folds and seeds", "listwright-lab"),
+    "join": Command(
+        "listwright.training.commands.join",
+        "join a served log with events, into rows for a fit",
+        "listwright[training,loop]",
+    ),
+    "score": Command("listwright.training.commands.score", "rank every list of a file"),
+    "evaluate": Command("listwright.training.commands.evaluate", "judge a bundle on new labelled rows, or compare two"),
+    "compare": Command("listwright.training.commands.compare", "say which of two rankers did better on traffic"),
+    "propensity": Command("listwright.training.commands.propensity", "estimate how likely each place is looked at"),
+    "page": Command("listwright.training.commands.page", "make report.html again from report.json"),
+    "fetch": Command("listwright.training.commands.fetch", "copy a bundle out of MLflow", "listwright[mlflow]"),
+    "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would"),
     "publish": Command(
-        "listwright.service.bundles.publishing", "give a bundle another name or version, and serve it", ""
+        "listwright.service.commands.publish", "give a bundle another name or version, and serve it", "listwright"
     ),
     "serve": Command("listwright.service.__main__", "serve bundles over HTTP"),
-    "served": Command("listwright.ranking.served.command", "list a served log, remove a person's records", "loop"),
-    "health": Command("listwright.service.health", "ask whether the service of this machine is ready"),
+    "served": Command(
+        "listwright.ranking.commands.served", "list a served log, remove a person's records", "listwright[loop]"
+    ),
+    "health": Command("listwright.service.commands.health", "ask whether the service of this machine is ready"),
 }
 """By name, in the order of their use."""
 
@@ -63,10 +69,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         module = import_module(COMMANDS[name].module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("listwright"):
+        library = (error.name or "listwright").partition(".")[0]
+        if library == "listwright":
             raise
-        extra = COMMANDS[name].extra
-        print(f"error: listwright {name} needs {error.name}: pip install 'listwright[{extra}]'", file=sys.stderr)
+        print(f"error: listwright {name} needs {library}: pip install '{COMMANDS[name].package}'", file=sys.stderr)
         return 1
     return int(module.main(words[1:]))
 

@@ -146,7 +146,7 @@ class Ranking:
         reason: why an earlier stage had to answer; None if nothing went wrong.
         timings_ms: wall-clock milliseconds by stage.
         late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
-        rules: of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules`.
+        rules: of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules.schema`.
         excluded: how many candidates rules exclude: the last ones of the order.
         degraded: whether an earlier stage than the route's own answered.
     """

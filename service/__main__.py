@@ -19,14 +19,14 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as sig
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; see :func:`listwright.service.command_line.main`."""
+    """Run the command; see :func:`listwright.service.commands.serve.main`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # until it is known what it asks for
     signal.signal(signal.SIGTERM, _end)  # before the imports, which take a second; until the server handles it
     signal.signal(signal.SIGINT, _end)
     for name in [name for name in os.environ if OF_LIBRARIES.match(name)]:
         del os.environ[name]
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else each bad call writes lines to stderr, whose reader may block
-    from listwright.service.command_line import main as serve  # noqa: PLC0415
+    from listwright.service.commands.serve import main as serve  # noqa: PLC0415
 
     return serve(arguments)
 

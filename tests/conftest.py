@@ -53,7 +53,7 @@ def recipe(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def fitted(recipe, tmp_path_factory) -> Path:
     """The bundle that it gives, fitted from the command line."""
-    from listwright.training import fit
+    from listwright.training.commands import fit
 
     out = tmp_path_factory.mktemp("models") / "tiny" / "1"
     assert fit.main([str(recipe), "--out", str(out)]) == 0

@@ -27,8 +27,8 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.features import FeatureSchema
 from listwright.training.data.dataset import Dataset
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
-from listwright.training.steps import load
 
 READY_WITHIN_S = 30.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy has no business on this machine

@@ -28,14 +28,17 @@ FILES = {
     "preact.js": ("preact", "dist/preact.mjs"),
     "preact-hooks.js": ("preact", "hooks/dist/hooks.mjs"),
     "htm.js": ("htm", "dist/htm.module.js"),
-    "uplot.js": ("uplot", "dist/uPlot.esm.js"),
+    "uplot.js": ("uplot", "dist/uPlot.iife.min.js"),
     "uplot.css": ("uplot", "dist/uPlot.min.css"),
     **{f"{name}-LICENSE.txt": (name, "LICENSE") for name in VERSIONS},
 }
 """By our name: the package and its own name there."""
 
-CHANGES = {"preact-hooks.js": ('from"preact"', 'from"./preact.js"')}
-"""A browser finds no module by the name of its package."""
+CHANGES = {
+    "preact-hooks.js": ('from"preact"', 'from"./preact.js"'),
+    "uplot.js": ("var uPlot=", "export const uPlot="),
+}
+"""A browser finds no module by the name of its package, and uPlot's module is not minified: its script is."""
 
 
 @dataclass(frozen=True)

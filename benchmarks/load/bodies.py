@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from starlette.types import Message
 
-from benchmarks import machine
 from benchmarks.wide_bundle import RANKER, build
 from listwright.ranking import bundle
 from listwright.ranking.features import FeatureSchema
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
 from listwright.service.wire.json_codec import Bounds, bounds_of
+from listwright_lab import machine
 
 HONEST = ("by name", "by name, each in another order", "by name, with accents", "a colon in an id")
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""
@@ -184,7 +184,7 @@ async def measured(served: Path, rounds: int) -> dict[str, Any]:
     """Time all bodies; return the times, and their multiples of the longest honest list's."""
     settings = Settings(bundle=served, timeout_ms=600_000)
     loaded = bundle.load(served)
-    app = create_app(settings, loaded=loaded)
+    app = create_app(settings, models=loaded)
     maker = Maker(loaded.reranker.schema, bounds_of(settings.max_candidates, [loaded.reranker.schema]))
     infer = f"/v2/models/{loaded.manifest.name}/infer"
     bodies = {"by name": ("/rerank", JSON, maker.honest()), "a matrix of NaN": ("/rerank", NPY, maker.matrix())}

@@ -30,7 +30,7 @@ from typing import Protocol
 
 import psutil
 
-from benchmarks.machine import save
+from listwright_lab.machine import save
 
 CALLERS = 8
 DRAIN_S = 1.0

@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.pairs import Outcome, Pair, pair
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright_lab import machine
 
 CANDIDATES = 100
 LOADS = (0.3, 0.6)

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
+from listwright_lab import machine
 
 CANDIDATES, RANKERS, FLOOD = 100, 4, 64
 TARGETS = (

@@ -19,12 +19,12 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.bundles import folder as models_folder
+from listwright_lab import machine
 
 CANDIDATES = 100
 ROUNDS, QUICK_ROUNDS = 1500, 50

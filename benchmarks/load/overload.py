@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.settings import Settings
+from listwright_lab import machine
 
 CANDIDATES = 100
 CALLERS = (4, 16, 64)

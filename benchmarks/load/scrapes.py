@@ -27,9 +27,9 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from benchmarks.machine import save
 from listwright.service.telemetry.merge import drop_gauges, merge, pack, snapshot, text, unpack
 from listwright.service.telemetry.metrics import Telemetry
+from listwright_lab.machine import save
 
 TURNS, REQUESTS, SCRAPES, REPLACED = 5, 3000, 20, 50
 

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.pairs import Pair, pair
 from benchmarks.load.service import service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.service.served_log.writer import in_share
+from listwright_lab import machine
 
 CANDIDATES, LOAD = 100, 0.5
 """Of the open loop, the share of the peak without a log."""

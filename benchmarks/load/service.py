@@ -28,12 +28,12 @@ import numpy as np
 import psutil
 from jaxtyping import Float
 
-from benchmarks import machine
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.reranker import Reranker
+from listwright_lab import machine
 
 REQUESTS = {10: 300, 100: 300, 1000: 60}
 """Requests per form at each list length."""

@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks import machine
 from benchmarks.load.at_work import beside, lateness, spans_of_work
 from benchmarks.load.more_work import core_seconds, later_by, more_work
 from benchmarks.load.pairs import Pair
@@ -38,6 +37,7 @@ from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.experiments import fraction
 from listwright.service.bundles import folder as models_folder
+from listwright_lab import machine
 
 CANDIDATES = 100
 LOADS = (0.3, 0.6)

@@ -30,8 +30,8 @@ import psutil
 
 from benchmarks.load.drain import free_port, until_ready
 from benchmarks.load.supervisor_variant import FAILING, STALL, STARTS
-from benchmarks.machine import save
 from benchmarks.rivals.environments import prepare, versions
+from listwright_lab.machine import save
 
 WITHIN_S = 45.0
 """What has not happened by then counts as never."""

@@ -45,9 +45,9 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from listwright.ranking.errors import ListwrightError
-from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import loading
+from listwright.service.commands import serve as command_line
 from listwright.service.settings import Settings
 from listwright.service.transport.server import FINISH_WITHIN_S, options
 
@@ -56,7 +56,7 @@ def app() -> FastAPI:
     """Build the application for uvicorn's supervisor; exit if the bundle is at fault."""
     settings = Settings()
     try:
-        return create_app(settings, loaded=loading.start(settings))
+        return create_app(settings, models=loading.start(settings))
     except ListwrightError:
         sys.exit(STARTUP_FAILURE)
 

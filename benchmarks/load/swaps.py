@@ -22,10 +22,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.load.drain import Callers, free_port, golden_body, lost, until_ready
-from benchmarks.machine import save
 from listwright.ranking import bundle
 from listwright.ranking.manifest import parse
 from listwright.service.bundles import folder
+from listwright_lab.machine import save
 
 VERSIONS = ("1", "2", "3")
 KEY = "benchmarks.load.swaps"

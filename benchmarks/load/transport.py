@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import check_routes, metrics_of, service
 from benchmarks.speed.floor import formats
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
+from listwright_lab import machine
 
 TURNS = 5
 MOST, FILES, HELD, TRIES = 100, 140, 200, 20

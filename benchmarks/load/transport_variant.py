@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from listwright.service.admission.gate import EarlyRefusal
-from listwright.service.command_line import main
+from listwright.service.commands.serve import main
 from listwright.service.transport import server
 from listwright.service.transport.server import BACKLOG, FairAccept
 

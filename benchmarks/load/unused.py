@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.service import service
+from listwright_lab import machine
 
 PAIRS = 12
 ROOT = Path(__file__).parents[2]

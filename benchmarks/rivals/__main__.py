@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import machine, wide_bundle
+from benchmarks import wide_bundle
 from benchmarks.rivals import figure, report, turns
 from benchmarks.rivals.contenders import OURS, RIVALS
 from benchmarks.rivals.cores import IndivisibleError, divided, shared
@@ -26,6 +26,7 @@ from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
 from listwright.ranking import bundle
 from listwright.ranking.errors import ListwrightError
+from listwright_lab import machine
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.report import Result
-from benchmarks.science.drawing import GREY, page, plain
+from listwright_lab.science.drawing import GREY, page, plain
 
 COLOURS = ("#bf8700", "#e5534b", "#8957e5", "#2da44e", "#db61a2")
 """Of the rivals, in their order."""

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import psutil
 
-from benchmarks import machine, wide_bundle
+from benchmarks import wide_bundle
 from benchmarks.load import k6
 from benchmarks.load.k6 import Step, Target
 from benchmarks.rivals.contenders import OURS, Contender, Format, Place
@@ -24,6 +24,7 @@ from benchmarks.rivals.report import Result
 from benchmarks.rivals.rising_load import Observed, bisected, rising_steps
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright_lab import machine
 
 CANDIDATES, PROBE = 100, 150
 """Length of the lists under load, and of the one that all must rank alike: some of it is below the cutoff."""

@@ -22,7 +22,7 @@ class Observed:
         step: what k6 saw.
         server_cpu_s: CPU time of the server.
         others_cores: cores that everybody else but the generator used.
-        speed: of the machine just before, see :func:`benchmarks.machine.speed`.
+        speed: of the machine just before, see :func:`listwright_lab.machine.speed`.
     """
 
     step: Step

@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Float
 from onnx import TensorProto, helper
 
-from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, boost, build, noise, rows
 from listwright.ranking import bundle
 from listwright.ranking.compiled.first_stage import CompiledFirstStage
@@ -38,6 +37,7 @@ from listwright.training.export.onnx import to_onnx
 from listwright.training.first_stage.relative import candidates, widened_part
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe.model import QilcmSpec
+from listwright_lab import machine
 
 LENGTHS = {10: 300, 100: 200, 1000: 40}
 """Rounds at each list length."""

@@ -15,7 +15,6 @@ import time
 import numpy as np
 import torch
 
-from benchmarks import machine
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.networks.ranker import Ranker
@@ -23,6 +22,7 @@ from listwright.training.recipe.model import MlpSpec, NetworkSpec, QilcmSpec
 from listwright.training.second_stage import batching
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import loss_of
+from listwright_lab import machine
 
 QUERIES, SHORTEST, LONGEST, FEATURES = 1600, 5, 100, 136
 

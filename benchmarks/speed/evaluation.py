@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks import machine
 from benchmarks.load.unused import ROOT, tree_of
+from listwright_lab import machine
 
 LISTS, LENGTH, FEATURES, MANY, TURNS = 4_667, 6, 14, 100_000, 3
 
@@ -44,7 +44,7 @@ import json, sys
 from contextlib import contextmanager
 from time import process_time
 from listwright.training import fit
-from listwright.training.progress import Stopwatch
+from listwright.training.console.progress import Stopwatch
 from listwright.training.reporting import report
 
 spent, step, page = {}, Stopwatch.step, report.fit_page

@@ -22,7 +22,6 @@ from unittest.mock import patch
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks import machine
 from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, Ranking
@@ -31,6 +30,7 @@ from listwright.ranking.explaining.contributions import Clock, explain_second_st
 from listwright.ranking.explaining.explain import DEFAULT_BUDGET
 from listwright.ranking.explaining.explanation import StageContributions
 from listwright.ranking.reranker import Reranker
+from listwright_lab import machine
 
 CANDIDATES, SPECIALISTS = 100, 4
 PLACES = (2, 10, 25, 50, 75, 100)

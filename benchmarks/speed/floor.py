@@ -24,12 +24,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks import machine
 from benchmarks.load.service import bodies, service
 from benchmarks.wide_bundle import RANKER, build, check_route, rows
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.reranker import Reranker
+from listwright_lab import machine
 
 ROUNDS = {10: 400, 100: 400, 1000: 60}
 STARTS = 10

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch.multiprocessing.spawn import spawn
 
-from benchmarks import machine
 from benchmarks.speed.epoch import FEATURES, MODELS, QUERIES, measure, planted
 from listwright.ranking.errors import ListwrightError
 from listwright.training.networks.ranker import Ranker
+from listwright.training.pipeline.run import usable_device
 from listwright.training.recipe.model import QilcmSpec
-from listwright.training.run import usable_device
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import NetworkWorker, state_of
+from listwright_lab import machine
 
 WEIGHT = 1e-8
 """Of the confusion loss: it is computed and changes nothing."""

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from benchmarks import machine
-from listwright.ranking.served.files import write
-from listwright.ranking.served.record import ServedRecord
+from listwright.ranking.served_log.files import write
+from listwright.ranking.served_log.record import ServedRecord
+from listwright_lab import machine
 
 RECORDS, CANDIDATES, FEATURES = 1_000_000, 20, 20
 SHARES = (0.1, 1.0)

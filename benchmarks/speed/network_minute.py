@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import polars
 
-from benchmarks import machine
 from benchmarks.load.unused import ROOT, tree_of
+from listwright.training.console.progress import SILENT
 from listwright.training.first_stage import fit as first_stage
-from listwright.training.progress import SILENT
+from listwright.training.pipeline.run import write_bundle
+from listwright.training.pipeline.steps import Fitted, load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.run import write_bundle
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import predict, query_ndcg
-from listwright.training.steps import Fitted, load
+from listwright_lab import machine
 
 PARTS = ("epoch", "all_epochs", "bundle")
 

@@ -23,9 +23,9 @@ import numpy as np
 import polars as pl
 import psutil
 
-from benchmarks import machine
 from benchmarks.speed.on_ray_work import Scorer, demo_bundle, fit, score_part
 from listwright.training.cluster import RayExecutor, connected, side_by_side
+from listwright_lab import machine
 
 PARTS, LENGTH = 8, 10
 MIB = 2**20

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from listwright.ranking import bundle
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.scoring.worker import ranked
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps import load
 
 BUNDLE = Path("models/demo/1")
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import machine
+from listwright_lab import machine
 
 FEATURES = 136
 DISTINCT = 5000
@@ -63,7 +63,7 @@ def measure(reader: str, path: Path) -> dict[str, float]:
         rows, queries, total = frame.height, 0, 0.0  # the strings are not looked at
     elif reader.startswith("listwright"):
         from listwright.training.data.letor import text  # noqa: PLC0415
-        from listwright.training.stored.rows import in_memory  # noqa: PLC0415
+        from listwright.training.data.shards.rows import in_memory  # noqa: PLC0415
 
         if "not compiled" in reader:
             text.scan = None

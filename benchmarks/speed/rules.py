@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.service import bodies, service
 from benchmarks.load.unused import tree_of
 from benchmarks.speed.floor import JSON, post
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
+from listwright_lab import machine
 
 LENGTH, LISTS, TURNS, STARTS = 100, 20, 25, 4
 PAUSE_S = 0.005

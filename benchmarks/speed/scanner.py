@@ -21,14 +21,14 @@ import simdjson
 from jaxtyping import Float
 from starlette.datastructures import State
 
-from benchmarks import machine
 from benchmarks.load.service import bodies
 from benchmarks.wide_bundle import build, rows
 from listwright.ranking import bundle
-from listwright.service.bundles.served import Models, models_of
+from listwright.service.bundles.models import Models, models_of
 from listwright.service.settings import Settings
 from listwright.service.wire import json_codec
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec
+from listwright_lab import machine
 
 ROUNDS = {10: 400, 100: 200, 1000: 30}
 WARM_UP = 5

@@ -27,13 +27,14 @@ import numpy as np
 import polars as pl
 import psutil
 
-from benchmarks import machine, wide_bundle
+from benchmarks import wide_bundle
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.training.cluster import pool
 from listwright.training.data.memory import read_unjudged
 from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData
+from listwright_lab import machine
 
 DEMO = Path(__file__).parents[2] / "models" / "demo" / "1"
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import machine
+from listwright_lab import machine
 
 FEATURES, LENGTH, TREES = 136, 100, 50
 

@@ -27,7 +27,7 @@ from statistics import median
 import numpy as np
 import polars as pl
 
-from benchmarks import machine
+from listwright_lab import machine
 
 QUERIES, LONGEST, NUMBERS, CATEGORIES = 35_000, 80, 23, (2_000, 10, 8)
 READERS = ("polars", "polars and NumPy", "listwright")

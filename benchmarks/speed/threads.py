@@ -24,11 +24,11 @@ import lightgbm
 import numpy as np
 import polars as pl
 
-from benchmarks import machine
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import LocalGrower, lightgbm_dataset, settings_of
 from listwright.training.recipe.config import LambdaMartSettings
+from listwright_lab import machine
 
 LISTS, LENGTH, FEATURES = 8_200, 5, 3
 TREES, RIVAL_S = 300, 60.0
@@ -98,7 +98,7 @@ def grow(data: Path, by: str) -> None:
     )
     params = LambdaMartSettings().model_dump() | {"objective": "lambdarank", "cat_smooth": 10.0}
     if by == "listwright":
-        LocalGrower().boost(train, params, seed=1, trees=TREES)
+        LocalGrower().boost(train, settings_of(params, 1), TREES)
     else:
         binned = lightgbm_dataset(train)
         assert binned.params is not None

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.load.generator import Plan
 from benchmarks.load.service import service
 from benchmarks.speed.floor import STARTS, ask, bare_app, formats, post, summary
 from benchmarks.wide_bundle import RANKER, build, rows
 from listwright.ranking import bundle
 from listwright.ranking.reranker import Reranker
+from listwright_lab import machine
 
 CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
 LENGTHS = (100, 550, 1000)

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
-from benchmarks import machine
 from benchmarks.tables import builders, columns, comparison, context, entrants, predictions
 from benchmarks.tables.runs import SPLITS, Key, Row, measure_missing, read_rows, read_split
+from listwright_lab import machine
 
 COMMAND = "python -m benchmarks.tables"
 

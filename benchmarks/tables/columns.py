@@ -21,8 +21,7 @@ from jaxtyping import Float
 from benchmarks.tables.runs import Row
 from listwright.ranking.relative import KINDS, NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.evaluate import bootstrap_interval
-from listwright.training.evaluation.intervals import interval, resampled_means
+from listwright.training.evaluation.bootstrap import bootstrap_interval, percentile_interval, resample_means
 from listwright.training.first_stage import lambdamart, relative
 from listwright.training.first_stage.fit import FittedFirstStage, fit, with_and_without
 from listwright.training.first_stage.relative import candidates
@@ -178,7 +177,7 @@ def judge(rows: Sequence[Row]) -> list[Row]:
             takes = np.array([rule(gain) for gain in gains])
             regret = np.maximum(tests, 0.0) - tests * takes
             over, worst = tests * takes - before, int(np.argmax(regret))
-            figures = (float(over.mean()), *interval(resampled_means(over, table)))
+            figures = (float(over.mean()), *percentile_interval(resample_means(over, table)))
             result.append(
                 {
                     "view": view,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.builders import TABLES
 from benchmarks.tables.entrants import AFTERNOON, DEFAULT, ENTRANTS
 from benchmarks.tables.runs import Row
-from listwright.training.evaluation.evaluate import bootstrap_interval
+from listwright.training.evaluation.bootstrap import bootstrap_interval
+from listwright_lab.science.drawing import GREY, page, plain
 
 PICKED = "afternoon"
 """Of the rankers of an afternoon, that which ranks a split's validation queries best."""

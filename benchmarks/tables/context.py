@@ -20,22 +20,22 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
-from benchmarks.science.drawing import GREY, page, plain
 from benchmarks.tables.comparison import gain
 from benchmarks.tables.runs import Key, Row, ignored, read_split
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.relative import RelativeColumn
-from listwright.training.choice import better_first_stage
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.relative import candidates, widened_part
+from listwright.training.pipeline.choice import better_first_stage
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import lists_for
 from listwright.training.second_stage.loop import predict, query_ndcg
+from listwright_lab.science.drawing import GREY, page, plain
 
 FIRST = "first stage"
 

@@ -16,9 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -31,54 +29,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from benchmarks.tables.runs import Row, ignored, read_split
 from listwright.ranking import bundle
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import mean_ndcg, query_ndcg
-
-CUTOFF = 10
+from listwright_lab.science.plain_lightgbm import CUTOFF, Ranker, fit_lightgbm, frame_of
 
 DEFAULT = "default"
 """Name of the product's default fit."""
-
-Ranker = Callable[[Dataset], Float[np.ndarray, " R"]]
-
-Objective = str | Callable[..., tuple[Float[np.ndarray, " R"], Float[np.ndarray, " R"]]]
-"""Loss: LightGBM's name of it, or its gradient and Hessian."""
-"""Scores of all rows; higher is better."""
-
-
-def fit_lightgbm(
-    train: Dataset, valid: Dataset, *, objective: Objective = "lambdarank", relative: bool = False
-) -> Ranker:
-    """Fit LightGBM as most people would.
-
-    Args:
-        train, valid: under one schema; the second stops the fit.
-        objective: loss.
-        relative: whether it also sees each number's z-score and rank within its list.
-    """
-    numbers = [name for n, name in enumerate(train.schema.names) if n not in train.schema.categorical]
-
-    def table(data: Dataset) -> pd.DataFrame:
-        frame = _frame(data)
-        if not relative:
-            return frame
-        lists = frame[numbers].groupby(np.repeat(np.arange(len(data)), data.lengths))
-        z = (frame[numbers] - lists.transform("mean")) / lists.transform("std").clip(lower=1e-6)
-        return pd.concat([frame, z.add_suffix(" z"), lists.rank(pct=True).add_suffix(" rank")], axis=1)
-
-    more: dict[str, Any] = {"random_state": 0, "verbosity": -1, "n_jobs": 1}
-    model = lightgbm.LGBMRanker(objective=objective, n_estimators=1000, learning_rate=0.05, **more)
-    model.fit(
-        table(train),
-        train.labels,
-        group=train.lengths,
-        eval_X=table(valid),
-        eval_y=valid.labels,
-        eval_group=[valid.lengths],
-        eval_at=[CUTOFF],
-        callbacks=[lightgbm.early_stopping(50, verbose=False)],
-    )
-    return lambda data: np.asarray(model.predict(table(data)), dtype=np.float64)
 
 
 def fit_xgboost(train: Dataset, valid: Dataset) -> Ranker:
@@ -92,10 +48,10 @@ def fit_xgboost(train: Dataset, valid: Dataset) -> Ranker:
     model = import_module("xgboost").XGBRanker(
         objective="rank:ndcg", n_estimators=1000, learning_rate=0.05, enable_categorical=True, **more
     )
-    frames = _frame(train, schema=train), _frame(valid, schema=train)
+    frames = frame_of(train, schema=train), frame_of(valid, schema=train)
     groups = {"group": train.lengths, "eval_group": [valid.lengths]}
     model.fit(frames[0], train.labels, eval_set=[(frames[1], valid.labels)], verbose=False, **groups)
-    return lambda data: np.asarray(model.predict(_frame(data, schema=train)), dtype=np.float64)
+    return lambda data: np.asarray(model.predict(frame_of(data, schema=train)), dtype=np.float64)
 
 
 def fit_catboost(train: Dataset, valid: Dataset) -> Ranker:
@@ -109,7 +65,7 @@ def fit_catboost(train: Dataset, valid: Dataset) -> Ranker:
 
     def pool(data: Dataset) -> Any:
         query = np.repeat(np.arange(len(data)), data.lengths)
-        return catboost.Pool(_frame(data), data.labels, group_id=query, cat_features=categorical)
+        return catboost.Pool(frame_of(data), data.labels, group_id=query, cat_features=categorical)
 
     model.fit(pool(train), eval_set=pool(valid), early_stopping_rounds=50)
     return lambda data: np.asarray(model.predict(pool(data)), dtype=np.float64)
@@ -121,7 +77,7 @@ def fit_logit(train: Dataset, valid: Dataset) -> Ranker:
     A graded list's target is the share of each candidate in the list's gains.
     """
     inputs = _inputs(train)
-    x, starts = inputs.fit_transform(_frame(train)), train.offsets[:-1]
+    x, starts = inputs.fit_transform(frame_of(train)), train.offsets[:-1]
     query = np.repeat(np.arange(len(train)), train.lengths)
     gains = 2.0**train.labels - 1.0
     totals = np.add.reduceat(gains, starts)
@@ -138,7 +94,7 @@ def fit_logit(train: Dataset, valid: Dataset) -> Ranker:
         solution = minimize(
             loss, np.zeros(x.shape[1]), (penalty,), jac=True, method="L-BFGS-B", options={"maxiter": 200}
         )
-        return lambda data: np.asarray(inputs.transform(_frame(data)) @ solution.x, dtype=np.float64)
+        return lambda data: np.asarray(inputs.transform(frame_of(data)) @ solution.x, dtype=np.float64)
 
     rankers = [ranker(penalty) for penalty in (0.1, 1.0, 10.0)]
     return max(rankers, key=lambda rank: mean_ndcg(valid, rank(valid), CUTOFF))
@@ -148,19 +104,8 @@ def fit_mlp(train: Dataset, _valid: Dataset) -> Ranker:
     """Fit a network that scores each candidate alone: scikit-learn's, on gains, stopped by a tenth of the rows."""
     inputs = _inputs(train)
     model = MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True, max_iter=1000, random_state=0)
-    model.fit(inputs.fit_transform(_frame(train)), 2.0**train.labels - 1.0)
-    return lambda data: np.asarray(model.predict(inputs.transform(_frame(data))), dtype=np.float64)
-
-
-def _frame(data: Dataset, schema: Dataset | None = None) -> pd.DataFrame:
-    """Return features by name, the codes of categories as pandas' categories; those of ``schema`` where it is given."""
-    frame = pd.DataFrame(np.asarray(data.features), columns=list(data.schema.names))
-    for place in data.schema.categorical:
-        name = data.schema.names[place]
-        codes = frame[name].astype("int32")
-        known = None if schema is None else range(len(schema.schema.features[place].categories) + 1)
-        frame[name] = pd.Categorical(codes, categories=known)
-    return frame
+    model.fit(inputs.fit_transform(frame_of(train)), 2.0**train.labels - 1.0)
+    return lambda data: np.asarray(model.predict(inputs.transform(frame_of(data))), dtype=np.float64)
 
 
 def _inputs(train: Dataset) -> ColumnTransformer:

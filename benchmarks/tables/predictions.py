@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.tables.runs import Key, Row, ignored
-from listwright.training import diagnosis
-from listwright.training.choice import WORTHWHILE
-from listwright.training.diagnosis import MOSTLY, PARTLY
+from listwright.training.console.progress import SILENT
 from listwright.training.evaluation.intervals import verdict_of
-from listwright.training.progress import SILENT
+from listwright.training.pipeline import diagnosis
+from listwright.training.pipeline.choice import WORTHWHILE
+from listwright.training.pipeline.diagnosis import MOSTLY, PARTLY
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData
 

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from listwright.training.data.dataset import Splits
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData
-from listwright.training.steps import load
 
 SPLITS = 5
 

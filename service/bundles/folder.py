@@ -50,10 +50,11 @@ class Pointers:
     """Content of the models folder.
 
     Args:
-        versions: by name, the version to serve.
-        aliases: names of names.
-        faults: by name, why its pointer cannot be followed.
-        outage: why the store gave no answer, so that these are the last pointers known; empty if they are its own.
+        versions: Version to serve, by name.
+        aliases: Name that each alias stands for.
+        faults: Reason why a pointer cannot be followed, by name.
+        outage: Reason why the store gave no answer, so that these are the last known pointers; empty if they are its
+            own.
     """
 
     versions: Mapping[str, str]
@@ -63,15 +64,15 @@ class Pointers:
 
 
 class PointerError(ValueError):
-    """A pointer file cannot be followed."""
+    """Error for a pointer file that cannot be followed."""
 
 
 def read(folder: Path | Url, *, afresh: bool = False) -> Pointers:
     """Read all pointers. A folder without one is not served; nor is one whose name no bundle could have.
 
     Args:
-        folder: on disk, or at a URL.
-        afresh: list the names at a URL now.
+        folder: Models folder, on disk or at a URL.
+        afresh: True to list the names at a URL now.
 
     Raises:
         OSError: if the folder cannot be listed.
@@ -171,8 +172,8 @@ class RemoteModels:
     """The models folder at a URL, as it was last read. For one thread at a time.
 
     Args:
-        url: of the folder; where a store cannot be listed, of one ``NAME`` in it.
-        clock: seconds.
+        url: URL of the folder; where a store cannot be listed, of one ``NAME`` in it.
+        clock: Clock in seconds.
 
     Raises:
         ListwrightError: if the URL cannot be used.
@@ -192,7 +193,7 @@ class RemoteModels:
         """Read the pointers that have changed; while the store gives no answer, return those of the last time.
 
         Args:
-            afresh: list the names now.
+            afresh: True to list the names now.
 
         Raises:
             StoreError: if the store gives no answer, and none is known from an earlier time.
@@ -282,4 +283,4 @@ class RemoteModels:
 
 
 _UNREAD = SmallFile(b"", None)
-"""Stands for a pointer that may be there."""
+"""Value of a pointer that may exist and has not been read."""

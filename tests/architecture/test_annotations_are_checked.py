@@ -6,7 +6,7 @@ from jaxtyping import TypeCheckError
 
 from listwright.ranking.metrics import hit
 from listwright.service.wire.json_codec import nullable
-from listwright.training.router import _average_path
+from listwright.training.specialists.router import _average_path
 from support.annotated import ENABLED
 
 

@@ -9,7 +9,7 @@ REFUSED = {"told", "asked", "said", "seen", "shown", "taken", "found", "kept", "
 PUBLIC = {
     ("ranking/metrics.py", "kept"),  # an argument of listwright.ranking.ndcg
     ("service/api/info.py", "kept"),  # a key of GET /info
-    ("training/joining/events.py", "seen"),  # a key of a file of labels
+    ("training/traffic/join/events.py", "seen"),  # a key of a file of labels
 }
 
 

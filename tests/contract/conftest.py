@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from listwright.ranking import bundle
-from listwright.service import command_line
 from listwright.service.app import create_app
 from listwright.service.bundles import folder
+from listwright.service.commands import serve as command_line
 from listwright.service.settings import PREFIX, Settings
 from listwright_client import Client
 from support.http.client_calls import in_process
@@ -64,7 +64,7 @@ def client(live):
 @pytest.fixture(scope="session")
 def app(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000)
-    return create_app(settings, loaded=bundle.load(bundle_folder))
+    return create_app(settings, models=bundle.load(bundle_folder))
 
 
 @pytest.fixture(params=["live", "in process"])

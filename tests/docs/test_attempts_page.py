@@ -2,11 +2,11 @@
 
 import re
 
-from benchmarks.science.attempts import page
-from benchmarks.science.attempts.networks import BLOCKS
-from benchmarks.science.attempts.problem import LARGE, PLANTED, PLANTED_QUERIES
 from listwright.training.recipe import config
 from listwright.training.recipe.model import Qilcm2Spec
+from listwright_lab.science.attempts import page
+from listwright_lab.science.attempts.networks import BLOCKS
+from listwright_lab.science.attempts.problem import LARGE, PLANTED, PLANTED_QUERIES
 from support.pages.figure_blocks import blocks, result
 
 TEXT = page.PAGE.read_text(encoding="utf-8")

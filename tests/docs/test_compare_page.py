@@ -1,8 +1,8 @@
 """``docs/compare.md``: its tables are the committed runs, its numbers are the code's."""
 
-from listwright.training import compare as command
-from listwright.training.comparing import compare, comparison
-from listwright.training.evaluation import intervals
+from listwright.training.commands import compare as command
+from listwright.training.evaluation import bootstrap, intervals
+from listwright.training.traffic.compare import compare, estimates
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/compare.md")
@@ -47,9 +47,9 @@ def test_interleaving_needs_fewer_queries_by_every_metric():
 
 
 def test_its_bounds_are_the_codes():
-    assert f"{comparison.FEWEST_UNITS} units a side, {comparison.FEWEST_ACTIVE} of them" in " ".join(PAGE.split())
-    assert f"{comparison.MOST_GROUPS:,} random groups" in " ".join(PAGE.split())
-    assert f"p < {comparison.LEVEL:g}" in PAGE
+    assert f"{estimates.FEWEST_UNITS} units a side, {estimates.FEWEST_ACTIVE} of them" in " ".join(PAGE.split())
+    assert f"{bootstrap.MOST_GROUPS:,} random groups" in " ".join(PAGE.split())
+    assert f"p < {estimates.LEVEL:g}" in PAGE
     helped = " ".join(command._parser().format_help().split())
     assert (
         f"preference {compare.PREFERENCE_DIFFERENCE:g}, split {compare.SPLIT_DIFFERENCE:.0%} of control's mean"

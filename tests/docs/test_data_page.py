@@ -8,12 +8,14 @@ import pytest
 
 from listwright.ranking import features
 from listwright.ranking.features import MISSING_WORDS, MOSTLY_UNKNOWN, Feature, spelled
-from listwright.training import diagnose, experiment, fit, steps, tune
+from listwright.training.commands import diagnose, fit, tune
 from listwright.training.data import cells, dataset, leaks, load
 from listwright.training.data.tables.table import _SPLIT_OF, read
+from listwright.training.pipeline import steps
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData, TableSplit
 from listwright.training.recipe.options import TABLES, recipe_for
+from listwright_lab import experiment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 TEXT = " ".join(PAGE.split())

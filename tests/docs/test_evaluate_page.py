@@ -1,6 +1,6 @@
 """``docs/evaluate.md``: its table is the committed simulation, and its numbers are the code's."""
 
-from listwright.training import evaluate
+from listwright.training.commands import evaluate
 from listwright.training.evaluation import intervals
 from support.pages.figure_blocks import blocks, page, result, table
 

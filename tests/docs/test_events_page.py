@@ -6,13 +6,13 @@ import shlex
 
 import polars as pl
 
-from listwright.ranking.served.events import COLUMNS, MAX_EVENTS, event_of
-from listwright.ranking.served.files import write
+from listwright.ranking.served_log.events import COLUMNS, MAX_EVENTS, event_of
+from listwright.ranking.served_log.files import write
 from listwright.service.api.events import MAX_BODY
 from listwright.service.events import MAX_LINE_BYTES, MODE, ROLL_BYTES, ROLL_S
-from listwright.training import join
+from listwright.training.commands import join
 from listwright.training.data.tables.judged import KEY, judged_metadata
-from listwright.training.joining.events import Cause, read_labels
+from listwright.training.traffic.join.events import Cause, read_labels
 from support.events import event, write_events
 from support.pages.figure_blocks import page
 from support.served import served_record

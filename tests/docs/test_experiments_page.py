@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from listwright.training import experiment
-from listwright.training.suites.listwise import plans
+from listwright_lab import experiment
+from listwright_lab.suites.listwise import plans
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
 

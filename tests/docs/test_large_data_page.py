@@ -1,9 +1,9 @@
 """``docs/large-data.md`` has the code's numbers and the figures of the committed runs."""
 
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data import load
+from listwright.training.data.shards import rows, shards
 from listwright.training.reporting.measures import behaviour
-from listwright.training.stored import rows, shards
 from support.pages.figure_blocks import blocks, page, result, table
 
 PAGE = page("docs/large-data.md")

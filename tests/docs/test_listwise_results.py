@@ -5,7 +5,7 @@ import re
 import pytest
 
 from listwright.training.reporting.fit_figures import metric_name
-from listwright.training.suites.listwise.plans import BASELINES, OURS, title
+from listwright_lab.suites.listwise.plans import BASELINES, OURS, title
 from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
 
 PAGE = page("docs/experiments.md")
@@ -108,4 +108,4 @@ def test_no_weight_of_the_loss_gains():
 def test_every_result_names_its_command():
     for path in (*RESULTS.glob("table[23]_*.json"), *RESULTS.glob("anomaly_*.json")):
         suite = path.stem.partition("_")[0]
-        assert re.fullmatch(rf"(?:python -m training\.|listwright )experiment {suite} .*", result(path.stem)["command"])
+        assert re.fullmatch(rf"listwright experiment {suite} .*", result(path.stem)["command"])

@@ -2,8 +2,8 @@
 
 import re
 
-from listwright.training import position_bias
 from listwright.training.recipe.data import Propensity
+from listwright.training.traffic import propensity as position_bias
 from support.pages.figure_blocks import blocks, interval, page, result, table
 
 PAGE = page("docs/position-bias.md")

@@ -6,7 +6,8 @@ from importlib import import_module
 import pytest
 import torch
 
-from listwright.training import fit, losses
+from listwright.training import losses
+from listwright.training.commands import fit
 from listwright.training.recipe import config
 from listwright.training.recipe.model import MODEL_NAMES, model_like
 from support.pages.figure_blocks import ROOT, blocks, page, result, table

@@ -5,7 +5,7 @@ import re
 
 from pydantic import TypeAdapter
 
-from listwright.ranking.rules import (
+from listwright.ranking.rules.schema import (
     MOST_CAPS,
     MOST_RULES,
     MOST_RULES_OF_FILE,

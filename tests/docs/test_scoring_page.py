@@ -6,7 +6,7 @@ import shlex
 import polars as pl
 import pytest
 
-from listwright.training import score as command
+from listwright.training.commands import score as command
 from listwright.training.scoring.worker import COLUMNS
 from support.pages.figure_blocks import blocks, page, result, table
 from support.service.bundles import make_bundle

@@ -3,15 +3,15 @@
 import json
 import re
 
-from benchmarks.science import curve
-from benchmarks.science import diagnose as benchmark
 from benchmarks.tables import context
 from listwright.ranking.relative import CATEGORY_KINDS, NUMBER_KINDS, WITHIN_KINDS, RelativeColumn
-from listwright.training import diagnosis
-from listwright.training import diagnosis as diagnosis_text
 from listwright.training.data.load import load
-from listwright.training.diagnosis import quick
+from listwright.training.pipeline import diagnosis
+from listwright.training.pipeline import diagnosis as diagnosis_text
+from listwright.training.pipeline.diagnosis import quick
 from listwright.training.recipe import config
+from listwright_lab.science import curve
+from listwright_lab.science import diagnose as benchmark
 from support.pages.figure_blocks import blocks, result, table
 
 PAGE = benchmark.PAGE.read_text(encoding="utf-8")

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from listwright.ranking.served import files
-from listwright.ranking.served.encoding import SCHEMA
-from listwright.ranking.served.record import hashed
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.encoding import SCHEMA
+from listwright.ranking.served_log.record import hashed
 from support.served import served_record
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from listwright.ranking.served import files
-from listwright.ranking.served.encoding import SCHEMA_VERSION
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.encoding import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parent / "served"
 

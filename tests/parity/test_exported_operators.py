@@ -18,8 +18,8 @@ from listwright.training.first_stage.bring_your_own import canonical
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Srm
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.router import fit_forest
 from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
+from listwright.training.specialists.router import fit_forest
 from support.first_stages import given_networks
 
 SCHEMA = FeatureSchema(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from listwright.training.diagnosis import intraclass_correlation
+from listwright.training.pipeline.diagnosis import intraclass_correlation
 
 
 @st.composite

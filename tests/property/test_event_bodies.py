@@ -6,7 +6,7 @@ from fastapi.exceptions import RequestValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from listwright.ranking.served.events import event_in
+from listwright.ranking.served_log.events import event_in
 from listwright.service.events import lines_of
 from listwright.service.problems import STATUS
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import DataError
-from listwright.ranking.served.files import write
-from listwright.training.joining.events import COUNTED, Cause, Labels
-from listwright.training.joining.job import JoinJob, join
+from listwright.ranking.served_log.files import write
+from listwright.training.traffic.join.events import COUNTED, Cause, Labels
+from listwright.training.traffic.join.job import JoinJob, join
 from support.events import event, write_events
 from support.served import NOON, served_record
 from support.strategies import scale_examples

@@ -16,9 +16,9 @@ from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.merchandising import RuleSet, apply_rules
 from listwright.ranking.order import rank_by_score, relevance
-from listwright.ranking.rules import MOST_CAPS, MOST_COMPARISONS, MOST_VALUES_OF_ALL, Rule, check_rules, names_of
+from listwright.ranking.rules.apply import RuleSet, apply_rules
+from listwright.ranking.rules.schema import MOST_CAPS, MOST_COMPARISONS, MOST_VALUES_OF_ALL, Rule, check_rules, names_of
 from support.stand_ins import standing_in
 
 SCHEMA = FeatureSchema(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from listwright.ranking.served import files
-from listwright.ranking.served.encoding import long_bytes
-from listwright.ranking.served.record import Intervention, RuleEffect, ShadowRanking
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.encoding import long_bytes
+from listwright.ranking.served_log.record import Intervention, RuleEffect, ShadowRanking
 from support.served import as_bytes, served_record
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -13,10 +13,10 @@ from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.letor import text
 from listwright.training.data.letor.layout import Reader
+from listwright.training.data.shards import shards
+from listwright.training.data.shards.rows import Rows
 from listwright.training.data.tables import frames, table
 from listwright.training.recipe.data import TableData, TableSplit
-from listwright.training.stored import shards
-from listwright.training.stored.rows import Rows
 from support.strategies import scale_examples
 
 FEW = settings(

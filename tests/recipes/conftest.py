@@ -8,8 +8,8 @@ import pytest
 from listwright import training
 from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
-from listwright.training.suites.listwise import fits as suite_tuned
-from listwright.training.suites.listwise import suite
+from listwright_lab.suites.listwise import fits as suite_tuned
+from listwright_lab.suites.listwise import suite
 from support.training.searches import SMALL, features, searched
 from support.training.suites import ONE_EPOCH
 

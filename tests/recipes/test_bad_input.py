@@ -7,9 +7,10 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError
-from listwright.training import experiment, fit
+from listwright.training.commands import fit
 from listwright.training.data.load import doubtful, load
 from listwright.training.recipe import config
+from listwright_lab import experiment
 from support.training.odd_data import NAN, SMALL, SOURCES, Row, fit_by, recipe_of, rows, written
 
 __all__ = ["SMALL"]  # tests/docs takes it from here

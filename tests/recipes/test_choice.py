@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import fit
+from listwright.training.commands import fit
 from support.training.tiny import TINY
 
 pytestmark = pytest.mark.nightly
@@ -80,7 +80,7 @@ def test_report_and_page_tell_it(shipped, capsys):
 
 def test_the_test_split_takes_no_part(own, shipped, tmp_path, monkeypatch):
     """With other test labels the same bundle comes out, but for its figures."""
-    from listwright.training import run as run_module
+    from listwright.training.pipeline import run as run_module
 
     honest = run_module.with_bundle_schema
 
@@ -131,7 +131,7 @@ def test_qilcm_is_in_a_bundle_whose_recipe_has_another_model(own, tmp_path):
 
 
 def test_finished_folds_are_not_done_again(own, shipped, tmp_path, monkeypatch):
-    from listwright.training import choice
+    from listwright.training.pipeline import choice
 
     out, calls = tmp_path / "own" / "1", []
     fit_network = choice.fit_network

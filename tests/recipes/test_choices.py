@@ -10,9 +10,9 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.order import relevance
-from listwright.training import fit
+from listwright.training.commands import fit
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe.options import recipe_from
-from listwright.training.steps import load
 
 pytestmark = pytest.mark.nightly
 

@@ -10,11 +10,13 @@ import pytest
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import SchemaMismatchError
-from listwright.training import experiment, fit, run, steps
+from listwright.training.commands import fit
+from listwright.training.pipeline import run, steps
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
-from listwright.training.suites.listwise.fits import Fit, measure
-from listwright.training.suites.store import Place
+from listwright_lab import experiment
+from listwright_lab.suites.listwise.fits import Fit, measure
+from listwright_lab.suites.store import Place
 from support.lists import lists
 from support.training.tiny import SPECIALISED, TINY
 

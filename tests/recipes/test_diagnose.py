@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from listwright.ranking.errors import ScoringError
-from listwright.training import diagnose, diagnosis, fit
+from listwright.training.commands import diagnose, fit
 from listwright.training.data.load import load
+from listwright.training.pipeline import diagnosis
 from listwright.training.recipe import config
 
 pytestmark = pytest.mark.nightly

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from listwright.training import experiment
+from listwright_lab import experiment
 from support.training.tiny import SPECIALISED
 
 pytestmark = pytest.mark.nightly
@@ -25,7 +25,7 @@ def run(*arguments):
 def test_oracle_goes_on_after_an_interruption(recipe, tmp_path, monkeypatch, capsys):
     out = tmp_path / "oracle"
     command = ("oracle", "--recipe", recipe, "--folds", "1,2", "--specialists", "1,2", "--out", out)
-    from listwright.training.suites import oracle
+    from listwright_lab.suites import oracle
 
     measure, folds = oracle.measure, []
 

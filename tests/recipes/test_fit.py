@@ -10,10 +10,11 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import bars, fit
+from listwright.training.commands import fit
+from listwright.training.console import bars
 from listwright.training.data.load import load
+from listwright.training.job_folder import folder_of
 from listwright.training.recipe import config
-from listwright.training.workspace import partial_of
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 
@@ -28,13 +29,13 @@ def test_bundle_is_whole_and_named_after_its_folder(fitted):
     assert loaded.manifest.recipe["data"]["queries"] == 60
     assert loaded.manifest.second_stage.cutoff == 6
     assert loaded.manifest.validated_lengths == (1, 2, 5, 6, 7, 12), "around the cutoff, and the longest list"
-    assert not partial_of(fitted).exists(), "a finished run leaves no working folder"
+    assert not folder_of(fitted).exists(), "a finished run leaves no working folder"
 
 
 def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):
     """Results again from the files on disk, over the same test split."""
     loaded = bundle.load(fitted)
-    from listwright.training.evaluation.evaluate import evaluate
+    from listwright.training.evaluation.protocol import evaluate
 
     test = load(config.load(str(recipe)), []).test
     assert evaluate(loaded.reranker, test).metrics() == loaded.manifest.metrics
@@ -63,7 +64,7 @@ def test_interrupted_run_goes_on_where_it_was(fitted, recipe, tmp_path, monkeypa
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("listwright.training.run.write_bundle", interrupt)
+    monkeypatch.setattr("listwright.training.pipeline.run.write_bundle", interrupt)
     assert run(recipe, "--out", out) == 130
     assert "run the same command with --resume" in capsys.readouterr().out
     monkeypatch.undo()

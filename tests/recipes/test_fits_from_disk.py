@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listwright.training import fit, generate
+from listwright.training.commands import fit, generate
 from listwright.training.specialists import lists
 from support.training.tiny import SPECIALISED, TINY
 

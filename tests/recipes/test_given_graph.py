@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import fit
+from listwright.ranking.commands import verify
+from listwright.training.commands import fit
 from support.first_stages import foreign_rankers
 from support.first_stages.foreign_rankers import LENGTH, LISTS, WIDTH, kept_rows
 from support.training.suites import printed_text

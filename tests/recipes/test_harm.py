@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from listwright import training
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.commands import verify
 from listwright.ranking.metrics import ndcg
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.training import fit
+from listwright.training.commands import fit
 from support.service.asgi import asking
 from support.training.suites import printed_text
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.served.files import write
-from listwright.training import fit, join
+from listwright.ranking.served_log.files import write
+from listwright.training.commands import fit, join
 from support.events import event, write_events
 from support.served import NOON, served_record
 from support.service.bundles import make_bundle
@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_is_done(logged, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("listwright.training.joining.job.match", interrupted)
+        patch.setattr("listwright.training.traffic.join.job.match", interrupted)
         assert joined() == 130
     assert "--resume" in capsys.readouterr().out
     assert joined("--resume") == 0

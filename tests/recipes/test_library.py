@@ -15,7 +15,7 @@ from listwright.ranking.metrics import ndcg
 from listwright.ranking.order import rank_by_score
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.training import fit
+from listwright.training.commands import fit
 from support.one_list import measure
 from support.service.asgi import asking
 from support.training.searches import LENGTH, SMALL, features

@@ -11,11 +11,11 @@ from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, MlpSpec
-from listwright.training.suites.listwise import fits as suite_tuned
-from listwright.training.suites.listwise import suite
-from listwright.training.suites.listwise.fits import Fit
-from listwright.training.suites.listwise.plans import Shipped
-from listwright.training.suites.store import Store
+from listwright_lab.suites.listwise import fits as suite_tuned
+from listwright_lab.suites.listwise import suite
+from listwright_lab.suites.listwise.fits import Fit
+from listwright_lab.suites.listwise.plans import Shipped
+from listwright_lab.suites.store import Store
 from support.training.suites import TABLE2, run
 
 pytestmark = pytest.mark.nightly

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from listwright.ranking.errors import ScoringError
-from listwright.training.suites.listwise import suite
+from listwright_lab.suites.listwise import suite
 from support.training.suites import ONE_EPOCH, TABLE2, printed_text, run
 from support.waiting import PATIENCE_S, until
 
@@ -169,7 +169,7 @@ def test_a_worker_that_is_killed_is_told_of(tiny_recipe, tmp_path, monkeypatch, 
 def test_killed_it_leaves_no_worker_and_goes_on(tiny_recipe, tmp_path):
     out = tmp_path / "table3"
     words = ["table3", "--recipe", str(tiny_recipe), "--seeds", "1", "--shifts", "0", "--jobs", "1", "--out", str(out)]
-    command = [sys.executable, "-m", "training.experiment", *words]
+    command = [sys.executable, "-m", "listwright", "experiment", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as killed:
         until(lambda: list((out / "parts").glob("*.parquet")) or killed.poll() is not None)
         children = psutil.Process(killed.pid).children(recursive=True)

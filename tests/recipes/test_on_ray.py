@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.training import experiment, score, tune
+from listwright.training.commands import score, tune
+from listwright_lab import experiment
 from support.training.ray_cluster import cluster, ended
 from support.training.tiny import TINY
 from support.waiting import until

@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.training import experiment, fit, run, tune
+from listwright.training.commands import fit, tune
+from listwright.training.pipeline import run
+from listwright_lab import experiment
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 

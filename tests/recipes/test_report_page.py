@@ -9,12 +9,12 @@ import pytest
 from matplotlib.image import imread
 
 from listwright.ranking import bundle
-from listwright.training import fit
-from listwright.training.reporting import fit_page
+from listwright.training.commands import fit
+from listwright.training.commands import page as page_command
 from listwright.training.reporting.page import PageSection, PageTable, render
-from listwright.training.suites import oracle, routing
-from listwright.training.suites.listwise import pages as listwise_pages
-from listwright.training.suites.listwise import plans
+from listwright_lab.suites import oracle, routing
+from listwright_lab.suites.listwise import pages as listwise_pages
+from listwright_lab.suites.listwise import plans
 from support.pages.browsing import chromium
 from support.training.measured import measured, planted_gains, results, routed
 from support.training.tiny import SPECIALISED
@@ -221,7 +221,7 @@ def test_letters_stay_readable_on_a_telephone(browser, pages):
 
 def test_page_is_made_from_the_json_alone(specialised, tmp_path):
     again = tmp_path / "again.html"
-    assert fit_page.main([str(specialised / "report.json"), str(again)]) == 0
+    assert page_command.main([str(specialised / "report.json"), str(again)]) == 0
     assert again.read_bytes() == (specialised / "report.html").read_bytes()
 
 

@@ -11,17 +11,17 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import RecipeError
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.load import load
-from listwright.training.evaluation.evaluate import evaluate
+from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage import fit as first_stage
+from listwright.training.pipeline.run import write_bundle
+from listwright.training.pipeline.steps import Fitted
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, Recipe
 from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, model_like
-from listwright.training.run import write_bundle
 from listwright.training.second_stage import fit as second_stage
-from listwright.training.steps import Fitted
-from listwright.training.suites.listwise import plans
+from listwright_lab.suites.listwise import plans
 from support.service.asgi import asking
 
 pytestmark = pytest.mark.nightly

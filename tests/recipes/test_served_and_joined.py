@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.training import join
-from listwright.training.joining.replay import replay
+from listwright.training.commands import join
+from listwright.training.traffic.join.replay import replay
 from support.service.asgi import serving
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle, rows
 

@@ -8,7 +8,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.load import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import SyntheticData
@@ -83,7 +83,7 @@ def test_specialists_rank_as_they_were_trained(specialised, recipe):
 
 def test_interruption_between_the_folds_of_the_router_loses_nothing(specialised, recipe, tmp_path, monkeypatch):
     out = tmp_path / "specialised" / "1"
-    from listwright.training.specialists import fit
+    from listwright.training.pipeline import specialists as fit
 
     judge, calls = fit.judge, []
 

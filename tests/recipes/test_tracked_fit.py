@@ -12,9 +12,10 @@ import pytest
 from mlflow import MlflowClient, pyfunc, set_tracking_uri
 
 from listwright.ranking import bundle
-from listwright.training import fetch, fit, tracking
-from listwright.training import steps as fit_parts
-from listwright.training.bars import Bars
+from listwright.training.commands import fetch, fit
+from listwright.training.console.bars import Bars
+from listwright.training.pipeline import steps as fit_parts
+from listwright.training.pipeline import tracking
 from support.http.processes import free_port
 from support.training.scored import answers
 from support.waiting import until
@@ -157,7 +158,7 @@ def test_a_resumed_fit_continues_its_run(store, recipe, tmp_path, monkeypatch, c
     def interrupt(*_args, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("listwright.training.run.write_bundle", interrupt)
+    monkeypatch.setattr("listwright.training.pipeline.run.write_bundle", interrupt)
     assert run(recipe, "--quick", "--out", out, "--track", uri) == 130
     (killed,) = runs_of(client, "again")
     assert killed.info.status == "KILLED"
@@ -211,7 +212,7 @@ def test_a_run_that_was_deleted_or_is_unknown_is_begun_anew(store, tmp_path, mon
 BEGIN = """
 import sys
 from pathlib import Path
-from listwright.training.tracking import MlflowRun
+from listwright.training.pipeline.tracking import MlflowRun
 run = MlflowRun(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.read()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from listwright.ranking.served.files import log_files, records
-from listwright.ranking.served.record import hashed
+from listwright.ranking.served_log.files import log_files, records
+from listwright.ranking.served_log.record import hashed
 from support.pages.tutorial_text import BLOCK, plain
 
 ROOT = Path(__file__).resolve().parents[2]

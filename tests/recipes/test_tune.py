@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from listwright.training import bars, fit, tune
-from listwright.training import study as study_module
-from listwright.training.budget import ENDING_S, Budget
+from listwright.training.commands import fit, tune
+from listwright.training.console import bars
+from listwright.training.console.progress import SILENT
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.progress import SILENT
+from listwright.training.pipeline import study as study_module
+from listwright.training.pipeline.budget import ENDING_S, Budget
+from listwright.training.pipeline.steps import load
+from listwright.training.pipeline.study import TrialWorkers
 from listwright.training.recipe import config
 from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps import load
-from listwright.training.study import TrialWorkers
 from support.training.suites import printed_text
 from support.training.tiny import TINY
 from support.waiting import until
@@ -108,7 +109,7 @@ def test_a_killed_search_goes_on_where_it_was(study, recipe, tmp_path, monkeypat
 
 def test_a_search_survives_a_real_kill(study, recipe, tmp_path):
     folder = tmp_path / "tiny"
-    command = [sys.executable, "-m", "training.tune", str(recipe), "--trials", "7", "--study", str(folder)]
+    command = [sys.executable, "-m", "listwright", "tune", str(recipe), "--trials", "7", "--study", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment, cwd=tmp_path) as process:
 

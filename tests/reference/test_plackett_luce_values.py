@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.science.plackett_luce_paper import by_subsets
 from listwright.training.losses.exact_plackett_luce import LabelGroups, evaluate, log_likelihood, log_likelihood_of_top
+from listwright_lab.science.plackett_luce_paper import by_subsets
 
 
 @pytest.fixture(scope="module")

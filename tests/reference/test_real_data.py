@@ -11,9 +11,9 @@ from listwright.training.data.leaks import leaks
 from listwright.training.data.letor.layout import Reader
 from listwright.training.data.letor.text import read
 from listwright.training.data.sources import open_plain
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableData
-from listwright.training.steps import load
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from listwright.training.networks.qilcm import STABLE_EPSILON, Qilcm2Network
-from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, Qilcm2Spec
+from listwright_lab.recurrent import DcmNetwork, DlcmNetwork
 
 WIDTH, LENGTHS = 4, (5, 1, 3)
 SCORES = np.array([-1.0, 0.5, 2.0, 2.5])

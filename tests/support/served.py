@@ -8,8 +8,8 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score
-from listwright.ranking.served.encoding import Block
-from listwright.ranking.served.record import ServedRecord
+from listwright.ranking.served_log.encoding import Block
+from listwright.ranking.served_log.record import ServedRecord
 from listwright.ranking.stages import LightGbmStage
 from listwright.service.served_log.entry import LogEntry
 from listwright.service.served_log.writer import LogWriter

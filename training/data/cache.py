@@ -20,9 +20,9 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.remote import cache_folder
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
 from listwright.training.data.sources import file_digest
-from listwright.training.stored.shards import FACTS, FORMAT, ShardWriter, Stored, open_shards
-from listwright.training.stored.writing import disk_full_as_data_error
+from listwright.training.job_folder import disk_full_as_data_error
 
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
@@ -50,9 +50,9 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Ext
     """Return a parsed file and its further results, from the cache if its source has not changed.
 
     Args:
-        digest: hash of everything that the result depends on.
-        source: name of the source, recorded in the cache.
-        parse: reads the source; its result is stored only when it is whole.
+        digest: Hash of everything that the result depends on.
+        source: Name of the source, recorded in the cache.
+        parse: Function that reads the source; its result is stored only when it is whole.
 
     Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
     written is parsed again; a cache that cannot be written is one warning, not an error.
@@ -125,9 +125,10 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
     """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
-        digest: hash of everything that the result depends on.
-        source: name of the source, recorded in the cache.
-        write: streams the source from :attr:`ShardWriter.place` on, and returns the results besides the rows.
+        digest: Hash of everything that the result depends on.
+        source: Name of the source, recorded in the cache.
+        write: Function that streams the source from :attr:`ShardWriter.place` on, and returns the results besides the
+            rows.
 
     Raises:
         DataError: if there is no room; what is written stays for the next run.

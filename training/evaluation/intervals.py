@@ -1,8 +1,7 @@
 """Intervals of a difference, and the verdict that they support.
 
-Bootstrap intervals resample queries, jointly for everything that is measured on them. Those of :func:`bound_mean` keep
-their level for few queries and skewed values, too. Of an estimate on traffic there is an interval for one look, and one
-that holds at every look.
+Intervals of :func:`bound_mean` keep their level for few queries and skewed values, too. An estimate on traffic has an
+interval for one look, and one that holds at every look. Those of the bootstrap are in :mod:`.bootstrap`.
 """
 
 from __future__ import annotations
@@ -13,13 +12,9 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import lambertw
-
-RESAMPLES = 2000
-
-LEVELS = (0.025, 0.975)
 
 Verdict = Literal["gain", "no difference shown", "harm"]
 
@@ -39,53 +34,6 @@ MOST_TIMES = 1e6
 """Largest multiple of the data that is reported as needed; more is out of reach."""
 
 _NORMAL = NormalDist()
-
-
-def resampled_means(
-    values: Float[np.ndarray, " N *columns"], query: Int[np.ndarray, " N"] | None = None
-) -> Float[np.ndarray, " samples *columns"]:
-    """Return the means over :data:`RESAMPLES` bootstrap samples of the queries; seeded, the same samples for every
-    column.
-
-    Args:
-        values: rows.
-        query: number of each row's query, where one query has several rows (several seeds): they are drawn together,
-            as they are no independent witnesses. By default every row is a query of its own.
-    """
-    rng = np.random.default_rng(0)
-    query = np.arange(len(values)) if query is None else query
-    rows = np.bincount(query).astype(np.float64)
-    totals = np.zeros((len(rows), *values.shape[1:]))
-    np.add.at(totals, query, values)
-    counts = rng.multinomial(len(rows), np.full(len(rows), 1.0 / len(rows)), size=RESAMPLES).astype(np.float64)
-    drawn = (counts @ rows).reshape(-1, *(1 for _ in values.shape[1:]))
-    means: Float[np.ndarray, " samples *columns"] = np.tensordot(counts, totals, axes=1) / drawn
-    return means
-
-
-def crossed_means(values: Float[np.ndarray, "seeds N *columns"]) -> Float[np.ndarray, " samples *columns"]:
-    """Return the means over :data:`RESAMPLES` samples of the queries and, independently, of the seeds.
-
-    So both count: another sample of queries, and another fit. Every seed has every query. A single seed says nothing
-    of others, and only queries are drawn.
-
-    Args:
-        values: ``(seeds, N, ...)`` seeds by queries.
-    """
-    seeds, queries = values.shape[:2]
-    rng = np.random.default_rng(0)
-    of_queries, of_seeds = (
-        rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) / count for count in (queries, seeds)
-    )
-    by_seed = np.tensordot(of_queries, values, axes=(1, 1))  # (samples, seeds, ...)
-    means: Float[np.ndarray, " samples *columns"] = np.einsum("rs,rs...->r...", of_seeds, by_seed)
-    return means
-
-
-def interval(means: Float[np.ndarray, " samples *columns"]) -> Float[np.ndarray, " 2 *columns"]:
-    """Return the 95 % percentile interval; of a ratio that is 0/0 in some samples, over the others."""
-    bounds: Float[np.ndarray, " 2 *columns"] = np.nanquantile(means, LEVELS, axis=0)
-    return bounds
 
 
 def mean_p_value(
@@ -204,7 +152,7 @@ def verdict_of(low: float, high: float) -> Verdict:
     """Return the verdict of a 95 % interval of a difference.
 
     Args:
-        low, high: its ends.
+        low, high: Ends of the interval.
 
     Returns:
         A gain if all of it lies above 0, harm if all of it lies below.
@@ -222,9 +170,9 @@ def choice_verdict_of(
     """Return the verdict of a choice: as :func:`verdict_of`, but none with fewer than :data:`FEWEST` queries.
 
     Args:
-        low, high: its ends.
-        n: queries that count.
-        in_time: whether there was time to find out; a gain is one in any case.
+        low, high: Ends of the interval.
+        n: Number of queries that count.
+        in_time: Whether there was time to find out; a gain is one in any case.
     """
     if n < FEWEST:
         return "too few queries"
@@ -233,7 +181,7 @@ def choice_verdict_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class ConfidenceSequence:
     """A confidence sequence of level ``1 - alpha``: its intervals cover the truth at all looks together.
 
     Definition (asymptotic confidence sequence with a Gaussian mixture: Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas
@@ -244,8 +192,9 @@ class Sequence:
     ``tau^2 = k difference^2 / (1 + k)``.
 
     Args:
-        difference: above 0, in the unit of the estimate; chosen before the data are seen.
-        alpha: in (0, 1).
+        difference: Difference for which the sequence is narrowest, above 0, in the unit of the estimate; chosen before
+            the data are seen.
+        alpha: Probability that some interval misses the truth, in (0, 1).
     """
 
     difference: float

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking import bundle
 from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import check_complete, shuffled_lists
-from listwright.training.evaluation.intervals import interval, resampled_means
-from listwright.training.router import bests
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
+from listwright.training.evaluation.protocol import check_complete, shuffled_lists
+from listwright.training.specialists.router import bests
 
 ABSTAINED = -1
 
@@ -33,7 +33,7 @@ class RoutingEvaluation:
         probabilities, gains: ``(N, K)`` the router's estimates.
         chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
         query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
-        default_is: the name of that.
+        default_is: Name of that ranker.
     """
 
     generalist: Float[np.ndarray, " N"]
@@ -70,7 +70,7 @@ class RoutingEvaluation:
 
     def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
         """Return the mean paired difference with its 95 % interval over queries."""
-        low, high = interval(resampled_means(of - over, self.query))
+        low, high = percentile_interval(resample_means(of - over, self.query))
         return float((of - over).mean()), float(low), float(high)
 
     @property
@@ -117,9 +117,9 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     """Rank every test query by every specialist, by the generalist and by every way of routing.
 
     Args:
-        path: a sealed bundle.
-        test: queries that no part of it was fitted on here.
-        ndcg_at: cutoff of the NDCG.
+        path: Folder of a sealed bundle.
+        test: Queries that no part of the bundle was fitted on here.
+        ndcg_at: Cutoff of the NDCG.
 
     Returns:
         None if the bundle has no router.

@@ -14,9 +14,7 @@ fusions below, so they are made here, by algebra:
 - ``1 / (sigma + eps)`` as printed turns float32's rounding of a constant dimension into 0.1 and more. So under
   ``query_norm = "paper"`` all up to the normalised representation is computed in float64, but for the attention.
 
-The rivals are exported as they are, but for a reader's recurrence. Left to itself, torch's exporter writes a loop of
-small operators, or unrolls it to the example's length. ONNX has GRU and LSTM as operators, which its runtimes compute
-at once: only the gates stand in another order there.
+The rivals are exported as they are, but for the recurrence of those of ``listwright-lab``.
 """
 
 from __future__ import annotations
@@ -26,16 +24,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from jaxtyping import Float
 from onnx import TensorProto, helper, numpy_helper
-from torch import Tensor, nn
+from torch import nn
 
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.training.export.onnx import OPSET, to_onnx
 from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
-from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
 
 _LARGE = 1e30
 
@@ -53,11 +49,10 @@ def ranker_graph(model: Ranker) -> bytes:
     width = len(model.preprocess.numeric) + len(model.preprocess.categorical)
     if isinstance(model.network, QilcmNetwork):
         return _QilcmGraph(model.network).of(model.preprocess, width)
-    if isinstance(model.network, DlcmNetwork | DcmNetwork):
+    if hasattr(model.network, "replace_reader"):  # a rival of listwright-lab
         model = copy.deepcopy(model)
-        reader = model.network.get_submodule("reader")
-        assert isinstance(reader, nn.RNNBase)
-        model.network.add_module("reader", OnnxReader(reader))
+        network: Any = model.network
+        network.replace_reader()
     return to_onnx(Unbatched(model), width)
 
 
@@ -217,48 +212,3 @@ def _numbers(value: Any) -> Float[np.ndarray, "*shape"]:
     """Return a weight in float64."""
     numbers: Float[np.ndarray, "*shape"] = value.detach().double().numpy()
     return numbers
-
-
-_GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
-"""Order of torch's gates in ONNX: update, reset, new; and input, output, forget, cell."""
-
-
-class OnnxReader(nn.Module):
-    """Replaces a reader of one layer during export; it computes nothing in torch.
-
-    Args:
-        reader: with ``batch_first`` and biases; its weights are copied.
-    """
-
-    weights: Tensor
-    recurrent: Tensor
-    biases: Tensor
-
-    def __init__(self, reader: nn.RNNBase) -> None:
-        super().__init__()
-        self.operator, self.size = reader.mode, reader.hidden_size
-        weights, recurrent, *biases = (_reordered(value, reader.mode) for value in reader.parameters())
-        self.register_buffer("weights", weights[None])
-        self.register_buffer("recurrent", recurrent[None])
-        self.register_buffer("biases", torch.cat(biases)[None])
-
-    def forward(self, x: Float[Tensor, "1 L H"]) -> tuple[Float[Tensor, "1 L state"], Any]:
-        """Return the reader's outputs, and its last state or states."""
-        gru = self.operator == "GRU"
-        last = (1, 1, self.size)
-        shapes = [(x.shape[1], *last), last] + ([] if gru else [last])
-        attributes: dict[str, Any] = {"hidden_size": self.size} | ({"linear_before_reset": 1} if gru else {})
-        outputs, *states = torch.onnx.ops.symbolic_multi_out(
-            self.operator,
-            [x.transpose(0, 1), self.weights, self.recurrent, self.biases],  # the list comes first in ONNX
-            attributes,
-            dtypes=[x.dtype] * len(shapes),
-            shapes=shapes,
-        )
-        return outputs[:, 0].transpose(0, 1), states[0] if gru else tuple(states)
-
-
-def _reordered(value: Tensor, mode: str) -> Tensor:
-    """Return the gates of a weight or bias in ONNX's order."""
-    gates = value.detach().chunk(len(_GATES[mode]))
-    return torch.cat([gates[gate] for gate in _GATES[mode]])

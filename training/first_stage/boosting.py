@@ -24,9 +24,9 @@ from listwright.ranking.metrics import QueryNdcg, gains_of
 from listwright.ranking.relative import NUMBER_KINDS, WITHIN_KINDS, RelativeColumn
 from listwright.ranking.threads import threads
 from listwright.training.data.dataset import Dataset
+from listwright.training.data.shards.rows import CHUNK_ROWS, Features
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import Objective, StepReport, TimeOverError, Value
-from listwright.training.stored.rows import CHUNK_ROWS, Features
+from listwright.training.search import Objective, StepReport, TimeOverError
 
 FEWEST_WAITS = 2
 """Trees that are grown at least, as a multiple of the patience."""
@@ -34,7 +34,10 @@ FEWEST_WAITS = 2
 REPORT_EVERY = 10
 """Trees between two reports to the pruning by medians."""
 
-Parts = Sequence[tuple[Int[np.ndarray, " M"], Int[np.ndarray, " held"]]]
+Queries = Int[np.ndarray, " M"]
+"""Numbers of queries."""
+
+Parts = Sequence[tuple[Queries, Int[np.ndarray, " held"]]]
 """Queries to fit on, and those held out."""
 
 MOST_SAMPLED = 200_000
@@ -55,28 +58,17 @@ Directions = Sequence[tuple[str, int]]
 class Grower(Protocol):
     """Protocol for growing trees: in this process, or on several workers."""
 
-    def trial_of(
-        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
-    ) -> Objective:
-        """Return an objective that scores one setting on held-out queries; its fact is the number of trees.
+    def trial_of(self, train: Dataset, valid: Dataset, spec: LambdaMart, parts: Parts | None = None) -> Objective:
+        """Return an objective that scores LightGBM's parameters on held-out queries; its fact is the number of trees.
 
         Args:
-            train, valid: under one schema.
-            spec: bounds of a trial.
-            seed: of boosting.
-            parts: of a cross-validation over the training queries; None for the validation queries.
+            train, valid: Training and validation split, under one schema.
+            spec: Limits of a trial.
+            parts: Parts of a cross-validation over the training queries; None to hold out the validation queries.
         """
 
-    def boost(
-        self,
-        train: Dataset,
-        params: Mapping[str, Any],
-        *,
-        seed: int,
-        trees: int,
-        queries: Int[np.ndarray, " M"] | None = None,
-    ) -> str:
-        """Return one model of so many trees, as LightGBM's text, fitted on some of the training queries, or on all."""
+    def boost(self, train: Dataset, settings: Mapping[str, Any], trees: int, queries: Queries | None = None) -> str:
+        """Fit one model, on all training queries or on those with the given numbers, and return LightGBM's text."""
 
 
 class LocalGrower:
@@ -88,16 +80,13 @@ class LocalGrower:
         self._best: tuple[float, Mapping[str, Any], str] | None = None
         self._threads = FasterThreads()
 
-    def trial_of(
-        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
-    ) -> Objective:
+    def trial_of(self, train: Dataset, valid: Dataset, spec: LambdaMart, parts: Parts | None = None) -> Objective:
         """Return an objective, see :meth:`Grower.trial_of`; the model of the best trial is reused by :meth:`boost`."""
         train_set = self._bins_of(train)
         rows = None if parts is None else [(train.rows_of(rest), train.rows_of(part)) for rest, part in parts]
         valid_sets = [lightgbm_dataset(valid, reference=train_set)] if rows is None else []
 
-        def try_setting(_number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-            settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
+        def try_setting(_number: int, settings: dict[str, Any], report: StepReport) -> tuple[float, int]:
             measure = HeldOutNdcg(spec.ndcg_at, settings.get("label_gain"))
             callbacks: list[Any] = [stopping(spec.patience), reporting(report), self._threads]
             options: dict[str, Any] = {"feval": measure, "callbacks": callbacks}
@@ -116,25 +105,17 @@ class LocalGrower:
 
         return try_setting
 
-    def boost(
-        self,
-        train: Dataset,
-        params: Mapping[str, Any],
-        *,
-        seed: int,
-        trees: int,
-        queries: Int[np.ndarray, " M"] | None = None,
-    ) -> str:
+    def boost(self, train: Dataset, settings: Mapping[str, Any], trees: int, queries: Queries | None = None) -> str:
         """Return one model, see :meth:`Grower.boost`."""
-        settings, binned = settings_of(params, seed), self._bins_of(train)
+        binned = self._bins_of(train)
         if queries is not None:
             binned = binned.subset(train.rows_of(queries).tolist())
             binned.free_raw_data = True  # it needs no rows, which may be on disk
         elif self._best is not None and self._best[1] == {**settings, "trees": trees}:
             return self._best[2]  # as a trial has grown it
-        settings["num_threads"] = self._threads.count
+        with_threads = {**settings, "num_threads": self._threads.count}
         with clear_refusal(), self._threads.bounded():
-            return _text(lightgbm.train(settings, binned, num_boost_round=trees, callbacks=[self._threads]), trees)
+            return _text(lightgbm.train(with_threads, binned, num_boost_round=trees, callbacks=[self._threads]), trees)
 
     def _bins_of(self, train: Dataset) -> lightgbm.Dataset:
         if self._train is not train:
@@ -205,7 +186,7 @@ class SoftmaxLoss:
     ``c (p - t)``, and the diagonal of the Hessian ``c p (1 - p)``.
 
     Args:
-        gains: of the labels; None for 2^y - 1.
+        gains: Gain of label 0, 1 and so on; None for 2^y - 1.
 
     Convention: a list without a relevant candidate has no gradient.
     """
@@ -250,8 +231,8 @@ class HeldOutNdcg:
     LightGBM's own metric keeps them in row order, which may know the labels.
 
     Args:
-        cutoff: of the NDCG.
-        gains: of the labels; None for 2^y - 1.
+        cutoff: Cutoff of the NDCG.
+        gains: Gain of label 0, 1 and so on; None for 2^y - 1.
 
     Convention: a query without a relevant candidate counts 0.
     """
@@ -437,10 +418,10 @@ def monotone_constraints(
     """Return the direction of every column of a feature matrix; 0 where it is free.
 
     Args:
-        monotone: by name of a feature; a feature without a column (it was constant) binds nothing.
-        columns: names of the columns.
-        derived_from: the feature that a column is made from, where it rises with that feature; such a column is bound
-            as its feature is.
+        monotone: Directions by name of a feature; a feature without a column (it was constant) binds nothing.
+        columns: Names of the columns.
+        derived_from: Feature that a column is made from, where it rises with that feature; such a column is bound as
+            its feature is.
     """
     direction, sources = dict(monotone), derived_from or {}
     return [direction.get(column, direction.get(sources.get(column, column), 0)) for column in columns]

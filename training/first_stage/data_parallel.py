@@ -19,20 +19,19 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster import Group, Workers, packed
+from listwright.training.cluster import Group, Workers, pickle_call
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import (
     REPORT_EVERY,
     HeldOutNdcg,
     Parts,
-    bounds_of,
+    Queries,
     clear_refusal,
     has_ended,
-    settings_of,
     silence_lightgbm,
 )
 from listwright.training.recipe.config import LambdaMart
-from listwright.training.search import Objective, StepReport, TimeOverError, Value
+from listwright.training.search import Objective, StepReport, TimeOverError
 
 SEGMENT = 25
 """Trees per step: the most that the loss of a worker costs."""
@@ -43,18 +42,12 @@ _OF_THE_CLUSTER = re.compile(
 
 
 class ParallelGrower:
-    """Grows trees on several workers; see :class:`listwright.training.first_stage.boosting.Grower`.
-
-    Args:
-        workers: W of them.
-    """
+    """A grower of trees on several workers; see :class:`listwright.training.first_stage.boosting.Grower`."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def trial_of(
-        self, train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, parts: Parts | None = None
-    ) -> Objective:
+    def trial_of(self, train: Dataset, valid: Dataset, spec: LambdaMart, parts: Parts | None = None) -> Objective:
         """Return an objective whose trials run one after the other on all workers; validation queries are held out.
 
         Raises:
@@ -67,36 +60,24 @@ class ParallelGrower:
             )
         group = self._group(train, valid)
 
-        def try_setting(number: int, values: dict[str, Value], report: StepReport) -> tuple[float, int]:
-            settings = settings_of({**values, **bounds_of(train, spec.monotone)}, seed)
-            settings |= {"metric": "None", "eval_at": [spec.ndcg_at]}
-            curve = self._curve(group, settings, seed, spec, report)
+        def try_setting(number: int, settings: dict[str, Any], report: StepReport) -> tuple[float, int]:
+            curve = self._curve(group, settings | {"metric": "None", "eval_at": [spec.ndcg_at]}, spec, report)
             if number + 1 == spec.trials:
                 group.release()
             return float(np.max(curve)), int(np.argmax(curve)) + 1
 
         return try_setting
 
-    def boost(
-        self,
-        train: Dataset,
-        params: Mapping[str, Any],
-        *,
-        seed: int,
-        trees: int,
-        queries: Int[np.ndarray, " M"] | None = None,
-    ) -> str:
+    def boost(self, train: Dataset, settings: Mapping[str, Any], trees: int, queries: Queries | None = None) -> str:
         """Return one model, see :meth:`listwright.training.first_stage.boosting.Grower.boost`."""
         group, model = self._group(train if queries is None else train.select(queries), None), None
         for start in range(0, trees, SEGMENT):
-            model = self._grow(group, settings_of(params, seed), seed, start, min(SEGMENT, trees - start), model).model
+            model = self._grow(group, settings, start, min(SEGMENT, trees - start), model).model
         group.release()
         assert model is not None
         return lightgbm.Booster(model_str=_OF_THE_CLUSTER.sub("", model)).model_to_string()
 
-    def _curve(
-        self, group: Group, settings: dict[str, Any], seed: int, spec: LambdaMart, report: StepReport
-    ) -> list[float]:
+    def _curve(self, group: Group, settings: dict[str, Any], spec: LambdaMart, report: StepReport) -> list[float]:
         """Return the held-out NDCG tree by tree, until the patience is used up."""
         curve: list[float] = []
         model = None
@@ -105,7 +86,7 @@ class ParallelGrower:
                 curve and has_ended(len(curve), int(np.argmax(curve)) + 1, spec.patience)
             ):
                 trees = min(SEGMENT, spec.max_trees - len(curve))
-                grown = self._grow(group, settings, seed, len(curve), trees, model)
+                grown = self._grow(group, settings, len(curve), trees, model)
                 for value in grown.curve[:trees]:
                     curve.append(value)
                     if len(curve) % REPORT_EVERY == 0:
@@ -115,9 +96,8 @@ class ParallelGrower:
                 model = grown.model
         return curve
 
-    def _grow(
-        self, group: Group, settings: dict[str, Any], seed: int, start: int, trees: int, model: str | None
-    ) -> GrownTrees:
+    def _grow(self, group: Group, settings: Mapping[str, Any], start: int, trees: int, model: str | None) -> GrownTrees:
+        seed = settings["seed"]
         own = seed if start == 0 else int(np.random.default_rng([seed, start]).integers(2**31))
         grown: GrownTrees | None = group.step("grow", {**settings, "seed": own}, trees, model, addressed=True)[0]
         assert grown is not None
@@ -130,7 +110,7 @@ class ParallelGrower:
 
         def work(rank: int) -> bytes:
             held_out = None if valid is None else _rows(valid)
-            return packed(TreeWorker, _rows(train.select(np.arange(rank, len(train), size))), held_out)
+            return pickle_call(TreeWorker, _rows(train.select(np.arange(rank, len(train), size))), held_out)
 
         return self._workers.group(work)
 
@@ -147,8 +127,8 @@ class HeldRows:
     Args:
         features: ``(R, D)``, categories as numbers.
         labels, weights: ``(R,)``; weights None where there are none.
-        lengths: ``(N,)`` of the lists.
-        categorical: columns.
+        lengths: ``(N,)`` lengths of the lists.
+        categorical: Numbers of the categorical columns.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -177,7 +157,7 @@ class GrownTrees(NamedTuple):
 
     Args:
         model: LightGBM's text, which is the same in all workers.
-        curve: held-out metric after each new tree; empty without held-out rows.
+        curve: Held-out metric after each new tree; empty without held-out rows.
     """
 
     model: str
@@ -188,8 +168,8 @@ class TreeWorker:
     """A worker's part of the training set.
 
     Args:
-        train: its own queries.
-        valid: all held-out queries, the same for every worker, so that all see one curve; None for none.
+        train: Training queries of this worker.
+        valid: Held-out queries, the same for every worker, so that all see one curve; None for none.
     """
 
     def __init__(self, train: HeldRows, valid: HeldRows | None) -> None:

@@ -11,16 +11,17 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.threads import threads
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, bounds_of
-from listwright.training.progress import NO_TASK, Task
+from listwright.training.data.shards.rows import by_chunk
+from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, Queries, bounds_of, settings_of
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.search import (
     LAMBDAMART,
@@ -34,7 +35,6 @@ from listwright.training.search import (
     Value,
     search,
 )
-from listwright.training.stored.rows import by_chunk
 
 Params = Mapping[str, Value]
 
@@ -56,11 +56,11 @@ class TunedLambdaMart:
 
     Args:
         model: LightGBM's text format, cut at the best iteration.
-        params: the winning hyperparameters.
-        trees: the number of trees kept, of each member.
+        params: Winning hyperparameters.
+        trees: Number of trees kept, of each member.
         valid_ndcg: NDCG of the validation split at the recipe's cutoff (empty queries count 0).
-        trials: settings that were tried.
-        members: with other seeds, whose sum the model is.
+        trials: Number of settings that were tried.
+        members: Number of models with other seeds, whose sum the model is.
     """
 
     model: str
@@ -89,13 +89,14 @@ def tune(
     stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
 
     Args:
-        train, valid: under one schema.
-        spec: the budget.
-        seed: fixes boosting and the sampler.
-        journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        task: reports every finished trial and the best held-out NDCG so far.
-        grower: grows the trees; None for this process.
-        goes_on: called before each trial but the first; trials below the median of earlier ones are then ended early.
+        train, valid: Training and validation split, under one schema.
+        spec: First stage of the recipe, with the numbers of trials, trees and folds.
+        seed: Seed of boosting and of the sampler.
+        journal: File that remembers finished trials, so that an interrupted run goes on with the next one.
+        task: Task that gets every finished trial and the best held-out NDCG so far.
+        grower: Grower of the trees; None for this process.
+        goes_on: Function that is called before each trial but the first; trials below the median of earlier ones are
+            then ended early.
 
     Raises:
         RecipeError: if LightGBM refuses the data; with its message.
@@ -135,10 +136,12 @@ def search_settings(
     """Search settings as :func:`tune` does, without the final fit; the fact of a trial is its number of trees.
 
     Args:
-        train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
-        prune: whether trials that stay below the median of earlier ones are ended early.
-        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
-        watch: called with the trees of a trial here, and the held-out NDCG; may end the search by raising.
+        train, valid, spec, seed, journal, task, grower, goes_on: See :func:`tune`.
+        prune: Whether trials that stay below the median of earlier ones are ended early.
+        rounds: Rounds of trials in other processes; see
+            :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
+        watch: Function that is called with the trees of a trial here, and the held-out NDCG; may end the search by
+            raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     objective = _report_to(task, watch, objective)
@@ -183,7 +186,9 @@ def _report_to(task: Task, watch: StepReport | None, objective: Objective) -> Ob
 def trial_of(train: Dataset, valid: Dataset, spec: LambdaMart, *, seed: int, grower: Grower | None = None) -> Objective:
     """Return an objective that scores one setting on the recipe's held-out queries; its fact is the number of trees."""
     parts = query_folds(train, spec.folds, seed) if spec.select_on == "folds" else None
-    return (grower or LocalGrower()).trial_of(train, valid, spec, seed=seed, parts=parts)
+    score = (grower or LocalGrower()).trial_of(train, valid, spec, parts)
+    bounds = bounds_of(train, spec.monotone)
+    return lambda number, values, report: score(number, settings_of({**values, **bounds}, seed), report)
 
 
 def out_of_fold_scores(
@@ -260,11 +265,11 @@ def _boost(
     trees: int,
     members: int,
     grower: Grower,
-    queries: Int[np.ndarray, " M"] | None = None,
+    queries: Queries | None = None,
 ) -> list[str]:
     """Fit one model with this seed, and ``members - 1`` with seeds derived from it."""
     seeds = [seed, *np.random.default_rng(seed).integers(2**31, size=members - 1).tolist()]
-    return [grower.boost(train, params, seed=one, trees=trees, queries=queries) for one in seeds]
+    return [grower.boost(train, settings_of(params, member), trees, queries) for member in seeds]
 
 
 def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
@@ -285,9 +290,9 @@ class SettingsTrial:
     """:func:`listwright.training.first_stage.lambdamart.trial_of` as an object that can be pickled.
 
     Args:
-        read: returns the splits; equal ones are called once in a process.
-        spec: the budget.
-        seed: of boosting.
+        read: Function that returns the splits; equal ones are called once in a process.
+        spec: First stage of the recipe.
+        seed: Seed of boosting.
     """
 
     read: Callable[[], Splits]
@@ -309,8 +314,8 @@ def summed(models: Sequence[str]) -> str:
     """Return one model in LightGBM's text format that scores as all of them together.
 
     Args:
-        models: one or more, in that format, fitted on the same columns. What is no tree is the first one's: names of
-            columns, importances, parameters.
+        models: One or more models in that format, fitted on the same columns. What is no tree is the first one's: names
+            of columns, importances, parameters.
 
     Raises:
         ValueError: if a text holds no trees.

@@ -7,6 +7,8 @@ clip at the 0.1 % and 99.9 % quantiles, min-max. Categorical features are embedd
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -14,10 +16,10 @@ from torch import Tensor, nn
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
+from listwright.training.data.shards.rows import Features, columns
 from listwright.training.networks.qilcm import MASKED_LOGIT, Encoder, Output, Qilcm2Network, QilcmNetwork, mlp
-from listwright.training.networks.recurrent import DcmNetwork, DlcmNetwork
+from listwright.training.recipe.config import LAB
 from listwright.training.recipe.model import DcmSpec, DlcmSpec, MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
-from listwright.training.stored.rows import Features, columns
 
 CLIP_QUANTILES = (0.001, 0.999)
 
@@ -28,10 +30,10 @@ class Ranker(nn.Module):
     """Preprocessing and network.
 
     Args:
-        schema: of the first D input columns.
+        schema: Schema of the first D input columns.
         rows: ``(R, E)`` training rows that fix the scaling.
-        spec: of the recipe.
-        score_column: which of the E columns holds the first stage's score; None where none does.
+        spec: Network of the recipe.
+        score_column: Number of the column, of all E, with the first stage's score; None where there is none.
     """
 
     def __init__(
@@ -92,7 +94,8 @@ def _network(spec: NetworkSpec, width: int, scores: Float[np.ndarray, " R"] | No
         case DlcmSpec() | DcmSpec():
             if scores is None and spec.order == "first_stage":
                 raise RecipeError('order = "first_stage" needs the first stage\'s scores among the inputs')
-            return DlcmNetwork(width, spec) if isinstance(spec, DlcmSpec) else DcmNetwork(width, spec)
+            network: nn.Module = import_module(f"{LAB}.recurrent").network_of(spec, width)
+            return network
 
 
 class PointwiseNetwork(nn.Module):
@@ -100,7 +103,7 @@ class PointwiseNetwork(nn.Module):
 
     Args:
         width: X, columns of the dense input.
-        spec: of the recipe.
+        spec: Network of the recipe.
     """
 
     def __init__(self, width: int, spec: MlpSpec) -> None:
@@ -123,7 +126,7 @@ class Preprocess(nn.Module):
     had missing values, and counts as 0.0 where they had none, because LightGBM treats it so.
 
     Args:
-        schema: of the first D columns.
+        schema: Schema of the first D columns.
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
 
     Convention: a column that is constant in training becomes 0, and so does, without an indicator, one that has no

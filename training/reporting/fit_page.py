@@ -5,15 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-
-from listwright.ranking.plain_file import from_json
 from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
@@ -51,7 +45,7 @@ def fit_page(report: Facts) -> str:
     """Return the page as HTML.
 
     Args:
-        report: the contents of ``report.json``.
+        report: Contents of ``report.json``.
     """
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
@@ -471,29 +465,3 @@ def value_as_written(value: float | str | None) -> str:
     if value is None:
         return "missing"
     return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Build the page of a ``report.json`` again, from the command line."""
-    parser = argparse.ArgumentParser(prog="listwright page", description="Make report.html again from report.json.")
-    parser.add_argument("report", type=Path, metavar="report.json")
-    parser.add_argument("page", type=Path, metavar="PAGE")
-    options = parser.parse_args(arguments)
-    try:
-        page = fit_page(from_json(options.report.read_bytes()))
-    except OSError as error:
-        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
-    except KeyError as error:
-        return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError) as error:
-        return _refused(f"{options.report} is no report.json of a fit: {error}")
-    try:
-        options.page.write_text(page, encoding="utf-8")
-    except OSError as error:
-        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
-    return 0
-
-
-def _refused(why: str) -> int:
-    print(f"error: {why}", file=sys.stderr)
-    return 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from listwright.training.evaluation.evaluate import HEADLINE
 from listwright.training.evaluation.intervals import verdict_of
+from listwright.training.evaluation.protocol import HEADLINE
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
@@ -18,8 +18,8 @@ def page(facts: Facts) -> str:
     """Return the page as HTML.
 
     Args:
-        facts: Facts of :func:`listwright.training.gates.facts_of`, with the ``command`` and the ``gates``, each as of
-            :func:`listwright.training.gates.gate_facts`.
+        facts: Facts of :func:`listwright.training.evaluation.gates.facts_of`, with the ``command`` and the ``gates``,
+            each as of :func:`listwright.training.evaluation.gates.gate_facts`.
     """
     compared = facts["compared"]
     title = f"{compared[1]} over {compared[0]}" if len(compared) > 1 else compared[0]

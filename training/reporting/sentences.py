@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from listwright.training.budget import duration, format_count
+from listwright.training.console.progress import format_count, format_duration
 from listwright.training.evaluation.intervals import FEWEST, choice_verdict_of, verdict_of
 from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
@@ -33,8 +33,8 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
     """Return what was removed from ``auto``, and why; None if nothing was.
 
     Args:
-        default: ``default_strategy`` of ``report.json``.
-        second: the second stage's kind.
+        default: Object ``default_strategy`` of ``report.json``.
+        second: Kind of the second stage.
     """
     if default.get("reason") is None or default.get("compared"):
         return None
@@ -53,10 +53,10 @@ def choice_sentence(
     """Describe what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
     Args:
-        default: ``default_strategy`` of ``report.json``.
-        names: what people call the rankers.
-        budget: of ``report.json``; None for a fit without a bound.
-        given: whether the first stage was fitted elsewhere, perhaps on these queries.
+        default: Object ``default_strategy`` of ``report.json``.
+        names: Names of the rankers for display.
+        budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
+        given: Whether the first stage was fitted elsewhere, perhaps on these queries.
     """
     compared = default.get("compared")
     if not compared:
@@ -82,7 +82,7 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
     """Return what the fit had time for.
 
     Args:
-        budget: of ``report.json``; None for a fit without a bound.
+        budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
     """
     if budget is None:
         return []
@@ -91,13 +91,15 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         sentences = ["This fit repeats what another one had time for."]
     else:
         origin = "by default" if budget["minutes"] is None else "by --minutes"
-        sentences = [f"This fit was given {duration(budget['seconds'])} {origin}."]
+        sentences = [f"This fit was given {format_duration(budget['seconds'])} {origin}."]
     if unit is not None and "settings" in planned:
         ends = [done for name, done in budget["ends"].items() if name.startswith("settings of ")]
         tried = f", of which {min(ends)} tried in time" if ends else ""
         settings = format_count(planned["settings"], "setting")
         folds = format_count(planned["folds"], "fold") if planned["folds"] else "no out-of-fold scores"
-        sentences.append(f"One LightGBM fit takes {duration(unit)}. The plan was {settings}{tried}, and {folds}.")
+        sentences.append(
+            f"One LightGBM fit takes {format_duration(unit)}. The plan was {settings}{tried}, and {folds}."
+        )
     cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith(("epochs of ", "trees of "))]
     if cut:
         sentences.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
@@ -148,7 +150,7 @@ def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
-        names: what people call the rankers.
+        names: Names of the rankers for display.
     """
     who, rival = f"On the test queries, the default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
     text = {

@@ -24,13 +24,13 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
+from listwright.training.console.progress import Progress
 from listwright.training.data.cells import count_rounded, rounded_note
 from listwright.training.data.tables.frames import index_note, listed
-from listwright.training.progress import Progress
+from listwright.training.job_folder import WorkerStoppedError, disk_full_as_data_error, job_folder
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
 from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
 from listwright.training.scoring.worker import COLUMNS, FULL, SIZES, rows_file, score_part, size_file
-from listwright.training.stored.writing import WorkerStoppedError, disk_full_as_data_error, job_folder
 
 
 def run(
@@ -46,16 +46,17 @@ def run(
     """Score the missing parts of a job, and publish all.
 
     Args:
-        job: options of the scoring.
-        workers: score the parts.
-        at_a_time: how many parts they score side by side.
-        until_scored: its end ends the workers of this machine: none writes into the folder of a job that is over.
-        workers_read: whether they read Parquet files themselves.
-        resume: whether an interrupted job goes on.
-        progress: how far it is.
+        job: Options of the scoring.
+        workers: Executor that scores the parts.
+        at_a_time: Number of parts to score side by side.
+        until_scored: Context whose end ends the workers of this machine: none writes into the folder of a job that is
+            over.
+        workers_read: Whether the workers read Parquet files themselves.
+        resume: Whether an interrupted job goes on.
+        progress: Progress report.
 
     Raises:
-        ListwrightError: see :func:`listwright.training.score.score`.
+        ListwrightError: see :func:`listwright.training.scoring.score.score`.
     """
     manifest, facts = inputs(job)
     with (
@@ -200,10 +201,10 @@ class Part(NamedTuple):
     """Some complete lists in the order of the file.
 
     Args:
-        number: from 0.
-        rows: as the batches have them.
-        columns: of all that are needed.
-        ranges: where the rows stand.
+        number: Number of the part, from 0.
+        rows: Rows from the batches.
+        columns: Names of all needed columns.
+        ranges: Places of the rows in the files.
     """
 
     number: int
@@ -218,9 +219,9 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
     The cuts depend on the rows and on nothing else, so a run that is resumed has the same parts.
 
     Args:
-        batches: rows in order.
-        qid: column with the query id.
-        rows: a part ends with the list in which this many rows are reached.
+        batches: Batches of rows in order.
+        qid: Column with the query id.
+        rows: Number of rows after which a part ends, with its last list.
 
     Raises:
         DataError: if a query id is missing, or rows of a query stand apart; with the line. Queries are known again by

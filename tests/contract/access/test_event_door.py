@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listwright.ranking.served.events import MAX_EVENTS
+from listwright.ranking.served_log.events import MAX_EVENTS
 from listwright.service.wire.examples import EVENTS
 from support.service.asgi import serving
 

@@ -9,7 +9,7 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.experiments import adjacent_swap, arm_of, team_draft
 from listwright.ranking.order import rank_by_score
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from support.experiments import experiment
 from support.http import binary_requests
 from support.http.rerank_requests import by_name, matrix, without_timings

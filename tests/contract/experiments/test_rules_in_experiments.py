@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.experiments import adjacent_swap
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from support.experiments import experiment
 from support.http.rerank_requests import matrix
 

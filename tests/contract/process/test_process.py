@@ -123,7 +123,7 @@ def test_help_lists_every_setting():
 def healthy(port):
     environment = {"LISTWRIGHT_PORT": str(port)}
     return subprocess.run(
-        [sys.executable, "-m", "service.health"], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "service.commands.health"], env=environment, capture_output=True, text=True, check=False
     )
 
 

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from listwright.ranking.remote import Url
-from listwright.service.bundles import folder, publishing
+from listwright.service.bundles import folder
+from listwright.service.commands import publish as publishing
 from support.http.rerank_requests import BODY
 from support.http.worker_processes import both_ready, log_messages, versions, workers
 from support.object_store import S3

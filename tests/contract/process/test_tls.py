@@ -56,7 +56,11 @@ def test_the_health_check_passes(secure, pair):
     for named, code in (({"LISTWRIGHT_TLS_CERT": str(cert), "LISTWRIGHT_TLS_KEY": str(key)}, 0), ({}, 1)):
         environment = {**os.environ, "LISTWRIGHT_PORT": port, "LISTWRIGHT_HOST": "0.0.0.0", **named}
         found = subprocess.run(
-            [sys.executable, "-m", "service.health"], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "service.commands.health"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert found.returncode == code, found.stderr
 

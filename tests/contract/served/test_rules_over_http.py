@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from listwright.ranking import bundle
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service import watched_file
 from listwright.service.app import create_app
 from listwright.service.rules import MOST_BYTES, parse
@@ -231,7 +231,7 @@ def test_a_wrong_file_is_an_error_at_start(shop, tmp_path, text):
     if text is not None:
         path.write_text(text)
     with pytest.raises(WatchedFileError, match="LISTWRIGHT_RULES"):
-        create_app(Settings(bundle=shop, rules=path), loaded=bundle.load(shop))
+        create_app(Settings(bundle=shop, rules=path), models=bundle.load(shop))
 
 
 def test_the_file_comes_first_and_a_request_adds(shop, file, caplog):

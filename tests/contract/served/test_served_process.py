@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from support.http.binary_requests import saved
 from support.http.processes import Process
 from support.http.worker_processes import ask, both_ready, workers

@@ -7,8 +7,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
-from listwright.ranking.served import files
-from listwright.ranking.served.record import hashed
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.record import hashed
 from support.http import binary_requests
 from support.http.rerank_requests import ROWS, by_name, matrix, without_timings
 from support.service.asgi import serving

@@ -3,10 +3,10 @@
 import numpy as np
 import polars as pl
 
-from listwright.training.evaluation.evaluate import OTHERS
+from listwright.training.evaluation.protocol import OTHERS
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright.training.suites.listwise.fits import NDCG_AT, TRUNCATED
-from listwright.training.suites.listwise.results import by_shift
+from listwright_lab.suites.listwise.fits import NDCG_AT, TRUNCATED
+from listwright_lab.suites.listwise.results import by_shift
 
 
 def results(best, mean_of_rest, single, lambdamart, seed=0, count=2):

@@ -8,7 +8,7 @@ import pandas as pd
 from listwright import training
 from listwright.ranking import bundle
 from listwright.ranking.errors import DataError
-from listwright.training import fit
+from listwright.training.commands import fit
 
 RECIPE = """
 name = "odd"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from listwright.training.stored.shards import QueryBlock, ShardWriter, open_shards
+from listwright.training.data.shards.shards import QueryBlock, ShardWriter, open_shards
 
 
 def on_disk(data, folder):

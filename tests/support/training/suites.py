@@ -1,6 +1,6 @@
 """A suite on data of seconds: its recipe, its rows, and its command line."""
 
-from listwright.training import experiment
+from listwright_lab import experiment
 from support.training.tiny import TINY
 
 ONE_EPOCH = TINY.replace("max_epochs = 3", "max_epochs = 1")

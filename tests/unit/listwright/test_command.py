@@ -65,3 +65,21 @@ def test_a_missing_module_of_our_own_is_no_missing_library(monkeypatch):
     monkeypatch.setattr(command, "import_module", missing("listwright.training.nothing"))
     with pytest.raises(ModuleNotFoundError):
         main(["fit"])
+
+
+@pytest.mark.parametrize(
+    ("words", "thing"),
+    [
+        (["experiment", "table2"], "listwright experiment"),
+        (["fit", "demo", "--model", "dlcm"], "model 'dlcm'"),
+        (["fit", "srm-paper"], "recipe 'srm-paper'"),
+    ],
+)
+def test_what_the_laboratory_brings_is_named_where_it_is_missing(words, thing, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "listwright_lab", None)
+    monkeypatch.delitem(sys.modules, "listwright_lab.experiment", raising=False)
+    assert main(words) == 1
+    answer = "".join(capsys.readouterr())
+    assert thing in answer
+    assert "pip install listwright-lab" in answer.replace("'", "")
+    assert answer.count("\n") == 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from listwright.ranking import bundle, manifest, verify
+from listwright.ranking import bundle, manifest
+from listwright.ranking.commands import verify
 from listwright.ranking.errors import BundleError, BundleFormatError
 from listwright.ranking.features import FLOAT32_MAX, FeatureSchema
 from listwright.ranking.manifest import FORMAT_VERSION

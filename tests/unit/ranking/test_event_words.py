@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from pydantic import ValidationError
 
-from listwright.ranking.served.events import MAX_FIELDS, event_in, event_of, moment
+from listwright.ranking.served_log.events import MAX_FIELDS, event_in, event_of, moment
 
 CLICK = {
     "action_name": "click",

@@ -5,8 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.commands import verify
 from listwright.ranking.errors import BundleError
 from listwright.ranking.router import Choice
 from support.service.bundles import make_bundle, rows

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from listwright.ranking import bundle, verify
+from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
+from listwright.ranking.commands import verify
 from listwright.ranking.errors import BundleError, UnknownStrategyError
 from listwright.ranking.manifest import _own_hash, parse
 from support.service.bundles import make_bundle, rows

@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from listwright.service import command_line
 from listwright.service.auth import keys
+from listwright.service.commands import serve as command_line
 from listwright.service.settings import Settings, describe, near_misses
 
 

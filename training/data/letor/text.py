@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
+from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.letor.fast import (
     FLOAT32_BOUND,
@@ -34,7 +35,6 @@ from listwright.training.data.letor.fast import (
     Block,
     parse_fast,
 )
-from listwright.training.progress import NO_TASK, Task
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
@@ -63,10 +63,11 @@ def read(
     """Parse a whole file.
 
     Args:
-        stream: the text, decompressed.
-        source: its name, for errors.
-        groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
-        task: reports the kilobytes parsed.
+        stream: The text, decompressed.
+        source: Name of the text, for errors.
+        groups: Numbers of rows of each query, for LightGBM's files without ``qid``; None where every line names its
+            query.
+        task: Report of the kilobytes parsed.
 
     Raises:
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
@@ -92,9 +93,9 @@ def blocks_of(
     """Parse a file piece by piece; a query may go on in the next piece.
 
     Args:
-        stream, source, task: as of :func:`read`.
-        with_qid: every line names its query.
-        first_line: that is parsed; those before are passed over.
+        stream, source, task: Arguments of :func:`read`.
+        with_qid: Whether every line names its query.
+        first_line: Number of the first line that is parsed.
 
     Raises:
         DataError: as :func:`read`.

@@ -18,13 +18,13 @@ class Shop:
     """Parameters of the shop and its visitors.
 
     Args:
-        length: candidates of a query.
-        depth: shown places.
-        strength: of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
-        liking: standard deviation over units of the log-odds of a click: one person clicks more than another.
-        rate: mean attraction of a candidate, about.
-        days: of the experiment.
-        returns: queries of a unit, on average.
+        length: Number of candidates of a query.
+        depth: Number of shown places.
+        strength: Strength of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
+        liking: Standard deviation over units of the log-odds of a click: one person clicks more than another.
+        rate: Mean attraction of a candidate, about.
+        days: Length of the experiment in days.
+        returns: Mean number of queries of a unit.
     """
 
     length: int = 20
@@ -38,11 +38,11 @@ class Shop:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """N queries before anything is ranked.
+    """Queries of the visitors, before anything is ranked.
 
     Args:
         unit: ``(N,)`` number of the unit.
-        day: ``(N,)`` from 0.
+        day: ``(N,)`` day of the query, from 0.
         attraction: ``(N, L)`` probability of a click on a candidate that is looked at.
     """
 
@@ -93,8 +93,8 @@ def interleaved_rows(
         team_draft(control, challenger, query_id=f"q{n}", salt=salt, length=shop.depth)
         for n, (control, challenger) in enumerate(zip(orders[0].tolist(), orders[1].tolist(), strict=True))
     ]
-    teams = np.array([one.teams for one in lists]).reshape(len(lists) * shop.depth)
-    order = np.array([one.order for one in lists], dtype=np.int64).reshape(len(lists), shop.depth)
+    teams = np.array([draft.teams for draft in lists]).reshape(len(lists) * shop.depth)
+    order = np.array([draft.order for draft in lists], dtype=np.int64).reshape(len(lists), shop.depth)
     return judged_rows(shop, people, order, rng).with_columns(pl.Series("team", teams))
 
 
@@ -124,10 +124,10 @@ def judged_rows(
     """Simulate clicks on the shown candidates, as ``listwright join`` writes them, without features.
 
     Args:
-        shop: whose visitors they are.
-        people: the queries.
+        shop: Shop of the visitors.
+        people: Queries of the visitors.
         order: ``(N, places)`` candidates at the shown places.
-        rng: of the clicks.
+        rng: Generator of the clicks.
     """
     count, depth = order.shape
     attraction = np.take_along_axis(people.attraction, order, axis=1)
@@ -156,8 +156,8 @@ def examination(count: int, strength: float) -> Float[np.ndarray, " places"]:
     """Return ``(places,)`` probabilities of a look: ``1 / k ** strength`` at place k (Joachims et al. 2017, 6.1).
 
     Args:
-        count: of places.
-        strength: 0 for none; 1 is that of the paper.
+        count: Number of places.
+        strength: Strength of the position bias; 0 for none, 1 for that of the paper.
     """
     places: Float[np.ndarray, " places"] = np.arange(1, count + 1, dtype=np.float64) ** -strength
     return places
@@ -169,9 +169,9 @@ def attractiveness(labels: Int[np.ndarray, "*rows"], *, highest: int, noise: flo
     Definition (Ai et al. 2018, eq. 13): ``noise + (1 - noise) (2^y - 1) / (2^highest - 1)``.
 
     Args:
-        labels: true relevance labels.
-        highest: the largest label that there is, at least 1.
-        noise: probability of a click on an irrelevant candidate, in [0, 1].
+        labels: True relevance labels.
+        highest: Largest possible label, at least 1.
+        noise: Probability of a click on an irrelevant candidate, in [0, 1].
     """
     share: Float[np.ndarray, "*rows"] = (np.exp2(labels) - 1.0) / (2.0**highest - 1.0)
     return noise + (1.0 - noise) * share
@@ -181,5 +181,5 @@ def clicked(
     attraction: Float[np.ndarray, "*rows"], examined: Float[np.ndarray, "*rows"], rng: np.random.Generator
 ) -> Bool[np.ndarray, "*rows"]:
     """Draw a click for each shown candidate: independent examination and attraction."""
-    drawn: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
-    return drawn
+    clicks: Bool[np.ndarray, "*rows"] = rng.random(attraction.shape) < attraction * examined
+    return clicks

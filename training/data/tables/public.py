@@ -19,11 +19,11 @@ from filelock import FileLock
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.remote import cache_folder
+from listwright.training.console.progress import Progress
 from listwright.training.data.cache import FULL
 from listwright.training.data.sources import UNREADABLE, check_exists, file_digest
 from listwright.training.data.tables import tafeng
-from listwright.training.progress import Progress
-from listwright.training.stored.writing import disk_full_as_data_error
+from listwright.training.job_folder import disk_full_as_data_error
 
 LOYALTY = 0.2
 """Weight of a household's last purchase in its loyalty to a brand.
@@ -166,7 +166,7 @@ def of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
     """
     try:
         with tarfile.open(sdist) as outer:
-            member = next(one for one in outer.getmembers() if one.name.endswith("resources.tar.gz"))
+            member = next(file for file in outer.getmembers() if file.name.endswith("resources.tar.gz"))
             with tarfile.open(fileobj=outer.extractfile(member)) as archive:
                 csv = archive.extractfile(f"resources/rdata/csv/Ecdat/{name}.csv")
                 assert csv is not None

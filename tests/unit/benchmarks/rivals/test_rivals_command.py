@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import machine
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import __main__ as command
 from benchmarks.rivals.cores import Cores, IndivisibleError
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
 from benchmarks.rivals.rising_load import Observed
+from listwright_lab import machine
 
 
 def result(contender, request_format, rate):

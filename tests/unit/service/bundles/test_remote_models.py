@@ -22,7 +22,8 @@ from listwright.command import main as listwright
 from listwright.ranking import bundle, remote
 from listwright.ranking.errors import AbandonedError, BundleError, ListwrightError
 from listwright.ranking.remote import Store, StoreError, Url, as_location, local_copy
-from listwright.service.bundles import folder, loading, publishing, reload
+from listwright.service.bundles import folder, loading, reload
+from listwright.service.commands import publish as publishing
 from listwright.service.settings import Settings
 from support.object_store import S3, StaticFiles
 from support.service.bundles import make_bundle

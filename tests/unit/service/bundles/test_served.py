@@ -4,7 +4,7 @@ import pytest
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.manifest import Manifest
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.errors import UnknownModelError
 from support.stand_ins import standing_in
 

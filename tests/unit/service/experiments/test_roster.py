@@ -4,7 +4,7 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.experiments import fraction
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.experiments.experiment_file import parse
 from listwright.service.experiments.roster import make_roster
 from support.experiments import experiment, written

@@ -7,7 +7,7 @@ import pytest
 
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.errors import RoutingError
-from listwright.ranking.served.record import hashed
+from listwright.ranking.served_log.record import hashed
 from listwright.service.served_log.entry import to_record
 from support.served import NOON, log_entry
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from listwright.ranking.served import files
-from listwright.ranking.served.record import columns_of
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.record import columns_of
 from listwright.service.served_log import folder as module
 from listwright.service.served_log.folder import OpenFile
 from support.served import block_of, served_record

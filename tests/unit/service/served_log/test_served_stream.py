@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service.served_log import stream as module
 from listwright.service.served_log.stream import address
 from listwright.service.served_log.writer import LogWriter

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from listwright.ranking.served import files
+from listwright.ranking.served_log import files
 from listwright.service.served_log import folder as open_files
 from listwright.service.served_log import writer as module
 from listwright.service.served_log.writer import in_share, size_of

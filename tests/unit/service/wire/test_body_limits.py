@@ -10,7 +10,7 @@ import pytest
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.reranker import Reranker
-from listwright.service.bundles.served import Models
+from listwright.service.bundles.models import Models
 from listwright.service.settings import Settings
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from listwright.ranking.rules import MOST_RULES
+from listwright.ranking.rules.schema import MOST_RULES
 from listwright.service.errors import RepeatedNameError, TooLargeError, UndecodableBodyError
 from listwright.service.events import lines_of
 from listwright.service.wire import json_codec

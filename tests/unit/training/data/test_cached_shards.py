@@ -7,7 +7,7 @@ from listwright.ranking.errors import DataError
 from listwright.training.data import cache
 from listwright.training.data.letor import text
 from listwright.training.data.letor.layout import Reader
-from listwright.training.stored import shards
+from listwright.training.data.shards import shards
 
 
 @pytest.fixture(autouse=True)

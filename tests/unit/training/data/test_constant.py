@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import steps
 from listwright.training.data import load
 from listwright.training.data.dataset import Remedies
 from listwright.training.data.load import doubtful, dropped_note, without_constant
 from listwright.training.data.memory import read_judged
 from listwright.training.data.split import checked
+from listwright.training.pipeline import steps
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import TableData
 from support.lists import lists

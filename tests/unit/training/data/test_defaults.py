@@ -8,13 +8,15 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import experiment, fit, steps, tune
-from listwright.training.command import repeatable
+from listwright.training.commands import fit, tune
+from listwright.training.console.command import repeatable
 from listwright.training.data.load import describe, with_defaults
+from listwright.training.pipeline import steps
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenModel, Recipe
 from listwright.training.recipe.data import LetorData, SyntheticData, TableData
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
+from listwright_lab import experiment
 from support.lists import lists
 
 SCHEMA = FeatureSchema(

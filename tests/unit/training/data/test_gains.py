@@ -10,7 +10,7 @@ import torch
 from listwright import training
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import EvalProtocol, ndcg
-from listwright.training import experiment, fit
+from listwright.training.commands import fit
 from listwright.training.data.dataset import Splits
 from listwright.training.first_stage import lambdamart
 from listwright.training.losses import softmax_cross_entropy
@@ -21,6 +21,7 @@ from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import fit_network, query_ndcg
+from listwright_lab import experiment
 
 GAINS = (0.0, 5.0, 6.0)
 

@@ -9,22 +9,24 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.metrics import EvalProtocol
-from listwright.training import experiment, fit
+from listwright.training.commands import fit
 from listwright.training.data import cache, memory
 from listwright.training.data.dataset import Splits
 from listwright.training.data.split import merged
 from listwright.training.data.tables import table
-from listwright.training.evaluation.evaluate import METRICS, Evaluation, bootstrap_interval
+from listwright.training.evaluation.bootstrap import bootstrap_interval
+from listwright.training.evaluation.protocol import METRICS, Evaluation
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.lambdamart import query_folds
+from listwright.training.pipeline.steps import with_bundle_schema
+from listwright.training.pipeline.workspace import digest_of
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.data import TableData
 from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
 from listwright.training.second_stage.loop import fit_network
-from listwright.training.steps import with_bundle_schema
-from listwright.training.workspace import digest_of
+from listwright_lab import experiment
 
 
 def weighed(planted_data, weights):

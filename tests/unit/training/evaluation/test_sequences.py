@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.science import sequences as benchmark
-from listwright.training.evaluation.intervals import Sequence, fixed_half_width, fixed_times_needed
+from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width, fixed_times_needed
+from listwright_lab.science import sequences as benchmark
 
 
 def width(variance, tau2, alpha):
@@ -20,13 +20,13 @@ def width(variance, tau2, alpha):
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
 @pytest.mark.parametrize("variance", [1e-6, 1e-3, 1.0])
 def test_the_width_is_the_papers(alpha, variance):
-    sequence = Sequence(0.02, alpha)
+    sequence = ConfidenceSequence(0.02, alpha)
     k = next(k for k in np.linspace(5, 20, 1_500_001) if k - math.log1p(k) >= -2.0 * math.log(alpha))
     assert sequence.half_width(variance) == pytest.approx(width(variance, k / (1 + k) * 0.02**2, alpha), rel=1e-5)
 
 
 def test_it_is_narrowest_beside_a_fixed_interval_where_its_half_width_is_the_difference():
-    sequence = Sequence(0.02)
+    sequence = ConfidenceSequence(0.02)
     variances = np.geomspace(1e-7, 1e-2, 20_001)
     over = [sequence.half_width(v) / fixed_half_width(v) for v in variances]
     best = variances[int(np.argmin(over))]
@@ -36,9 +36,9 @@ def test_it_is_narrowest_beside_a_fixed_interval_where_its_half_width_is_the_dif
 
 @pytest.mark.parametrize("variance", [0.0, math.nan, math.inf])
 def test_an_unknown_variance_has_no_interval(variance):
-    assert math.isinf(Sequence(0.1).half_width(variance))
+    assert math.isinf(ConfidenceSequence(0.1).half_width(variance))
     assert math.isinf(fixed_half_width(variance))
-    assert math.isinf(Sequence(0.1).times_needed(0.1, variance))
+    assert math.isinf(ConfidenceSequence(0.1).times_needed(0.1, variance))
     assert math.isinf(fixed_times_needed(0.1, variance))
 
 
@@ -47,7 +47,7 @@ def test_what_is_needed_has_the_power():
     times = fixed_times_needed(true, variance)
     deviation = math.sqrt(variance / times)
     assert norm.sf(fixed_half_width(variance / times), true, deviation) == pytest.approx(0.8, abs=1e-6)
-    sequence = Sequence(0.02)
+    sequence = ConfidenceSequence(0.02)
     times = sequence.times_needed(true, variance)
     assert norm.sf(sequence.half_width(variance / times), true, math.sqrt(variance / times)) == pytest.approx(0.8)
     assert times > fixed_times_needed(true, variance)
@@ -55,10 +55,10 @@ def test_what_is_needed_has_the_power():
 
 
 def test_no_difference_is_out_of_reach():
-    assert math.isinf(Sequence(0.02).times_needed(0.0, 1e-4))
+    assert math.isinf(ConfidenceSequence(0.02).times_needed(0.0, 1e-4))
     assert math.isinf(fixed_times_needed(0.0, 1e-4))
-    assert math.isinf(Sequence(0.02).times_needed(1e-9, 1e-4))
-    assert Sequence(0.02).times_needed(0.5, 1e-12) < 1.0
+    assert math.isinf(ConfidenceSequence(0.02).times_needed(1e-9, 1e-4))
+    assert ConfidenceSequence(0.02).times_needed(0.5, 1e-12) < 1.0
 
 
 @pytest.mark.nightly

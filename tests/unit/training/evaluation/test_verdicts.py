@@ -8,8 +8,8 @@ from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting import sentences
 from listwright.training.reporting.fit_figures import COLOUR_OF
 from listwright.training.reporting.page import COLOURS, SOFT
-from listwright.training.suites.listwise import pages as listwise_pages
-from listwright.training.suites.listwise.results import Growth, PairedComparison
+from listwright_lab.suites.listwise import pages as listwise_pages
+from listwright_lab.suites.listwise.results import Growth, PairedComparison
 
 NAN = math.nan
 

@@ -9,7 +9,7 @@ from lightgbm.callback import CallbackEnv
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import boosting
-from listwright.training.first_stage.boosting import COMPARED_S, TIMED_TREES, FasterThreads, LocalGrower
+from listwright.training.first_stage.boosting import COMPARED_S, TIMED_TREES, FasterThreads, LocalGrower, settings_of
 from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 
 SETTINGS = LambdaMartSettings(num_leaves=7, min_data_in_leaf=5, cat_smooth=10.0)
@@ -119,14 +119,13 @@ def planted(queries: int) -> Dataset:
 def test_the_model_does_not_depend_on_the_threads(monkeypatch, loss):
     train, valid = planted(600), planted(80)
     spec = LambdaMart(settings=SETTINGS, max_trees=24, patience=12)
-    params = {**SETTINGS.model_dump(), "objective": loss}
+    settings = settings_of({**SETTINGS.model_dump(), "objective": loss}, 1)
     models, grown = set(), set()
     for count, one, every in ((1, 1.0, 1.0), (2, 1.0, 9.0), (2, 9.0, 1.0), (5, 9.0, 1.0)):
         monkeypatch.setattr(boosting, "threads", lambda count=count: count)
         grower, ticks = LocalGrower(), iter(np.cumsum([one, every] * 1000))
         monkeypatch.setattr(time, "perf_counter", lambda ticks=ticks: next(ticks))
-        grown.add(grower.boost(train, params, seed=1, trees=15))
-        objective = grower.trial_of(train, valid, spec, seed=1)
-        value, trees = objective(0, dict(params), lambda *_: None)
-        models.add((value, trees, grower.boost(train, params, seed=1, trees=trees)))
+        grown.add(grower.boost(train, settings, 15))
+        value, trees = grower.trial_of(train, valid, spec)(0, settings, lambda *_: None)
+        models.add((value, trees, grower.boost(train, settings, trees)))
     assert (len(models), len(grown)) == (1, 1)

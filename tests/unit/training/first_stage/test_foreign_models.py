@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.first_stage import foreign_models
 from listwright.training.first_stage.bring_your_own import canonical, read_model
 from support.first_stages.foreign_rankers import WIDTH, kept_rows

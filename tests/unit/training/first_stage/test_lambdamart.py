@@ -13,7 +13,7 @@ from lightgbm.callback import CallbackEnv
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage import boosting, lambdamart
-from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower, lightgbm_dataset
+from listwright.training.first_stage.boosting import HeldOutNdcg, LocalGrower, lightgbm_dataset, settings_of
 from listwright.training.recipe.config import LambdaMartSettings
 from support.training.planted import SPEC, ranking_data
 from support.training.progress import RecordedTask
@@ -63,16 +63,17 @@ def test_an_interrupted_first_trial_is_begun_again(planted_data, tuned, tmp_path
 
 def test_the_model_of_the_best_trial_is_what_another_fit_would_give(planted_data, tuned, monkeypatch):
     """Letter by letter: a run that goes on in another process fits it again."""
-    best = {**tuned.params, **boosting.bounds_of(planted_data[0], SPEC.monotone)}
-    again = LocalGrower().boost(planted_data[0], best, seed=3, trees=tuned.trees)
+    best = settings_of({**tuned.params, **boosting.bounds_of(planted_data[0], SPEC.monotone)}, 3)
+    again = LocalGrower().boost(planted_data[0], best, tuned.trees)
     assert again == tuned.model
     assert tuned.trees < SPEC.max_trees
     grower = LocalGrower()
-    value, trees = grower.trial_of(*planted_data, SPEC, seed=3)(0, tuned.params, lambda *_: None)
+    try_setting = lambdamart.trial_of(*planted_data, SPEC, seed=3, grower=grower)
+    value, trees = try_setting(0, tuned.params, lambda *_: None)
     worse = {**tuned.params, "num_leaves": 2, "learning_rate": 1e-4}
-    assert grower.trial_of(*planted_data, SPEC, seed=3)(1, worse, lambda *_: None)[0] < value
+    assert try_setting(1, worse, lambda *_: None)[0] < value
     monkeypatch.setattr(lightgbm, "train", lambda *_, **__: pytest.fail("fitted again"))
-    assert grower.boost(planted_data[0], best, seed=3, trees=trees) == tuned.model
+    assert grower.boost(planted_data[0], best, trees) == tuned.model
 
 
 def test_training_queries_are_binned_once(planted_data, monkeypatch):

@@ -11,14 +11,14 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.reranker import Reranker
-from listwright.training import fit
+from listwright.training.commands import fit
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
 from listwright.training.first_stage import boosting, lambdamart, relative
+from listwright.training.pipeline.study import _table
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart
 from listwright.training.recipe.options import recipe_from
 from listwright.training.reporting.measures.scores import violations
-from listwright.training.study import _table
 from support.training.planted import SPEC
 
 SCHEMA = FeatureSchema(

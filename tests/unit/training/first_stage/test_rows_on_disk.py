@@ -8,9 +8,9 @@ import pytest
 
 from listwright.ranking.relative import KINDS
 from listwright.training.data.dataset import fit_schema
+from listwright.training.data.shards import rows as stored_rows
+from listwright.training.data.shards.rows import Rows, in_memory
 from listwright.training.first_stage import boosting, lambdamart, relative
-from listwright.training.stored import rows as stored_rows
-from listwright.training.stored.rows import Rows, in_memory
 from support.training.on_disk import on_disk
 from support.training.planted import SPEC, ranking_data
 

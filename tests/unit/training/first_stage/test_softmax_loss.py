@@ -64,7 +64,7 @@ def test_it_learns_and_repeats_itself_to_the_byte(planted_data, fitted):
     assert fitted.valid_ndcg > 0.9
     assert fitted.params["objective"] == "softmax"
     assert lambdamart.tune(*planted_data, ONCE, seed=3).model == fitted.model
-    assert LocalGrower().boost(planted_data[0], fitted.params, seed=3, trees=fitted.trees) == fitted.model
+    assert LocalGrower().boost(planted_data[0], settings_of(fitted.params, 3), fitted.trees) == fitted.model
     plain = LambdaMartSettings(bagging_fraction=0.7)
     other = lambdamart.tune(*planted_data, ONCE.model_copy(update={"settings": plain}), seed=3)
     assert other.model != fitted.model
@@ -72,9 +72,9 @@ def test_it_learns_and_repeats_itself_to_the_byte(planted_data, fitted):
 
 def test_the_best_trial_is_reused(planted_data, fitted, monkeypatch):
     grower = LocalGrower()
-    _, trees = grower.trial_of(*planted_data, ONCE, seed=3)(0, fitted.params, lambda *_: None)
+    _, trees = grower.trial_of(*planted_data, ONCE)(0, settings_of(fitted.params, 3), lambda *_: None)
     monkeypatch.setattr(lightgbm, "train", lambda *_, **__: pytest.fail("fitted again"))
-    assert grower.boost(planted_data[0], fitted.params, seed=3, trees=trees) == fitted.model
+    assert grower.boost(planted_data[0], settings_of(fitted.params, 3), trees) == fitted.model
 
 
 @pytest.mark.parametrize("members", [1, 3])

@@ -9,6 +9,7 @@ import pytest
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import Workers
 from listwright.training.first_stage import data_parallel, lambdamart
+from listwright.training.first_stage.boosting import settings_of
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.lambdamart import SettingsTrial
 from support.training.planted import SPEC
@@ -42,8 +43,8 @@ def test_a_lost_worker_changes_nothing(planted_data, losses, monkeypatch):
 def test_segments_go_on_from_the_trees_before(planted_data, monkeypatch):
     monkeypatch.setattr(data_parallel, "SEGMENT", 4)
     grower = ParallelGrower(Workers(RayStandIn(), 1))
-    settings = {"bagging_fraction": 0.5, "num_leaves": 4, "min_data_in_leaf": 5}
-    texts = [grower.boost(planted_data[0], settings, seed=1, trees=trees) for trees in (8, 10)]
+    settings = settings_of({"bagging_fraction": 0.5, "num_leaves": 4, "min_data_in_leaf": 5}, 1)
+    texts = [grower.boost(planted_data[0], settings, trees) for trees in (8, 10)]
     short, long = (lightgbm.Booster(model_str=text) for text in texts)
     assert (short.num_trees(), long.num_trees()) == (8, 10)
     rows = planted_data[0].features[:50]
@@ -54,7 +55,7 @@ def test_what_lightgbm_refuses_is_told_at_once(planted_data):
     ray = RayStandIn()
     wrong = replace(planted_data[0], labels=np.full_like(planted_data[0].labels, 40))
     with pytest.raises(RecipeError, match=r"LightGBM refused the training data: .*40"):
-        ParallelGrower(Workers(ray, 1)).boost(wrong, {}, seed=1, trees=2)
+        ParallelGrower(Workers(ray, 1)).boost(wrong, settings_of({}, 1), 2)
     assert ray.killed == 1
 
 
@@ -83,7 +84,7 @@ def test_cross_validation_and_too_many_workers_are_refused(planted_data):
         lambdamart.trial_of(*planted_data, SPEC.model_copy(update={"select_on": "folds"}), seed=0, grower=grower)
     many = ParallelGrower(Workers(RayStandIn(), 10_000))
     with pytest.raises(RecipeError, match=r"--workers 10000: there are .* training queries; take fewer workers"):
-        many.boost(planted_data[0], {}, seed=0, trees=1)
+        many.boost(planted_data[0], settings_of({}, 0), 1)
 
 
 def test_a_trial_elsewhere_is_the_trial_here(planted_data):

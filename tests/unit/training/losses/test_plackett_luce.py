@@ -8,7 +8,6 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
-from benchmarks.science.plackett_luce_paper import by_sampling, by_subsets
 from listwright.training.losses.exact_plackett_luce import (
     DEPTHS,
     LabelGroups,
@@ -18,6 +17,7 @@ from listwright.training.losses.exact_plackett_luce import (
     log_likelihood_of_top,
     sample,
 )
+from listwright_lab.science.plackett_luce_paper import by_sampling, by_subsets
 
 
 def tensor(*rows):

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import RecipeError
-from listwright.training import compare, diagnose, experiment, fit, join, score, tune
-from listwright.training.command import in_list, split_names
+from listwright.training.commands import compare, diagnose, fit, join, score, tune
+from listwright.training.console.command import in_list, split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.data import TableSplit
 from listwright.training.recipe.options import recipe_for, recipe_from, with_data_options
+from listwright_lab import experiment
 from support.strategies import scale_examples
 
 RECIPE = """

@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training import score as command
-from listwright.training.score import score
+from listwright.training.commands import score as command
+from listwright.training.job_folder import job_folder
 from listwright.training.scoring import run as scoring
 from listwright.training.scoring.frames import RowRange
+from listwright.training.scoring.score import score
 from listwright.training.scoring.worker import score_part
-from listwright.training.stored.writing import job_folder
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
 
@@ -158,7 +158,7 @@ def test_a_kill_loses_no_finished_part(folder, tmp_path):
     lists([20] * 60_000).write_parquet(data)
     out, root = tmp_path / "out.parquet", Path(__file__).resolve().parents[4]
     words = [str(folder), "--data", str(data), "--qid", "query", "--out", str(out), "--jobs", "2"]
-    with subprocess.Popen([sys.executable, "-m", "training.score", *words], cwd=root) as process:
+    with subprocess.Popen([sys.executable, "-m", "listwright", "score", *words], cwd=root) as process:
 
         def begun():
             assert process.poll() is None, "it was over before it could be killed"

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from listwright.training.data.dataset import Splits
+from listwright.training.data.shards.rows import Rows
 from listwright.training.networks.ranker import Preprocess
+from listwright.training.pipeline.workspace import digest_of
 from listwright.training.recipe.config import Srm
 from listwright.training.second_stage.batching import Lists
 from listwright.training.specialists import lists, srm
 from listwright.training.specialists.rankers import Standardise
-from listwright.training.stored.rows import Rows
-from listwright.training.workspace import digest_of
 from support.training.on_disk import on_disk
 from support.training.planted import ranking_data
 

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
+from listwright.training.console.progress import SILENT
 from listwright.training.data.tables import public
-from listwright.training.progress import SILENT
+from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
-from listwright.training.steps import load
 
 NAMES = ("type", "fuel", "price", "range", "acc", "speed", "pollution", "size", "space", "cost", "station")
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError
+from listwright.training.console.progress import SILENT
 from listwright.training.data.load import load
 from listwright.training.data.tables import public, tafeng
-from listwright.training.progress import SILENT
 from listwright.training.recipe import config
 
 HEAD = list(tafeng._COLUMNS)

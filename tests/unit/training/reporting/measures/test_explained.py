@@ -9,7 +9,7 @@ from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining import contributions
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.data.dataset import Dataset
-from listwright.training.evaluation.evaluate import Evaluation
+from listwright.training.evaluation.protocol import Evaluation
 from listwright.training.reporting import fit_page
 from listwright.training.reporting.measures import explained as measure
 from support.service.computed_by_hand import SCHEMA, Column, reranker
@@ -37,7 +37,7 @@ def evaluation(values=GAINS):
 
 def found(values=GAINS, lists=LISTS, second=None):
     served = reranker(Column(0), second or Column(1), first_stage_score=False)
-    return measure.explained(served, a_split(lists), evaluation(values), "ndcg@10")["explained"]
+    return measure.explain_queries(served, a_split(lists), evaluation(values), "ndcg@10")["explained"]
 
 
 def test_one_was_helped_most_one_was_hurt_most_one_is_random():

@@ -1,0 +1,1 @@
+"""The laboratory: suites, recipes and rivals of the papers, and the studies behind the documentation's figures."""

@@ -1,0 +1,1 @@
+"""Commands that need nothing but the kernel: ``listwright verify`` and ``listwright served``."""

@@ -1,0 +1,291 @@
+"""``listwright served``: list the files of a served log, remove the records and events of a person."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from listwright.ranking import plain_file
+from listwright.ranking.errors import DataError, RecipeError, plain_text
+from listwright.ranking.served_log import files
+from listwright.ranking.served_log.record import ServedRecord, hashed
+
+SALT = "LISTWRIGHT_UNIT_SALT"
+"""The service's setting, which this command reads, too."""
+
+LEFT = 3
+"""Exit code where records of the unit are left in files that are not finished, or may be in damaged ones."""
+
+EVENTS = ("events-*.jsonl", "events-*.jsonl.part")
+"""Patterns of the names of files that ``POST /ubi/events`` writes."""
+
+REWRITE_SUFFIX = ".without"
+"""Ends the name of a file that is being written anew."""
+
+T = TypeVar("T")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return 0 when done, 1 for an unusable file, 2 for an empty salt, 3 if records are left."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.action == "list":
+            return _list(options.folder)
+        return _forget(options.folder, options.unit, options.events)
+    except DataError as error:
+        print(f"error: {plain_text(str(error))}", file=sys.stderr)
+    except RecipeError as error:
+        print(f"error: {plain_text(str(error))}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="listwright served",
+        description="List the files of a served log, or remove the records of a unit from them.",
+        epilog="examples:\n  listwright served list /var/log/served\n"
+        "  listwright served forget /var/log/served --unit customer-17 --events /var/log/events\n\n"
+        f"forget looks for the unit itself and, where {SALT} is set, for its salted hash. Events go if they name\n"
+        "a query of the unit, or the unit as their client_id. Exit codes: 0 done, 1 a file cannot be read or\n"
+        "written, 3 some are left, in files that are not finished or damaged: run it again after\n"
+        "LISTWRIGHT_SERVED_FILE_S and ten minutes.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="files, their records and bytes")
+    forgetting = actions.add_parser("forget", help="remove the records of a unit")
+    for action in (listing, forgetting):
+        action.add_argument("folder", type=Path, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG")
+    forgetting.add_argument("--unit", action="append", required=True, help="as requests have sent it; repeatable")
+    forgetting.add_argument(
+        "--events", type=Path, metavar="DIR", help="folder of LISTWRIGHT_EVENTS_LOG: the unit's events go, too"
+    )
+    return parser
+
+
+def _list(folder: Path) -> int:
+    frames: dict[Path, files.Frame] = {}
+    for path in files.log_files(folder, print):
+        frame = frames[path] = files.frame(path)
+        state = "open" if path.name.endswith(files.OPEN_SUFFIX) else "finished"
+        state += ", cut off" if frame.cut_off else ""
+        print(f"{path.relative_to(folder)}  {frame.records} records  {frame.size} bytes  {state}")
+    print(f"{sum(frame.records for frame in frames.values())} records in {folder}")
+    for path, frame in frames.items():
+        files.check_whole(frame, path)
+    return 0
+
+
+def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
+    salt = os.environ.get(SALT)
+    if salt is not None and not (salt := salt.strip()):  # as the service reads it
+        raise RecipeError(f"{SALT} is empty, so hashed units would not be found: give it its value, or do not set it")
+    units = frozenset([*names, *(hashed(unit, salt.encode()) for unit in names if salt)])
+    left, awaited = 0, frozenset[str]()
+    if events is not None:  # before the records, whose query ids tell the events
+        left, awaited = _print_outcome(forget_events(events, query_ids(folder, units), units), "events")
+        plain_file.files_below(events, EVENTS, print)  # names what is left out
+    left += _print_outcome(forget(folder, units, awaited), "records")[0]
+    files.log_files(folder, print)
+    if awaited:
+        print(f"records of {len(awaited)} queries stay until then: they tell whose events these are")
+    for path in plain_file.files_below(folder, [f"*{files.DAMAGED_SUFFIX}"]):
+        left += 1
+        print(f"{path.name}: damaged, and may hold records of the unit: delete it")
+    return LEFT if left else 0
+
+
+def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
+    """Print the outcome of each file; return how many records are left, and the query ids that these name."""
+    removed = left = 0
+    named: set[str] = set()
+    for file in forgotten:
+        if file.unfinished:
+            left += file.removed
+            named |= file.queries
+            print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
+        else:
+            removed += file.removed
+            print(f"{file.path.name}: {file.removed} {what} removed, {file.remaining} kept")
+    print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
+    return left, frozenset(named)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The outcome for one file.
+
+    Args:
+        path: of the file.
+        removed: records of the unit that were in it.
+        remaining: other records.
+        unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
+        queries: query ids of events that are left in it.
+    """
+
+    path: Path
+    removed: int
+    remaining: int
+    unfinished: bool
+    queries: frozenset[str] = frozenset()
+
+
+def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozenset()) -> Iterator[Forgotten]:
+    """Remove all records of some units from the finished files of a served log; a file that has any is written anew.
+
+    The new file replaces the old one in one step and is on the disk by then; a file that would have no record is
+    removed. An interrupted run loses nothing, and may be run again.
+
+    Args:
+        folder: of the log.
+        units: as they stand in the log: as they were sent, or their hashes.
+        awaited: query ids of records that stay: without them nobody knows which events are left.
+
+    Yields:
+        Of each file that has records of the units, in the order of
+        :func:`~listwright.ranking.served_log.files.log_files`.
+
+    Raises:
+        DataError: if the folder is not there, or a file is damaged: its name, and what to do.
+        OSError: if a file cannot be written.
+    """
+
+    def drops(record: ServedRecord) -> bool:
+        return record.unit in units and record.query_id not in awaited
+
+    for listed in files.log_files(folder):
+        path, of_units = _scan_records(listed, drops)
+        if not any(of_units):
+            continue
+        unfinished = path.name.endswith(files.OPEN_SUFFIX)
+        if not unfinished:
+            _rewrite_records(path, drops, some_stay=not all(of_units))
+        yield Forgotten(path, sum(of_units), len(of_units) - sum(of_units), unfinished)
+
+
+def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Path, list[T]]:
+    """Return the file's current name, and the judgement of each of its records."""
+
+    def scan(path: Path) -> tuple[Path, list[T]]:
+        return path, [judge(record) for record in files.read(path)]
+
+    return files.read_listed(listed, scan) or (listed, [])
+
+
+def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
+    if not some_stay:
+        path.unlink(missing_ok=True)
+        return
+    new = path.with_name(f".{path.name}{REWRITE_SUFFIX}")
+    files.write(new, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
+    _replace_durably(new, path)
+
+
+def _replace_durably(new: Path, path: Path) -> None:
+    """Put a file in the place of another one of its folder, in one step that a power failure does not undo."""
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
+    """Return the query ids of all records of some units in a served log, also of files that are still written.
+
+    Args:
+        log: folder of the served log.
+        units: as they stand in it.
+
+    Raises:
+        DataError: if the folder is not there, or a file is damaged.
+    """
+
+    def query_of(record: ServedRecord) -> str | None:
+        return record.query_id if record.unit in units else None
+
+    queries = (query for listed in files.log_files(log) for query in _scan_records(listed, query_of)[1])
+    return frozenset(query for query in queries if query is not None)
+
+
+def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]) -> Iterator[Forgotten]:
+    """Remove all events of some queries or clients from the finished files of a log of events.
+
+    A file that has any is written anew, and replaces the old one in one step. Lines that are no events stay.
+
+    Args:
+        folder: of the log of events.
+        queries: their query ids.
+        clients: their client ids.
+
+    Yields:
+        Of each file that has such events, by name.
+
+    Raises:
+        DataError: if the folder is not there, or a file cannot be read.
+        OSError: if a file cannot be written.
+    """
+    if not folder.is_dir():
+        raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
+    for leftover in folder.rglob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
+        leftover.unlink(missing_ok=True)
+    for listed in plain_file.files_below(folder, EVENTS):
+        path, drops, named = _scan_events(listed, queries, clients)
+        if not any(drops):
+            continue
+        unfinished = path.name.endswith(".part")
+        if not unfinished:
+            _rewrite_events(path, drops)
+        yield Forgotten(path, sum(drops), len(drops) - sum(drops), unfinished, named if unfinished else frozenset())
+
+
+def _scan_events(
+    listed: Path, queries: frozenset[str], clients: frozenset[str]
+) -> tuple[Path, list[bool], frozenset[str]]:
+    """Return the file's current name, whether each line is the person's, and the queries that these lines name."""
+
+    def scan(path: Path) -> tuple[Path, list[bool], frozenset[str]]:
+        with plain_file.open_file(path) as lines:
+            ids = [_ids(line) for line in lines]
+        drops = [query in queries or client in clients for query, client in ids]
+        return path, drops, queries & {query for query, _ in ids}
+
+    return files.read_listed(listed, scan) or (listed, [], frozenset())
+
+
+def _ids(line: bytes) -> tuple[str, str]:
+    """Return the query id and client id of a line; empty where it names none, or is no event."""
+    try:
+        event = plain_file.from_json(line)
+    except ValueError:  # cut off by the end of its writer
+        return "", ""
+    values = [event.get(name) if isinstance(event, dict) else None for name in ("query_id", "client_id")]
+    query, client = (value if isinstance(value, str) else "" for value in values)
+    return query, client
+
+
+def _rewrite_events(path: Path, of_person: list[bool]) -> None:
+    if all(of_person):
+        path.unlink(missing_ok=True)
+        return
+    new, before = path.with_name(f".{path.name}{REWRITE_SUFFIX}"), path.stat()
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
+    with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
+        file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
+        file.flush()
+        os.fsync(descriptor)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
+    _replace_durably(new, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

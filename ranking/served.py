@@ -1,0 +1,9 @@
+"""Deprecated name of :mod:`listwright.ranking.served_log`; scripts written before 0.2 import it."""
+
+import sys
+import warnings
+
+from listwright.ranking.served_log import files, record
+
+warnings.warn("listwright.ranking.served is now listwright.ranking.served_log", DeprecationWarning, stacklevel=2)
+sys.modules[f"{__name__}.files"], sys.modules[f"{__name__}.record"] = files, record

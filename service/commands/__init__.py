@@ -1,0 +1,1 @@
+"""Commands of the service: ``listwright serve``, ``health`` and ``publish``."""

@@ -1,0 +1,200 @@
+"""``listwright evaluate``: bundles judged on new labelled rows, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.remote import local_copy, location_argument
+from listwright.training.console.bars import progress_bars
+from listwright.training.console.command import (
+    check_folder,
+    command_parser,
+    repeatable,
+    run_command,
+    split_names,
+    write_whole,
+)
+
+UNDECIDED = 3
+"""Exit code where no gate is broken, and one is undecided."""
+
+_EXAMPLES = """examples:
+  listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked
+  listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked
+  listwright evaluate models/shop/1 --data november/ --qid search_id --label clicked --by market,device
+  listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label clicked \\
+      --by market --gate "ndcg@10 >= -0.002"    exit code 1 if shop/2 is worse by more, 3 if undecided
+  listwright evaluate models/shop/1 --data rows.csv --qid search_id --doc offer \\
+      --run search-engine.run --qrels labels.qrels    another system's TREC run and labels
+  listwright evaluate models/shop/1 --data test.txt --trec files     LETOR text; write a run and labels
+  listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked --out page.html
+
+Rows of a query must stand together. Nothing is fitted. The protocol is that of a fit's report.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run ``listwright evaluate``: 0 with an answer, 1 if it fails or a gate is broken, 3 if one is undecided, 130
+    after Ctrl-C.
+    """
+    return run_command(_parser(), _evaluate, arguments, interrupted=_what_is_left)
+
+
+def _evaluate(options: argparse.Namespace, console: Console) -> int:
+    outputs = {"--out": options.out, "--json": options.json, "--trec": options.trec}
+    for option, path in outputs.items():
+        check_folder(option, None if option == "--trec" and path is not None and path.exists() else path)
+    written = [path.absolute() for path in outputs.values() if path is not None]
+    if len(set(written)) < len(written):
+        raise RecipeError("--out, --json and --trec: name different files")
+    with console.status("loading"):  # a second, which --help need not wait for
+        from listwright.training.evaluation.gates import facts_of, gate_facts, parse_gate  # noqa: PLC0415
+        from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415
+    if options.jobs is not None and options.jobs < 1:
+        raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
+    if options.shared_only and options.run is None:
+        raise RecipeError("--shared-only: name the run whose candidates are measured with --run")
+    if options.other is not None and options.run is not None:
+        raise RecipeError("--run and a second bundle: compare the first bundle with one of them")
+    try:
+        gates = [parse_gate(gate) for gate in options.gate]
+    except ValueError as error:
+        raise RecipeError(f"--gate {error}") from error
+    locations = [location for location in (options.bundle, options.other) if location is not None]
+    judging = Judging(
+        tuple(map(local_copy, locations)),
+        options.data,
+        qid=options.qid,
+        label=options.label,
+        weight=options.weight,
+        doc=options.doc,
+        by=tuple(dict.fromkeys(options.by or ())),
+        strategy=options.strategy,
+        run=options.run,
+        qrels=options.qrels,
+        trec=options.trec,
+        shared_only=options.shared_only,
+    )
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with progress_bars(console, *columns) as bars:
+        judgement = judge(judging, jobs=options.jobs, progress=bars)
+    verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
+    # NAME/VERSION, wherever the bundles are here
+    bundle_names = dict(zip(map(str, locations), judgement.compared, strict=False))
+    arguments = [bundle_names.get(argument, argument) for argument in options.arguments]
+    command = repeatable("evaluate", arguments, names=judgement.compared[: len(judging.bundles)])
+    facts = {
+        "command": command,
+        **facts_of(judgement),
+        "gates": dict(zip(map(str.strip, options.gate), verdicts, strict=True)),
+    }
+    _show(facts, console)
+    if options.json is not None:
+        write_whole(options.json, json.dumps(facts, indent=1) + "\n")
+    if options.out is not None:
+        from listwright.training.reporting.judged_page import page  # noqa: PLC0415 - draws figures
+
+        write_whole(options.out, page(facts))
+    for path in (options.out, options.json, options.trec):
+        if path is not None:
+            console.print(f"written: {path}", markup=False, soft_wrap=True)
+    outcomes = {verdict["verdict"] for verdict in verdicts}
+    return 1 if "broken" in outcomes else UNDECIDED if "undecided" in outcomes else 0
+
+
+def _what_is_left(options: argparse.Namespace) -> str:
+    """Return how to go on after an interruption; the TREC files are written before the intervals are computed."""
+    if options.trec is not None and options.trec.exists():
+        return f"{options.trec} is written; the same command without --trec begins anew"
+    return "nothing is written; the same command begins anew"
+
+
+def _show(facts: dict[str, Any], console: Console) -> None:
+    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences  # noqa: PLC0415
+
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
+    )
+    table.add_column("ranker")
+    metrics = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+    for name in metrics:
+        table.add_column(metric_name(name), justify="right", no_wrap=True)
+    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
+    for ranker in facts["rankers"]:
+        row = [cells[ranker, name] for name in metrics]
+        half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
+        table.add_row(Text(ranker), *half)
+    console.print(table)
+    if facts["segments"]:
+        _show_segments(facts, console)
+    notes = (f"Note: {note}" for note in (*facts["scope"], *facts["notes"]))
+    for line in (gain_sentence(facts), *gate_sentences(facts), *notes):
+        if line:
+            console.print(line, markup=False, soft_wrap=True)
+    console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
+
+
+def _show_segments(facts: dict[str, Any], console: Console) -> None:
+    from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="NDCG@10 by segment")
+    for n, name in enumerate(segment_head(facts)):
+        table.add_column(Text(name), justify="left" if n < 2 else "right")
+    for row in segment_rows(facts):
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "evaluate", "Judge a bundle on new labelled rows, or compare it with another bundle or system.", _EXAMPLES
+    )
+    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    parser.add_argument("other", type=location_argument, nargs="?", metavar="OTHER", help="bundle to compare with it")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
+    )
+    parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text or joined rows")
+    parser.add_argument("--label", metavar="COL", help="column with the label, 0 = irrelevant; likewise")
+    parser.add_argument("--weight", metavar="COL", help="column with the weight of a row (default: all alike)")
+    parser.add_argument("--by", type=split_names, action="extend", metavar="COL,COL", help="columns with segments")
+    parser.add_argument(
+        "--gate",
+        action="append",
+        default=[],
+        metavar="GATE",
+        help='"METRIC >= NUMBER", a bound of the mean, or with OTHER or --run of the gain: exit code 0 if the whole '
+        "95 %% interval is at or above it, 1 if it, or that of a segment, is below, 3 if undecided; repeatable",
+    )
+    parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
+    parser.add_argument(
+        "--shared-only", action="store_true", help="measure only candidates that both the data and the run have"
+    )
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
+    parser.add_argument(
+        "--doc",
+        metavar="COL",
+        help="column with the candidate's id in TREC files (default: its number in the list)",
+    )
+    parser.add_argument("--trec", type=Path, metavar="FOLDER", help="write labels and runs as TREC files")
+    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
+    parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Parts shared by command lines: a command's run and its errors, list options, and a command line to repeat."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
+
+from listwright.ranking.errors import ListwrightError, RecipeError, plain_text
+
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
+
+
+class PlainConsole(Console):
+    """Console that prints control characters of texts, which may come from data, as dots."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of what is printed."""
+        for segment in super().render(renderable, options):
+            text = "\n".join(map(plain_text, segment.text.split("\n")))
+            yield segment if segment.control else segment._replace(text=text)
+
+
+def command_parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    """Return the parser of a command, whose help keeps the line breaks of the texts."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(f"listwright {name}", None, description, epilog, formatter_class=formatter)
+
+
+def run_command(
+    parser: argparse.ArgumentParser,
+    work: Callable[[argparse.Namespace, Console], int | None],
+    arguments: Sequence[str] | None,
+    *,
+    interrupted: str | Callable[[argparse.Namespace], str],
+) -> int:
+    """Run a command; an error or an interruption prints one line.
+
+    Args:
+        parser: Parser of the command's options.
+        work: Function of the options and the console that returns the exit code, None for 0. ``options.arguments`` has
+            the arguments as they were given.
+        arguments: Arguments of the command; None for those of this process.
+        interrupted: Message after Ctrl-C on what is left, or a function of the options that returns it.
+
+    Returns:
+        The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
+    """
+    given_arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given_arguments)
+    options.arguments = given_arguments
+    console = PlainConsole(highlight=False)
+    try:
+        return work(options, console) or 0
+    except (ListwrightError, OSError) as error:
+        console.print(f"[bold red]error:[/] {escape(plain_text(str(error)))}", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print(f"interrupted: {interrupted if isinstance(interrupted, str) else interrupted(options)}")
+        return 130
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Raise RecipeError unless the folder of the file that an option names exists."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
+    if path is not None and path.is_dir():
+        raise RecipeError(f"{option} {path}: is a folder; choose another name")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in full or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in the text of a list option; ``action="extend"`` adds them to those of the same option before.
+
+    Convention: commas separate names, blanks around a name do not count. A name that contains a comma stands in double
+    quotes, as in CSV: ``"price, net",shop``.
+
+    Raises:
+        ArgumentTypeError: if there is none.
+    """
+    parts = ((quoted, plain.strip()) for quoted, plain in _NAME.findall(text))
+    names = tuple(quoted.replace('""', '"') or plain for quoted, plain in parts if quoted or plain)
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected one or more, separated by commas")
+    return names
+
+
+def in_list(name: str) -> str:
+    """Return a name as a list option takes it, quoted for a shell: :func:`split_names` reads it."""
+    plain = "," not in name and not name.startswith('"') and name == name.strip()
+    return shlex.quote(name if plain else '"' + name.replace('"', '""') + '"')
+
+
+def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] = ()) -> str:
+    """Return ``listwright COMMAND ARGUMENTS`` without what belongs to one machine or one attempt.
+
+    Folders of paths are removed, as other machines lack them, and so are ``--out``, ``--study``, ``--json``,
+    ``--trec``, ``--jobs``, ``--on``, ``--track`` and ``--resume``, which do not change the result.
+
+    Args:
+        command, arguments: Name and arguments of the command.
+        names: Arguments that are no paths of files, and stay as they are.
+    """
+    attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("--out", "--study", "--json", "--trec", "--jobs", "--on"):
+        attempt.add_argument(option)
+    attempt.add_argument("--tr", "--tra", "--trac", "--track")  # its URI may hold a password: abbreviations, too
+    attempt.add_argument("--resume", action="store_true")
+    _, rest = attempt.parse_known_args(list(arguments))
+    portable_arguments = [
+        word if word in names or "--default" in (before, word.partition("=")[0]) else _without_folder(word)
+        for before, word in pairwise(["", *rest])
+    ]
+    return f"listwright {command} {shlex.join(portable_arguments)}".rstrip()
+
+
+def _without_folder(word: str) -> str:
+    split, same, path = word.rpartition("=")
+    return split + same + Path(path).name if "/" in path else word

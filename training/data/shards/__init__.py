@@ -1,0 +1,1 @@
+"""Data beyond memory: matrices whose rows are read on access, and folders of shards."""

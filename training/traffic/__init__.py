@@ -1,0 +1,1 @@
+"""Rows and figures of live traffic: joined logs, comparisons, propensities."""

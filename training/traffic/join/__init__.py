@@ -1,0 +1,1 @@
+"""The join of served lists and events into judged rows."""

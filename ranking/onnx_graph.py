@@ -93,11 +93,11 @@ def checked(model: bytes, remedy: str = REMEDY) -> bytes:
     """Check a graph and serialise it anew, so that it holds only what was checked.
 
     Args:
-        model: a serialised ONNX model.
-        remedy: what to do with a model that is refused; the default is for one of a bundle.
+        model: Serialised ONNX model.
+        remedy: Advice for a model that is refused; the default is for one of a bundle.
 
     Returns:
-        What to give to ONNX Runtime: the model, serialised anew.
+        The model, serialised anew, for ONNX Runtime.
 
     Raises:
         ScoringError: if it is no ONNX model, if it uses an operator outside :data:`OPERATORS`, or if anything in it is

@@ -30,7 +30,7 @@ _ORT_ERRORS = (
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores a list as a whole."""
+    """A model that scores a list as a whole."""
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
         """Return ``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.
@@ -48,10 +48,10 @@ class OnnxScorer:
     waits must not burn the core that another one needs.
 
     Args:
-        model: the serialised graph, with its weights inside.
-        width: E, columns of the input.
-        columns: K; None for one score per row without a column axis.
-        name: of the stage, for messages.
+        model: Serialised graph, with its weights inside.
+        width: Number E of columns of the input.
+        columns: Number K of columns of the output; None for one score per row without a column axis.
+        name: Name of the stage, for messages.
 
     ``metadata`` are the graph's own.
 
@@ -107,9 +107,9 @@ class SecondPass:
     """Scores by networks, specialists and their mixture. Threads may share it.
 
     Args:
-        manifest: of the bundle.
-        networks: by kind.
-        specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
+        manifest: Manifest of the bundle.
+        networks: Networks by kind.
+        specialists: SRM's rankers, ``(C, E) -> (C, K)``; None where the bundle has none.
     """
 
     def __init__(self, manifest: Manifest, networks: Mapping[str, Scorer], specialists: Scorer | None = None) -> None:
@@ -129,9 +129,10 @@ class SecondPass:
         """Return the candidates that reach the route's stage, in input order, and their scores.
 
         Args:
-            first: the list after the first stage.
-            route: to a second stage.
-            specialists: ``(M, K)`` of all K for the M candidates that reach them, if routing has computed them.
+            first: List after the first stage.
+            route: Route to a second stage.
+            specialists: ``(M, K)`` scores of all K specialists for the M candidates that reach them, if routing has
+                computed them.
 
         Raises:
             ScoringError: if the stage fails.

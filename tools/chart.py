@@ -57,8 +57,8 @@ def settings_schema() -> dict[str, Any]:
     properties = {}
     for name, field in Settings.model_json_schema()["properties"].items():
         if name not in OF_THE_CHART:
-            (given,) = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
-            bounds = {key: value for key, value in given.items() if key not in ("default", "title", "format")}
+            (setting,) = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
+            bounds = {key: value for key, value in setting.items() if key not in ("default", "title", "format")}
             properties[PREFIX + name.upper()] = bounds | {"description": field["description"]}
     return {
         "description": "environment variables of the service; others follow from other values of the chart",

@@ -144,7 +144,10 @@ def main() -> int:
         served = places[1].files("/logs/served")
         check(any(".avro" in name for name in served), f"the pod's volume has no served records: {served}")
         runs = places[1].info()["experiments"]["experiments"]
-        check([(one["name"], one["running"]) for one in runs] == [("places", True)], f"the experiment: {runs}")
+        check(
+            [(experiment["name"], experiment["running"]) for experiment in runs] == [("places", True)],
+            f"the experiment: {runs}",
+        )
         outcomes = kill(places, lambda port: drain.Callers(port, body))
         print(report_lost("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
         retrying: list[RetryingCallers] = []

@@ -88,35 +88,36 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     the second one is shown to be worse.
 
     Args:
-        model: second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares
-            those of :class:`listwright.training.recipe.config.Choice` and answers with the simplest ranker that no
-            second stage beats.
+        model: Second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares
+            those of :class:`listwright.training.recipe.config.Choice` and answers with the simplest ranker unless the
+            gain of a more complex one is statistically significant.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batches,
         batch_size, learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
-        query_norm, confusion_weight, confusion_pairs: of QILCM and its variants, see
-            :class:`listwright.training.recipe.model.QilcmSpec`; other models take no notice.
-        trials, max_trees, folds, monotone, relative: of the first stage, see
+        query_norm, confusion_weight, confusion_pairs: Settings of QILCM and its variants, see
+            :class:`listwright.training.recipe.model.QilcmSpec`; other models ignore them.
+        trials, max_trees, folds, monotone, relative: Settings of the first stage, see
+            :class:`listwright.training.recipe.config.LambdaMart`.
         :class:`listwright.training.recipe.config.LambdaMart`.
-        parts: 5 is the papers' 60/20/20; at least 3.
-        categorical: columns to treat as categories whatever they hold; text that is no numbers always is.
-        defaults: values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
-        gains: what label 0, 1 and so on is worth, see :class:`listwright.training.recipe.data.AnyData`.
-        drop_constant: whether columns with one value in all training rows become no features, see
+        parts: Number of parts, at least 3; 5 is the papers' 60/20/20.
+        categorical: Columns to treat as categories whatever they hold; text that is no numbers always is.
+        defaults: Values by name of a feature, for frames and requests that lack it: a number, or one of its categories.
+        gains: Gain of label 0, 1 and so on, see :class:`listwright.training.recipe.data.AnyData`.
+        drop_constant: Whether columns with one value in all training rows become no features, see
             :class:`listwright.training.recipe.data.AnyData`.
-        minutes: that a fit may take; 0 for no bound, None for twelve LightGBM fits on the same data, at least a minute.
-            With a bound, a clock decides what is tried, and ``report_`` says what.
-        seed: fixes everything random.
-        device: ``auto`` takes CUDA where there is one; or a torch device.
-        verbose: whether progress is printed.
+        minutes: Bound on the time of a fit; 0 for no bound, None for twelve LightGBM fits on the same data, at least a
+            minute. With a bound, a clock decides what is tried, and ``report_`` says what.
+        seed: Seed of everything random.
+        device: ``auto``, which takes CUDA where there is one, or the name of a torch device.
+        verbose: Whether progress is printed.
 
     Attributes:
-        manifest_: of the bundle: schema, recipe, held-out metrics.
+        manifest_: Manifest of the bundle: schema, recipe, held-out metrics.
         report_: ``report.json`` of the bundle, see ``docs/report.md``.
-        reranker_: what scores.
-        files_: the bundle's files by name.
-        feature_names_in_: names of the columns of X, those among them that became no features; f1, f2 ... where X was
+        reranker_: Reranker of the bundle.
+        files_: Files of the bundle by name.
+        feature_names_in_: Names of the columns of X, those among them that became no features; f1, f2 ... where X was
             an array.
-        n_features_in_: how many these are.
+        n_features_in_: Number of these columns.
     """
 
     def __init__(
@@ -196,9 +197,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 list of rows. NaN, None and NA are missing values.
             y: ``(R,)`` or ``(R, 1)`` relevance labels, whole numbers from 0.
             qid: ``(R,)`` or ``(R, 1)`` query ids of any type; rows of a query need not stand together.
-            sample_weight: ``(R,)`` or ``(R, 1)`` how much each row counts, a query as the mean of its rows; None: all
+            sample_weight: ``(R,)`` or ``(R, 1)`` weight of each row, a query as the mean of its rows; None if all are
                 alike.
-            others: what other rankers take (``group``, ``eval_set``): refused, see the error.
+            others: Keywords of other rankers (``group``, ``eval_set``), which are refused.
 
         Raises:
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
@@ -272,9 +273,9 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """Return the weighted mean of a metric over queries; a query without a relevant candidate counts 0.
 
         Args:
-            X, y, qid, sample_weight: as of :meth:`fit`.
-            metric: of :meth:`listwright.ranking.metrics.JudgedLists.measure`, such as ``map`` or ``err@10``; None for
-                NDCG at ``ndcg_at``.
+            X, y, qid, sample_weight: See :meth:`fit`.
+            metric: Metric of :meth:`listwright.ranking.metrics.JudgedLists.measure`, such as ``map`` or ``err@10``;
+                None for NDCG at ``ndcg_at``.
 
         Raises:
             RecipeError: for a word of another ranker, as in :meth:`fit`, or an unknown metric.
@@ -423,8 +424,8 @@ def refuse(method: str, words: Iterable[str]) -> None:
     """Refuse the first of the words, if there is any.
 
     Args:
-        method: whose words they are, as in ``fit``.
-        words: keywords that it does not take.
+        method: Name of the method that got the keywords, as ``fit``.
+        words: Keywords that it does not take.
 
     Raises:
         RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; with the alternative.
@@ -441,10 +442,10 @@ def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report
     """Seal and publish the files of a bundle as ``.../NAME/VERSION``.
 
     Args:
-        out: where; must not exist.
-        manifest: as the bundle was sealed before.
-        contents: every other file by name.
-        report: what ``report.json`` holds; empty without one.
+        out: Folder of the bundle; must not exist.
+        manifest: Manifest as the bundle was sealed before.
+        contents: Every other file by name.
+        report: Contents of ``report.json``; empty without one.
 
     Raises:
         RecipeError: if the path cannot name a bundle.

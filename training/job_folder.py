@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.console.command import write_whole
 
 
 @contextmanager
@@ -172,4 +172,4 @@ def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) ->
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file in full or not at all."""
-    write_whole(path, json.dumps(value))
+    atomic_write(path, json.dumps(value))

@@ -170,9 +170,9 @@ class Rounds:
     So what is proposed depends on ``size`` and on no clock; with 1 it is what a search without rounds proposes.
 
     Args:
-        executor: runs them in other processes.
-        size: trials of a round.
-        objective: as of :func:`search`, and can be pickled.
+        executor: Executor that runs them in other processes.
+        size: Number of trials in a round.
+        objective: Objective as for :func:`search`, which can be pickled.
     """
 
     executor: Executor
@@ -184,8 +184,8 @@ class Outcome(NamedTuple):
     """The result of a trial that ran in another process.
 
     Args:
-        value, fact: of the objective; None where the trial was ended early.
-        reports: its steps and held-out values.
+        value, fact: Value and fact of the objective; None where the trial was ended early.
+        reports: Steps and held-out values of the trial.
     """
 
     value: float | None
@@ -198,12 +198,12 @@ class SearchResult:
     """The result of a search.
 
     Args:
-        values: the best.
-        value: held-out, of the best.
-        fact: of the objective.
-        first_value: of the first trial, the values that the recipe had; None if that trial failed.
-        trials, pruned: finished ones, and how many of them were ended early.
-        first_seconds: that the first trial took, whenever that was.
+        values: Best values.
+        value: Held-out value of the best.
+        fact: Fact of the best trial, from the objective.
+        first_value: Value of the first trial, which has the recipe's own values; None if that trial failed.
+        trials, pruned: Numbers of finished trials, and of those among them that were ended early.
+        first_seconds: Seconds that the first trial took, in whichever run.
     """
 
     values: dict[str, Value]
@@ -232,17 +232,17 @@ def search(
     """Try settings and return the best.
 
     Args:
-        space: of the hyperparameters; widened to ``first``.
-        objective: what a setting is worth.
-        first: the first trial, so that the search never ends below it.
-        trials: in all, those of the journal included.
-        seed: of the proposals.
-        journal: file of the finished trials; no other process may use it meanwhile.
-        name: of the study in the journal.
-        prune_after: steps of a trial before it can be pruned; None prunes nothing.
-        task: reports every finished trial and the best value so far.
-        rounds: runs trials elsewhere, with its own objective.
-        goes_on: called before each trial but the first; False ends the search.
+        space: Ranges of the hyperparameters; widened to ``first``.
+        objective: Function that returns the value and a fact of a setting.
+        first: Values of the first trial, so that the search never ends below it.
+        trials: Number of trials, those of the journal included.
+        seed: Seed of the proposals.
+        journal: File of the finished trials; no other process may use it meanwhile.
+        name: Name of the study in the journal.
+        prune_after: Number of steps of a trial before it can be pruned; None prunes nothing.
+        task: Task that gets every finished trial and the best value so far.
+        rounds: Rounds of trials in other processes, with their own objective.
+        goes_on: Function that is called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end, or one is worth no number.

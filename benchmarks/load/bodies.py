@@ -184,7 +184,7 @@ async def measured(served: Path, rounds: int) -> dict[str, Any]:
     """Time all bodies; return the times, and their multiples of the longest honest list's."""
     settings = Settings(bundle=served, timeout_ms=600_000)
     loaded = bundle.load(served)
-    app = create_app(settings, loaded=loaded)
+    app = create_app(settings, models=loaded)
     maker = Maker(loaded.reranker.schema, bounds_of(settings.max_candidates, [loaded.reranker.schema]))
     infer = f"/v2/models/{loaded.manifest.name}/infer"
     bodies = {"by name": ("/rerank", JSON, maker.honest()), "a matrix of NaN": ("/rerank", NPY, maker.matrix())}

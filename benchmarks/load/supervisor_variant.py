@@ -56,7 +56,7 @@ def app() -> FastAPI:
     """Build the application for uvicorn's supervisor; exit if the bundle is at fault."""
     settings = Settings()
     try:
-        return create_app(settings, loaded=loading.start(settings))
+        return create_app(settings, models=loading.start(settings))
     except ListwrightError:
         sys.exit(STARTUP_FAILURE)
 

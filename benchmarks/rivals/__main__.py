@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import wide_bundle
-from benchmarks.rivals import figure, report, turns
+from benchmarks.rivals import report, turns
 from benchmarks.rivals.contenders import OURS, RIVALS
 from benchmarks.rivals.cores import IndivisibleError, divided, shared
 from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
@@ -160,7 +160,7 @@ def _publish(
             words += [f"--{option} {value}"] * (value != usual)
     print(machine.save(name, " ".join(words), written, folder=folder))
     if results:
-        print(figure.draw(results, bench.limit_ms, folder / f"{name}.svg"))
+        print(report.draw(results, bench.limit_ms, folder / f"{name}.svg"))
 
 
 if __name__ == "__main__":

@@ -72,9 +72,9 @@ def read_ids(ids: Any, place: str = "ids") -> tuple[Id, ...]:
     return tuple(own)
 
 
-def _check_count(name: str, given: Sequence[Id], count: int, of: str) -> None:
-    if len(given) != count:
-        raise ValueError(f"{len(given)} {name} for {count} {of}")
+def _check_count(name: str, values: Sequence[Id], count: int, of: str) -> None:
+    if len(values) != count:
+        raise ValueError(f"{len(values)} {name} for {count} {of}")
 
 
 def _named(

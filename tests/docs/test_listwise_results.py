@@ -5,7 +5,7 @@ import re
 import pytest
 
 from listwright.training.reporting.fit_figures import metric_name
-from listwright_lab.suites.listwise.plans import BASELINES, OURS, title
+from listwright_lab.suites.listwise.methods import BASELINES, OURS, title
 from support.pages.figure_blocks import ROOT, blocks, interval, page, result, table
 
 PAGE = page("docs/experiments.md")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.command import (
     check_folder,
@@ -16,7 +17,6 @@ from listwright.training.console.command import (
     repeatable,
     run_command,
     split_names,
-    write_whole,
 )
 
 _EXAMPLES = """examples:
@@ -26,7 +26,7 @@ _EXAMPLES = """examples:
   listwright compare rows.parquet --metric ndcg@5 --metric revenue
   listwright compare rows.parquet --share 0.1     a tenth of the units had the challenger
   listwright compare rows.parquet --metric n_purchase     interleaving, credit by purchases
-  listwright compare rows.parquet --difference 0.01       the smallest difference that matters
+  listwright compare rows.parquet --difference 0.01       the smallest relevant difference
 
 rows.parquet is what listwright join writes, or a folder of such files. The rows say
 themselves whether lists were interleaved or units split. You may look every day.
@@ -61,9 +61,9 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
         if options.out is not None:
             from listwright.training.traffic.compare.page import page  # noqa: PLC0415
 
-            write_whole(options.out, page(comparison, command=command))
+            atomic_write(options.out, page(comparison, command=command))
         if options.json is not None:
-            write_whole(options.json, json.dumps({"command": command, **json_values(comparison)}, indent=1) + "\n")
+            atomic_write(options.json, json.dumps({"command": command, **json_values(comparison)}, indent=1) + "\n")
     console.print(text(comparison), markup=False, soft_wrap=True)
     for path in (options.out, options.json):
         if path is not None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.ranking.atomic_file import atomic_write
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
 from listwright.training.pipeline.budget import check_minutes
 from listwright.training.recipe.options import add_source_options, recipe_from
 
@@ -57,7 +58,7 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
     if options.json is not None:
         facts = {**diagnosis.numbers(result), "advice": advice.key, "fit": command}
         content = {"command": repeatable("diagnose", options.arguments), **facts}
-        write_whole(options.json, json.dumps(content, indent=1) + "\n")
+        atomic_write(options.json, json.dumps(content, indent=1) + "\n")
 
 
 def fit_command(arguments: Sequence[str], *, alone: bool) -> str:

@@ -14,6 +14,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.console.bars import progress_bars
@@ -23,7 +24,6 @@ from listwright.training.console.command import (
     repeatable,
     run_command,
     split_names,
-    write_whole,
 )
 
 UNDECIDED = 3
@@ -101,11 +101,11 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     }
     _show(facts, console)
     if options.json is not None:
-        write_whole(options.json, json.dumps(facts, indent=1) + "\n")
+        atomic_write(options.json, json.dumps(facts, indent=1) + "\n")
     if options.out is not None:
         from listwright.training.reporting.judged_page import page  # noqa: PLC0415 - draws figures
 
-        write_whole(options.out, page(facts))
+        atomic_write(options.out, page(facts))
     for path in (options.out, options.json, options.trec):
         if path is not None:
             console.print(f"written: {path}", markup=False, soft_wrap=True)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.bars import progress_bars
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
 
 if TYPE_CHECKING:
     from listwright.training.traffic.propensity import PositionBias
@@ -49,7 +50,7 @@ def _estimate(options: argparse.Namespace, console: Console) -> None:
             options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
         )
     content = bias.file(repeatable("propensity", options.arguments)).model_dump()
-    write_whole(options.out, json.dumps(content, indent=1) + "\n")
+    atomic_write(options.out, json.dumps(content, indent=1) + "\n")
     console.print("\n".join(_table(bias)), markup=False, soft_wrap=True)
     console.print(f"written: {options.out}", markup=False, soft_wrap=True)
 

@@ -76,13 +76,6 @@ def check_folder(option: str, path: Path | None) -> None:
         raise RecipeError(f"{option} {path}: is a folder; choose another name")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in full or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
 def split_names(text: str) -> tuple[str, ...]:
     """Return the names in the text of a list option; ``action="extend"`` adds them to those of the same option before.
 

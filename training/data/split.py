@@ -184,9 +184,9 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
             )
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in splits.items())
-    splits = Splits(train, valid, test, f"{how}: {sizes}")
+    whole = Splits(train, valid, test, f"{how}: {sizes}")
     # without categories to recode, gigabytes need not be copied
-    return splits.with_schema(schema, in_place=in_place) if schema.categorical else splits.described_by(schema)
+    return whole.with_schema(schema, in_place=in_place) if schema.categorical else whole.described_by(schema)
 
 
 def informative(dataset: Dataset) -> bool:

@@ -27,9 +27,9 @@ class ListOutcome(NamedTuple):
     """One list with a choice.
 
     Args:
-        query: its number in the data.
+        query: Number of the list in the data.
         scores: ``(C,)`` of the candidates that the ranker scored; two or more.
-        chosen: which of these the one relevant candidate is.
+        chosen: Place of the one relevant candidate among these.
     """
 
     query: int
@@ -82,7 +82,7 @@ def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"]
 
     Args:
         outcomes: N lists.
-        weights: how much each counts; None: all alike.
+        weights: Weight of each list; None if all are alike.
 
     Returns:
         None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has scores that float32 tells apart: nothing
@@ -107,8 +107,8 @@ def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
     """Fit the temperature of every strategy of a bundle on the validation queries, by the bundle's own scores.
 
     Args:
-        reranker: over the exported files.
-        splits: of the run.
+        reranker: Reranker over the exported files.
+        splits: Splits of the run.
 
     Returns:
         Empty where labels are no choices; strategies without a temperature, see :func:`temperature_of`, are left out.

@@ -152,7 +152,7 @@ def verdict_of(low: float, high: float) -> Verdict:
     """Return the verdict of a 95 % interval of a difference.
 
     Args:
-        low, high: its ends.
+        low, high: Ends of the interval.
 
     Returns:
         A gain if all of it lies above 0, harm if all of it lies below.
@@ -170,9 +170,9 @@ def choice_verdict_of(
     """Return the verdict of a choice: as :func:`verdict_of`, but none with fewer than :data:`FEWEST` queries.
 
     Args:
-        low, high: its ends.
-        n: queries that count.
-        in_time: whether there was time to find out; a gain is one in any case.
+        low, high: Ends of the interval.
+        n: Number of queries that count.
+        in_time: Whether there was time to find out; a gain is one in any case.
     """
     if n < FEWEST:
         return "too few queries"
@@ -192,8 +192,9 @@ class ConfidenceSequence:
     ``tau^2 = k difference^2 / (1 + k)``.
 
     Args:
-        difference: above 0, in the unit of the estimate; chosen before the data are seen.
-        alpha: in (0, 1).
+        difference: Difference for which the sequence is narrowest, above 0, in the unit of the estimate; chosen before
+            the data are seen.
+        alpha: Probability that some interval misses the truth, in (0, 1).
     """
 
     difference: float

@@ -6,7 +6,6 @@ and intervals. TREC files come in beside a bundle, and go out.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_folder
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
@@ -62,16 +62,16 @@ class Judging:
     """The options of a judgement.
 
     Args:
-        bundles: one, or two of which the second is compared with the first.
-        data: a file or a folder, as of :class:`listwright.training.scoring.job.Job`; rows of a query stand together.
-        qid, label: columns of a table; judged rows name theirs themselves, and LETOR text has places for them.
-        weight: column with the weight of a row; a query counts as the mean of its rows. None: all alike.
-        doc: column with the candidate's id in TREC files; None for its number in the list, from 1.
-        by: columns whose values are segments.
-        strategy: as in a request.
-        run: a TREC run that is compared with the bundle.
+        bundles: Folder of one bundle, or of two of which the second is compared with the first.
+        data: File or folder, as for :class:`listwright.training.scoring.job.Job`; rows of a query stand together.
+        qid, label: Columns of a table; judged rows name theirs themselves, and LETOR text has places for them.
+        weight: Column with the weight of a row; a query counts as the mean of its rows. None if all are alike.
+        doc: Column with the candidate's id in TREC files; None for its number in the list, from 1.
+        by: Columns whose values are segments.
+        strategy: Strategy, as in a request.
+        run: TREC run that is compared with the bundle.
         qrels: TREC labels, in place of a column; a query that they lack is left out, and a candidate has label 0.
-        trec: folder for the labels and a run of each bundle.
+        trec: Folder for the labels and a run of each bundle.
         shared_only: Whether only candidates that the run ranks, too, are measured.
     """
 
@@ -93,9 +93,9 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     """Rank every list by one or two bundles, and measure the rankings.
 
     Args:
-        options: what is judged.
-        jobs: parts at a time; None for all cores.
-        progress: how far it is.
+        options: Options of the judgement.
+        jobs: Number of parts at a time; None for all cores.
+        progress: Receiver of the progress.
 
     Raises:
         RecipeError: if options do not fit each other, or the data.
@@ -273,9 +273,9 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     """Rank and measure the lists of a part; write them as TREC files beside it where that is asked for.
 
     Args:
-        path: of the part's rows, which are deleted.
-        number: of the part.
-        work: what is to be done.
+        path: File with the part's rows, which is deleted.
+        number: Number of the part, which seeds the order of candidates.
+        work: Bundle and options.
     """
     options, protocol = work.options, work.protocol
     served, rows = load_bundle(str(work.bundle)), pl.read_ipc(path)
@@ -503,14 +503,11 @@ def _scope(options: Judging, counts: Counter[str], lists: int, rows: int) -> Ite
 
 def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
     """Join the parts' TREC files to a folder, in full or not at all."""
-    whole = out.with_name(f".{out.name}.new")
-    shutil.rmtree(whole, ignore_errors=True)  # of a command that was killed here
-    whole.mkdir()
     files = {"labels.qrels": "*.qrels"}
     for work in works:
         name = f"{work.name.replace('/', '-')}.run"
         files[f"other-{name}" if name in files else name] = f"*.{'first' if work.with_others else 'second'}.run"
-    for name, pattern in files.items():
-        with (whole / name).open("wb") as to:
-            to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))
-    whole.rename(out)
+    with atomic_folder(out, out.with_name(f".{out.name}.new")) as whole:
+        for name, pattern in files.items():
+            with (whole / name).open("wb") as to:
+                to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))

@@ -58,7 +58,7 @@ class Evaluation:
 
     Args:
         values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
-        protocol: what such a query counts, and which ideal the NDCG is divided by.
+        protocol: Value of such a query, and ideal that the NDCG is divided by.
         weights: ``(N,)`` of the queries in every mean; None: all alike.
         ranked: Scores that were measured; None where they are not at hand.
     """
@@ -147,12 +147,11 @@ def evaluate(
     """Rank every test query as the service would, and evaluate input order, first stage, second stage, and the route.
 
     Args:
-        reranker: of a loaded bundle.
-        test: queries that no part of the bundle was fitted or tuned on here; a given first stage may
-            know them.
-        protocol: the default counts empty queries 0, takes the full ideal, and the gains and weights of the
-            test queries.
-        plain: scores of the test rows by the first stage without list-relative columns, where it is to be compared.
+        reranker: Reranker of a loaded bundle.
+        test: Queries that no part of the bundle was fitted or tuned on here; a given first stage may know them.
+        protocol: Protocol of the metrics; None counts empty queries 0, takes the full ideal, and the gains and weights
+            of the test queries.
+        plain: Scores of the test rows by the first stage without list-relative columns; None where it is not compared.
 
     Raises:
         ScoringError: if a ranking is degraded: a figure must not silently be another stage's.

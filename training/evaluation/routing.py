@@ -33,7 +33,7 @@ class RoutingEvaluation:
         probabilities, gains: ``(N, K)`` the router's estimates.
         chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
         query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
-        default_is: the name of that.
+        default_is: Name of that ranker.
     """
 
     generalist: Float[np.ndarray, " N"]
@@ -117,9 +117,9 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
     """Rank every test query by every specialist, by the generalist and by every way of routing.
 
     Args:
-        path: a sealed bundle.
-        test: queries that no part of it was fitted on here.
-        ndcg_at: cutoff of the NDCG.
+        path: Folder of a sealed bundle.
+        test: Queries that no part of the bundle was fitted on here.
+        ndcg_at: Cutoff of the NDCG.
 
     Returns:
         None if the bundle has no router.

@@ -103,7 +103,7 @@ class Retrieved(NamedTuple):
         scores: ``(R,)`` scores of these documents.
         labels: ``(R,)`` labels of these documents, 0 where they are not judged.
         offsets: ``(N + 1,)`` first document of each query; the last number is the end.
-        others: For each query ``(M,)`` labels of the judged documents that it lacks.
+        others: ``(M,)`` labels of the judged documents that each query lacks.
     """
 
     scores: Float[np.ndarray, " R"]
@@ -137,7 +137,7 @@ def measure_retrieved(
         metrics: Names of the metrics, as of :meth:`listwright.ranking.metrics.JudgedLists.measure`.
         retrieved: The rankings.
         of_ideal: ``(R,)`` True for documents that the ideal order may use, and no others; None for all.
-        gains: As for :func:`listwright.ranking.metrics.dcg`.
+        gains: Gain of label 0, 1 and so on, see :func:`listwright.ranking.metrics.dcg`.
         highest: Gain of the best label.
 
     Returns:

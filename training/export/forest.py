@@ -25,9 +25,9 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     """Return the graph of an imputer and a regression forest.
 
     Args:
-        model: fitted.
+        model: Fitted pipeline.
         width: E, columns of its input; NaN = missing.
-        columns: of its output.
+        columns: Number of columns of its output.
     """
     inputs = [("features", FloatTensorType([None, width]))]
     graph: onnx.ModelProto = skl2onnx.convert_sklearn(
@@ -55,9 +55,9 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
     """Attach the same forest to the graph's metadata, packed for the compiled traversal.
 
     Args:
-        graph: of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
-        model: that it was made of.
-        power: of that.
+        graph: Graph of :func:`forest_graph`, perhaps with ``2^(power m)`` after it.
+        model: Pipeline that the graph was made of.
+        power: Factor in the exponent of that; None without it.
     """
     imputer, forest = model[0], model[-1]
     nodes: list[tuple[float, int, int]] = []

@@ -38,10 +38,10 @@ def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | N
     """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
 
     Args:
-        module: maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing included;
-            put in eval mode here.
+        module: Module that maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing
+            included; put in eval mode here.
         width: E, raw input columns.
-        metadata: what the graph shall say of itself.
+        metadata: Entries of the graph's metadata.
 
     Returns:
         The serialised graph with every weight inside: a second file with weights could get lost or swapped.
@@ -103,11 +103,11 @@ def check_parity(
     is evaluated in float64, with its float32 weights.
 
     Args:
-        module: the torch module that was exported, ``(C, E) -> (C,)`` or ``(C, K)``.
-        reranker: over the exported files.
-        stage: of its manifest, that the module belongs to; every specialist is compared.
-        rows: real feature rows to draw from, in schema order.
-        longest: the longest list in the data.
+        module: Torch module that was exported, ``(C, E) -> (C,)`` or ``(C, K)``.
+        reranker: Reranker over the exported files.
+        stage: Stage of its manifest that the module belongs to; every specialist is compared.
+        rows: Real feature rows to draw from, in schema order.
+        longest: Length of the longest list in the data.
 
     Returns:
         The list lengths that passed.

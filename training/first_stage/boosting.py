@@ -186,7 +186,7 @@ class SoftmaxLoss:
     ``c (p - t)``, and the diagonal of the Hessian ``c p (1 - p)``.
 
     Args:
-        gains: of the labels; None for 2^y - 1.
+        gains: Gain of label 0, 1 and so on; None for 2^y - 1.
 
     Convention: a list without a relevant candidate has no gradient.
     """
@@ -231,8 +231,8 @@ class HeldOutNdcg:
     LightGBM's own metric keeps them in row order, which may know the labels.
 
     Args:
-        cutoff: of the NDCG.
-        gains: of the labels; None for 2^y - 1.
+        cutoff: Cutoff of the NDCG.
+        gains: Gain of label 0, 1 and so on; None for 2^y - 1.
 
     Convention: a query without a relevant candidate counts 0.
     """
@@ -418,10 +418,10 @@ def monotone_constraints(
     """Return the direction of every column of a feature matrix; 0 where it is free.
 
     Args:
-        monotone: by name of a feature; a feature without a column (it was constant) binds nothing.
-        columns: names of the columns.
-        derived_from: the feature that a column is made from, where it rises with that feature; such a column is bound
-            as its feature is.
+        monotone: Directions by name of a feature; a feature without a column (it was constant) binds nothing.
+        columns: Names of the columns.
+        derived_from: Feature that a column is made from, where it rises with that feature; such a column is bound as
+            its feature is.
     """
     direction, sources = dict(monotone), derived_from or {}
     return [direction.get(column, direction.get(sources.get(column, column), 0)) for column in columns]

@@ -76,8 +76,8 @@ def read_model(path: Path, schema: FeatureSchema) -> str | bytes:
     """Read a model file by its content: the text of a LightGBM model, or an ONNX graph as a bundle stores it.
 
     Args:
-        path: of the file.
-        schema: of the data; an ONNX graph takes its numeric features.
+        path: Path of the file.
+        schema: Schema of the data; an ONNX graph takes its numeric features.
 
     Raises:
         RecipeError: if the file cannot be read, is neither of them, or is a graph that cannot score these features;
@@ -208,9 +208,9 @@ def graph_scores(graph: bytes, data: Dataset, path: Path) -> Float[np.ndarray, "
     """Return ``(R,)`` scores of an ONNX graph for every row, by the serving code: it scores one list at a time.
 
     Args:
-        graph: as of :func:`read_model`.
-        data: under the schema that it was read for.
-        path: only for error messages.
+        graph: Graph as :func:`read_model` returns it.
+        data: Lists under the schema that the graph was read for.
+        path: File of the graph, for error messages.
 
     Raises:
         RecipeError: if the graph does not run, or fails on a list; names the query.
@@ -256,8 +256,8 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     Every value gets the prefix ``given/``. Constants become weights.
 
     Args:
-        model: a serialised ONNX model with one float32 input ``(L, F)`` and one output ``(L,)`` or ``(L, 1)``.
-        schema: of the data; N is the number of its numeric features.
+        model: Serialised ONNX model with one float32 input ``(L, F)`` and one output ``(L,)`` or ``(L, 1)``.
+        schema: Schema of the data; F is the number of its numeric features.
 
     Returns:
         A serialised graph ``features (L, F) float32 -> scores (L,)``, which

@@ -127,8 +127,8 @@ class HeldRows:
     Args:
         features: ``(R, D)``, categories as numbers.
         labels, weights: ``(R,)``; weights None where there are none.
-        lengths: ``(N,)`` of the lists.
-        categorical: columns.
+        lengths: ``(N,)`` lengths of the lists.
+        categorical: Numbers of the categorical columns.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -157,7 +157,7 @@ class GrownTrees(NamedTuple):
 
     Args:
         model: LightGBM's text, which is the same in all workers.
-        curve: held-out metric after each new tree; empty without held-out rows.
+        curve: Held-out metric after each new tree; empty without held-out rows.
     """
 
     model: str
@@ -168,8 +168,8 @@ class TreeWorker:
     """A worker's part of the training set.
 
     Args:
-        train: its own queries.
-        valid: all held-out queries, the same for every worker, so that all see one curve; None for none.
+        train: Training queries of this worker.
+        valid: Held-out queries, the same for every worker, so that all see one curve; None for none.
     """
 
     def __init__(self, train: HeldRows, valid: HeldRows | None) -> None:

@@ -26,13 +26,13 @@ class FittedFirstStage:
     """A first stage and its scores.
 
     Args:
-        entry: how the manifest names it.
+        entry: Entry of the manifest.
         model: LightGBM text, or an ONNX graph; None where the scores come from a column.
         train_scores: ``(R,)`` scores of the training rows, out-of-fold if Listwright fitted the model.
         valid_scores: ``(R,)`` scores of the validation rows.
-        facts: for the report.
-        relative: the list-relative columns that it sees behind the features.
-        notes: what a person should know of it.
+        facts: Facts for the report.
+        relative: List-relative columns that the model sees behind the features.
+        notes: Notes for the person who runs the fit.
     """
 
     entry: FirstStageEntry
@@ -81,13 +81,14 @@ def fit(
     """Fit the first stage, or take over a given one; LambdaMART uses ``spec.relative``, which is not ``auto``.
 
     Args:
-        spec: of the recipe.
-        splits: under the schema that the bundle will have.
-        seed: fixes everything random.
-        state: folder for checkpoints; what is finished there is not done again.
-        progress: of tuning and of the out-of-fold scores.
-        grower: grows LambdaMART's trees; None for this process.
-        goes_on: called before each setting of LightGBM but the first, with the name of the work; None tries all.
+        spec: First stage of the recipe.
+        splits: Splits under the schema that the bundle will have.
+        seed: Seed of everything random.
+        state: Folder for checkpoints; finished work in it is not repeated.
+        progress: Receiver of the progress of tuning and of the out-of-fold scores.
+        grower: Grower of LambdaMART's trees; None for this process.
+        goes_on: Function that is called before each setting of LightGBM but the first, with the name of the work; None
+            tries all.
     """
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     match spec:

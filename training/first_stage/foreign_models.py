@@ -31,8 +31,8 @@ class ForeignModel:
     """A file that cannot be a first stage.
 
     Args:
-        what: what it looks like.
-        remedy: how to get to a first stage from there.
+        what: Format that the file seems to have.
+        remedy: Way from there to a first stage.
     """
 
     what: str
@@ -46,7 +46,7 @@ def recognised(head: bytes) -> ForeignModel | None:
     """Return what a file with these first bytes is.
 
     Args:
-        head: its first :data:`HEAD_BYTES`, or all of it.
+        head: First :data:`HEAD_BYTES` of the file, or all of it.
 
     Returns:
         None for LightGBM's text and for ONNX, whole or damaged, and for what is not known.

@@ -56,11 +56,11 @@ class TunedLambdaMart:
 
     Args:
         model: LightGBM's text format, cut at the best iteration.
-        params: the winning hyperparameters.
-        trees: the number of trees kept, of each member.
+        params: Winning hyperparameters.
+        trees: Number of trees kept, of each member.
         valid_ndcg: NDCG of the validation split at the recipe's cutoff (empty queries count 0).
-        trials: settings that were tried.
-        members: with other seeds, whose sum the model is.
+        trials: Number of settings that were tried.
+        members: Number of models with other seeds, whose sum the model is.
     """
 
     model: str
@@ -89,13 +89,14 @@ def tune(
     stops early. Then ``spec.members`` of them are fitted with seeds of their own and summed.
 
     Args:
-        train, valid: under one schema.
-        spec: the budget.
-        seed: fixes boosting and the sampler.
-        journal: file that remembers finished trials, so that an interrupted run goes on with the next one.
-        task: reports every finished trial and the best held-out NDCG so far.
-        grower: grows the trees; None for this process.
-        goes_on: called before each trial but the first; trials below the median of earlier ones are then ended early.
+        train, valid: Training and validation split, under one schema.
+        spec: First stage of the recipe, with the numbers of trials, trees and folds.
+        seed: Seed of boosting and of the sampler.
+        journal: File that remembers finished trials, so that an interrupted run goes on with the next one.
+        task: Task that gets every finished trial and the best held-out NDCG so far.
+        grower: Grower of the trees; None for this process.
+        goes_on: Function that is called before each trial but the first; trials below the median of earlier ones are
+            then ended early.
 
     Raises:
         RecipeError: if LightGBM refuses the data; with its message.
@@ -135,10 +136,12 @@ def search_settings(
     """Search settings as :func:`tune` does, without the final fit; the fact of a trial is its number of trees.
 
     Args:
-        train, valid, spec, seed, journal, task, grower, goes_on: as for :func:`tune`.
-        prune: whether trials that stay below the median of earlier ones are ended early.
-        rounds: runs trials elsewhere; see :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
-        watch: called with the trees of a trial here, and the held-out NDCG; may end the search by raising.
+        train, valid, spec, seed, journal, task, grower, goes_on: See :func:`tune`.
+        prune: Whether trials that stay below the median of earlier ones are ended early.
+        rounds: Rounds of trials in other processes; see
+            :class:`listwright.training.first_stage.lambdamart.SettingsTrial`.
+        watch: Function that is called with the trees of a trial here, and the held-out NDCG; may end the search by
+            raising.
     """
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     objective = _report_to(task, watch, objective)
@@ -287,9 +290,9 @@ class SettingsTrial:
     """:func:`listwright.training.first_stage.lambdamart.trial_of` as an object that can be pickled.
 
     Args:
-        read: returns the splits; equal ones are called once in a process.
-        spec: the budget.
-        seed: of boosting.
+        read: Function that returns the splits; equal ones are called once in a process.
+        spec: First stage of the recipe.
+        seed: Seed of boosting.
     """
 
     read: Callable[[], Splits]
@@ -311,8 +314,8 @@ def summed(models: Sequence[str]) -> str:
     """Return one model in LightGBM's text format that scores as all of them together.
 
     Args:
-        models: one or more, in that format, fitted on the same columns. What is no tree is the first one's: names of
-            columns, importances, parameters.
+        models: One or more models in that format, fitted on the same columns. What is no tree is the first one's: names
+            of columns, importances, parameters.
 
     Raises:
         ValueError: if a text holds no trees.

@@ -36,8 +36,8 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
     """Return every list-relative column that the features can have, of a pair of features at most :data:`MOST_PAIRS`.
 
     Args:
-        schema: that the training queries fixed: its quantiles give the scale.
-        kinds: of columns.
+        schema: Schema that the training queries fixed: its quantiles give the scale.
+        kinds: Kinds of columns.
 
     Raises:
         DataError: if a feature has the name of a column of one feature already, or a name too long for one. Columns of
@@ -77,8 +77,8 @@ def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
     """Return the splits with list-relative columns after the features, under a schema that names them.
 
     Args:
-        splits: under the schema that the bundle will have.
-        columns: none gives the splits as they are.
+        splits: Splits under the schema that the bundle will have.
+        columns: Columns to add; with none, the splits are returned as they are.
     """
     train, valid, test = (widened_part(part, columns) for part in (splits.train, splits.valid, splits.test))
     return replace(splits, train=train, valid=valid, test=test)
@@ -103,8 +103,8 @@ def with_quantiles(columns: Sequence[RelativeColumn], train: Dataset) -> tuple[R
     """Return the columns, each with its quantiles over the training rows.
 
     Args:
-        columns: the last ones of ``train``.
-        train: widened.
+        columns: Last columns of ``train``.
+        train: Training rows with these columns.
     """
     first = len(train.schema) - len(columns)
     last = map_rows(train.features, len(columns), lambda rows: rows[:, first:])
@@ -124,7 +124,7 @@ def used(model: str, columns: Sequence[RelativeColumn]) -> tuple[RelativeColumn,
 
     Args:
         model: LightGBM's text, fitted on rows whose last columns these are.
-        columns: in that order.
+        columns: Columns, in that order.
     """
     gains = np.asarray(read_booster(model).feature_importance("gain"), dtype=np.float64)
     shares = gains[len(gains) - len(columns) :] / max(gains.sum(), np.finfo(np.float64).tiny)

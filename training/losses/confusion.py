@@ -49,9 +49,9 @@ def confusion_loss(
         mask: ``(B, L)`` True = real candidate; every list has one at least.
         gain: ``(B, half)`` where every list's representation is ``[gain * u ; u]`` up to rounding, as QILCM's is: the
             search then takes half the work, ``h . h' = sum_k (1 + gain_k gain'_k) u_k u'_k``. None for any other.
-        pairs: distinct unordered pairs of lists to sample, every list in about as many; the result is unbiased. None
-            takes all.
-        rng: draws the pairs; needed only with ``pairs``.
+        pairs: Number of distinct unordered pairs of lists to sample, every list in about as many; the result is
+            unbiased. None takes all.
+        rng: Generator of the pairs; needed only with ``pairs``.
 
     Returns:
         A scalar, once differentiable; 0 for fewer than two lists.

@@ -72,7 +72,7 @@ def log_likelihood(
         scores: ``(B, L)`` float32 or float64.
         labels: ``(B, L)`` higher is better; equal labels tie.
         mask: ``(B, L)`` True for real candidates; all by default. What padding holds does not matter, even NaN.
-        nodes: quadrature nodes per label group, one of :data:`DEPTHS`.
+        nodes: Number of quadrature nodes for each label group, one of :data:`DEPTHS`.
 
     Returns:
         ``(B,)``; 0 for a list whose labels are all equal.
@@ -116,8 +116,8 @@ def evaluate(scores: Float[Tensor, "B L"], groups: LabelGroups, *, nodes: int = 
 
     Args:
         scores: ``(B, L)``; padding may hold anything.
-        groups: of the labels; kept while only scores change.
-        nodes: as for :func:`log_likelihood`.
+        groups: Groups of the labels; kept while only scores change.
+        nodes: Number of quadrature nodes, see :func:`log_likelihood`.
     """
     if nodes not in DEPTHS:
         raise ValueError(f"nodes {nodes}: expected one of {', '.join(map(str, DEPTHS))}")
@@ -238,7 +238,7 @@ def log_likelihood_of_top(
     """Return the log-probability that the first ``top`` draws agree with the labels; differentiable.
 
     Args:
-        scores, labels, mask, nodes: as for :func:`listwright.training.losses.exact_plackett_luce.log_likelihood`.
+        scores, labels, mask, nodes: See :func:`listwright.training.losses.exact_plackett_luce.log_likelihood`.
         top: m of the paper; from the list's length on it is the full event.
 
     Returns:
@@ -299,7 +299,7 @@ def log_at_least(a: Float[Tensor, " members"], count: int, *, nodes: int = 32) -
     Args:
         a: ``(members,)`` score less log W, the log-weight of all below.
         count: 1 to all members.
-        nodes: one of :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
+        nodes: Number of quadrature nodes, one of :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
     """
     with torch.no_grad():
         low, high = _window(a, count, DEPTHS[nodes])

@@ -77,8 +77,8 @@ def softmax_cross_entropy(
         loss = mean over queries of -sum_i y~_i log softmax(scores)_i
 
     Args:
-        scores, labels, mask, weights: as for :func:`att_rank`; a weight multiplies the gain.
-        gains: g of label 0, 1 and so on, those above 0 positive; None for the definition's.
+        scores, labels, mask, weights: See :func:`att_rank`; a weight multiplies the gain.
+        gains: Gain of label 0, 1 and so on, those above 0 positive; None for the definition's.
 
     Returns:
         A scalar.
@@ -110,9 +110,10 @@ def plackett_luce(
         loss = mean over queries of -log P(no candidate is drawn before one with a higher label)
 
     Args:
-        scores, labels, mask: as for :func:`att_rank`.
-        nodes: quadrature nodes; see :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
-        weights: as for :func:`att_rank`; only their mean over a query counts, as how often its labels were seen.
+        scores, labels, mask: See :func:`att_rank`.
+        nodes: Number of quadrature nodes; see :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
+        weights: See :func:`att_rank`; only their mean over a query counts, as the number of times that its labels were
+            seen.
 
     Returns:
         A scalar, once differentiable.

@@ -56,7 +56,7 @@ class QilcmNetwork(nn.Module):
 
     Args:
         width: X, columns of the dense input.
-        spec: widths and switches of the recipe.
+        spec: Network of the recipe: widths and switches.
     """
 
     def __init__(self, width: int, spec: QilcmSpec) -> None:
@@ -140,8 +140,8 @@ class Encoder(nn.Sequential):
     """Two ELU layers, eq. (1) of QILCM, beside the input itself, eq. (2): ``(..., X) -> (..., H)``.
 
     Args:
-        width: X.
-        size: of the two layers; H is the sum of both.
+        width: X, number of columns of the input.
+        size: Widths of the two layers; H is the sum of X and both.
     """
 
     def __init__(self, width: int, size: int) -> None:
@@ -173,8 +173,8 @@ class Qilcm2Network(nn.Module):
     their mean. They share the embeddings of categories.
 
     Args:
-        width, scores: as of :class:`Member`.
-        spec: of the recipe; ``members`` of them.
+        width, scores: See :class:`Member`.
+        spec: Network of the recipe, with the number of ``members``.
     """
 
     def __init__(self, width: int, spec: Qilcm2Spec, scores: Float[np.ndarray, " R"] | None) -> None:
@@ -205,8 +205,9 @@ class Member(nn.Module):
 
     Args:
         width: X, columns of the dense input.
-        spec: of the recipe.
-        scores: ``(R,)`` first-stage scores of the training rows, which fix the scale of z; None: no such term.
+        spec: Network of the recipe.
+        scores: ``(R,)`` first-stage scores of the training rows, which fix the scale of z; None for a score without
+            that term.
     """
 
     mean: Tensor

@@ -30,10 +30,10 @@ class Ranker(nn.Module):
     """Preprocessing and network.
 
     Args:
-        schema: of the first D input columns.
+        schema: Schema of the first D input columns.
         rows: ``(R, E)`` training rows that fix the scaling.
-        spec: of the recipe.
-        score_column: which of the E columns holds the first stage's score; None where none does.
+        spec: Network of the recipe.
+        score_column: Number of the column, of all E, with the first stage's score; None where there is none.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class PointwiseNetwork(nn.Module):
 
     Args:
         width: X, columns of the dense input.
-        spec: of the recipe.
+        spec: Network of the recipe.
     """
 
     def __init__(self, width: int, spec: MlpSpec) -> None:
@@ -126,7 +126,7 @@ class Preprocess(nn.Module):
     had missing values, and counts as 0.0 where they had none, because LightGBM treats it so.
 
     Args:
-        schema: of the first D columns.
+        schema: Schema of the first D columns.
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
 
     Convention: a column that is constant in training becomes 0, and so does, without an indicator, one that has no

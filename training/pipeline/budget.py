@@ -6,7 +6,6 @@ run's state, so that a resumed run decides alike, and in its report, so that ``-
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.console.progress import format_count, format_duration
+from listwright.training.job_folder import write_json
 from listwright.training.recipe.config import Recipe
 
 FITS = 12
@@ -45,7 +45,7 @@ class Budget:
             the default, what it takes to fit every kind of ranker once: at least :data:`LEAST_S`, and at most
             :data:`USUAL_S` or :data:`FITS` LightGBM fits, whichever is more, and :data:`MOST_S`.
         replay: ``budget`` of the report of another run, whose decisions are repeated; the clock then decides nothing.
-        clock: seconds.
+        clock: Function that returns seconds.
 
     Raises:
         RecipeError: if the minutes are no number from 0.
@@ -129,9 +129,9 @@ class Budget:
         once.
 
         Args:
-            name: of the work.
-            most: its size in the recipe.
-            affordable: how much there is time for.
+            name: Name of the work.
+            most: Size of the work in the recipe.
+            affordable: Function that returns the size that there is time for.
         """
         if not self.bounded:
             return most
@@ -196,11 +196,9 @@ class Budget:
     def _remember(self) -> None:
         if self._file is None or not self.bounded:
             return
-        temporary = self._file.with_suffix(".tmp")
         names = ("unit", "seconds", "planned", "ends", "spent")
         content = {"minutes": self._minutes, **{name: getattr(self, name) for name in names}}
-        temporary.write_text(json.dumps(content), encoding="utf-8")
-        temporary.replace(self._file)
+        write_json(self._file, content)
 
 
 def budget_of(recipe: Recipe, minutes: float | None, replay: Path | None) -> Budget:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
@@ -79,10 +80,10 @@ class DefaultChoice:
     """What ``auto`` means in a bundle.
 
     Args:
-        strategy: of the ranker.
-        reason: why; None if there was nothing to choose.
-        comparisons: that it was chosen by.
-        networks: that were fitted on all training queries for the comparison, by kind.
+        strategy: Name of the ranker.
+        reason: Reason for it; None if there was nothing to choose.
+        comparisons: Comparisons that decided.
+        networks: Networks that were fitted on all training queries for the comparison, by kind.
     """
 
     strategy: Strategy
@@ -103,11 +104,11 @@ def compared(
     """Return the paired gain of one ranker over another.
 
     Args:
-        ranker, over: their names.
+        ranker, over: Names of the rankers.
         gains: ``(N,)`` difference of the metric for every query.
-        metric: its name.
-        weights: ``(N,)`` of the queries; None: all alike.
-        comparisons: of second stages; their intervals hold together with 95 %.
+        metric: Name of the metric.
+        weights: ``(N,)`` weights of the queries; None if all are alike.
+        comparisons: Number of second stages whose intervals hold together with 95 %.
     """
     mean = float(np.average(gains, weights=weights))
     low, high = bootstrap_interval(gains, weights, intervals=comparisons)
@@ -151,9 +152,9 @@ def better_first_stage(
     """Return the first stage of two that ranks the comparison queries better.
 
     Args:
-        plain, relative: without and with list-relative columns, which the second may have found no use for.
-        splits: of the run.
-        cutoff: of the NDCG.
+        plain, relative: First stage without and with list-relative columns, which the second may have found no use for.
+        splits: Splits of the run.
+        cutoff: Cutoff of the NDCG.
 
     Returns:
         The first stage; the one without list-relative columns where the other is taken; and the comparison.
@@ -197,9 +198,9 @@ def reason(
     """Describe the comparisons in words.
 
     Args:
-        comparisons: in the order in which they were made.
-        titles: of the networks.
-        undecided: rankers whose comparison the clock ended.
+        comparisons: Comparisons, in the order in which they were made.
+        titles: Titles of the networks.
+        undecided: Rankers whose comparison the clock ended.
     """
     names = {**NAMES, **titles}
     texts = [
@@ -226,10 +227,10 @@ def without_worse(folder: Path, manifest: Manifest, valid: Dataset, cutoff: int)
     stopped early on them.
 
     Args:
-        folder: with the files of the stages.
-        manifest: of the bundle, not sealed yet.
-        valid: validation queries.
-        cutoff: of the NDCG.
+        folder: Folder with the files of the stages.
+        manifest: Manifest of the bundle, not sealed yet.
+        valid: Validation queries.
+        cutoff: Cutoff of the NDCG.
 
     Returns:
         The manifest, its ``strategy`` and its router's ``margin`` changed where something is worse.
@@ -272,8 +273,8 @@ class NetworkComparison:
 
     Args:
         values: ``(N,)`` NDCG of the network on the comparison queries; NaN for those that were not looked at.
-        comparison: over the queries that were.
-        in_time: whether the comparison was not cut short; False makes "no difference shown" "not enough time".
+        comparison: Comparison over the queries that were.
+        in_time: Whether the comparison was not cut short; False makes "no difference shown" "not enough time".
     """
 
     values: Float[np.ndarray, " N"]
@@ -420,9 +421,8 @@ def _held_out(
             scores = first.train_scores[splits.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
             values = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, values=values)
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, values=values)
             checkpoint.unlink(missing_ok=True)
         with np.load(file) as done:
             yield _Part(held_out, done["values"])

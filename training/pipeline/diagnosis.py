@@ -72,8 +72,8 @@ class Gain:
     """A ranker compared with a simpler one on the same queries.
 
     Args:
-        comparison: the paired difference, with its interval.
-        before, after: mean NDCG of the simpler ranker, and of the other.
+        comparison: Paired difference, with its interval.
+        before, after: Mean NDCG of the simpler ranker, and of the other.
         in_time: Whether the clock ended no part of the comparison.
     """
 
@@ -88,15 +88,15 @@ class Diagnosis:
     """The result of a diagnosis.
 
     Args:
-        data: one line: which data, split how.
-        queries, rows: queries, and their candidates, that rankers were compared on.
-        of_queries, of_rows: all training queries and candidates.
-        features: the numeric features, over all training queries.
+        data: Data and their split, in one line.
+        queries, rows: Numbers of queries and of candidates that rankers were compared on.
+        of_queries, of_rows: Numbers of all training queries and candidates.
+        features: Numeric features, over all training queries.
         categories: Categorical features, over all training queries.
         relative: LightGBM with list-relative columns beside LightGBM without; None where a first stage is given,
             the recipe rules them out, or its trees use none.
-        second: a quick second stage beside the first stage that it stands on. That has list-relative columns if its
-            mean is better with them.
+        second: Quick second stage beside the first stage that it stands on. That has list-relative columns if its mean
+            is better with them.
     """
 
     data: str
@@ -116,10 +116,10 @@ def diagnose(
     """Measure the features and compare rankers, on training and validation queries; test queries are not used.
 
     Args:
-        recipe: its data, first stage, fold and seed.
-        sources: as for :func:`listwright.training.data.load.load`.
-        device: torch device.
-        progress: reports progress.
+        recipe: Recipe with the data, first stage, fold and seed.
+        sources: Sources of the data, as for :func:`listwright.training.data.load.load`.
+        device: Name of the torch device.
+        progress: Receiver of the progress.
         minutes: Bound on the time, and on the queries that are used; 0 for none.
 
     Raises:
@@ -178,9 +178,9 @@ def quick(recipe: Recipe, train: Dataset, *, minutes: float = 1.0) -> Recipe:
     """Return the recipe reduced to a minute: LightGBM without tuning, and a small QILCM2 as the only second stage.
 
     Args:
-        recipe: a first stage that it brings along stays.
-        train: that everything is fitted on.
-        minutes: as of :func:`diagnose`.
+        recipe: Recipe, of which a given first stage stays.
+        train: Queries that everything is fitted on.
+        minutes: Bound on the time, as for :func:`diagnose`.
     """
     few, many = EPOCHS
     epochs = int(np.clip(minutes * ROWS_SEEN // train.rows, few, many)) if minutes else many
@@ -237,9 +237,9 @@ class Spread:
     """The spread of one numeric feature between and within lists.
 
     Args:
-        feature: its name.
-        between: the intraclass correlation, in [0, 1]; None where it is not defined.
-        missing: share of the rows without a value.
+        feature: Name of the feature.
+        between: Intraclass correlation, in [0, 1]; None where it is not defined.
+        missing: Share of the rows without a value.
     """
 
     feature: str
@@ -328,10 +328,10 @@ class Advice:
     """The recommendation.
 
     Args:
-        key: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled out; a
-            plain LightGBM is enough; the first stage is enough where columns were not compared.
-        text: one sentence, which a command follows.
-        alone: whether that command fits no second stage.
+        key: Finding: a second stage pays; list-relative columns alone pay; nothing is shown, or a gain is not ruled
+            out; a plain LightGBM is enough; the first stage is enough where columns were not compared.
+        text: Advice in one sentence, which a command follows.
+        alone: Whether that command fits no second stage.
     """
 
     key: Key

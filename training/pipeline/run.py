@@ -39,16 +39,12 @@ from listwright.training.pipeline.steps import Fitted, with_bundle_schema
 from listwright.training.pipeline.tracking import Tracker
 from listwright.training.pipeline.workspace import RunContext, Workspace
 from listwright.training.recipe.config import GivenModel, Recipe
-from listwright.training.reporting.measures.details import (
-    default_of,
-    details,
-    measured_here,
-    repeat,
-    short_details,
-)
-from listwright.training.reporting.measures.explained import explained, measure_importance
-from listwright.training.reporting.measures.scores import score_details
-from listwright.training.reporting.report import Report
+from listwright.training.reporting.measures.behaviour import measure_second_stage
+from listwright.training.reporting.measures.coverage import measure_coverage
+from listwright.training.reporting.measures.explained import explain_queries, measure_importance
+from listwright.training.reporting.measures.latency import measure_here
+from listwright.training.reporting.measures.scores import measure_scores
+from listwright.training.reporting.report import Report, default_facts, repeat_facts
 from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.srm import check_enough
 
@@ -75,17 +71,17 @@ def run(
     """Fit a recipe and publish the bundle at ``out``.
 
     Args:
-        recipe: what to fit.
-        sources: files, folders or archives with the data; see ``--data``.
-        out: the bundle's folder, ``.../NAME/VERSION``; must not exist.
-        resume: go on with an interrupted run for the same ``out``.
-        device: ``auto`` takes CUDA where there is one; or a torch device.
-        command: that repeats the run, for its report.
-        shards: whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
-        workers: of a data-parallel fit; None for this process.
-        budget: the time that there is; None for no bound.
-        tracker: logs the fit; None logs nothing.
-        console: where progress and the table go.
+        recipe: Recipe of the fit.
+        sources: Files, folders or archives with the data; see ``--data``.
+        out: Folder of the bundle, ``.../NAME/VERSION``; must not exist.
+        resume: Whether an interrupted run for the same ``out`` goes on.
+        device: ``auto``, which takes CUDA where there is one, or the name of a torch device.
+        command: Command that repeats the run, for its report.
+        shards: Whether rows stay on disk, as for :func:`listwright.training.data.load.load`.
+        workers: Workers of a data-parallel fit; None for this process.
+        budget: Budget of time; None for no bound.
+        tracker: Tracker that logs the fit; None logs nothing.
+        console: Console for progress and the table.
 
     Returns:
         The result on the test split, measured through the sealed bundle.
@@ -122,8 +118,8 @@ def run_on(
     """Run a fit on splits that are loaded; the recipe's data part is reduced to the options of features.
 
     Args:
-        recipe, out, device, command, budget, console: as of :func:`run`.
-        read: under the schema that the training queries fix.
+        recipe, out, device, command, budget, console: See :func:`run`.
+        read: Splits under the schema that the training queries fix.
 
     Raises:
         ListwrightError: as :func:`run`.
@@ -167,7 +163,7 @@ def _fit_and_publish(
         routing = None if router is None else evaluate_routing(workspace.bundle, splits.test, ndcg_at=router.ndcg_at)
     manifest = served.manifest
     with watch.step("report"):
-        again = repeat(manifest, command, fingerprint)
+        again = repeat_facts(manifest, command, fingerprint)
         report = _report(context, fitted, served.reranker, evaluation, routing, notes, again)
     report = replace(report, seconds=watch.seconds)  # those of the report among them
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
@@ -188,7 +184,9 @@ def _report(
 ) -> Report:
     """Measure the run's results through its sealed bundle, and return the report."""
     splits, generalist, specialists = context.splits, fitted.generalist, fitted.specialists
-    more = short_details(splits) if generalist is None else details(reranker, splits, evaluation, generalist, HEADLINE)
+    details: dict[str, object] = {}
+    if generalist is not None:
+        details = measure_second_stage(reranker, splits.test, evaluation, generalist, HEADLINE)
     return Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -200,16 +198,17 @@ def _report(
         titles={network.spec.kind: network.spec.title for network in fitted.networks},
         specialists=None if specialists is None else specialists.facts,
         routing=routing,
-        default=default_of(reranker.manifest),
+        default=default_facts(reranker.manifest),
         budget=context.budget.facts,
         recipe=context.recipe.model_dump(mode="json"),
         seconds={},
-        details=more
-        | score_details(reranker, context.recipe, splits)
+        details=details
+        | {"features": measure_coverage(splits.train, splits.test)}
+        | measure_scores(reranker, context.recipe, splits)
         | measure_importance(reranker, fitted.first.model, splits.test)
-        | explained(reranker, splits.test, evaluation, HEADLINE),
+        | explain_queries(reranker, splits.test, evaluation, HEADLINE),
         repeat=again,
-        measured_here=measured_here(reranker, splits.test, evaluation.generalist),
+        measured_here=measure_here(reranker, splits.test, evaluation.generalist),
     )
 
 
@@ -231,10 +230,10 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
     """Export into a folder, pass the parity gate, record golden lists, seal (without metrics yet).
 
     Args:
-        folder: where the files are written; empty.
-        out: where the bundle will stand: its parent and its own name are the bundle's name and version.
-        recipe, splits: of the run.
-        fitted: by the run; no network where the first stage stands alone.
+        folder: Empty folder for the files.
+        out: Folder of the bundle once it is published: the parent's name and its own are the bundle's name and version.
+        recipe, splits: Recipe and splits of the run.
+        fitted: Fits of the run; no network where the first stage stands alone.
 
     Returns:
         The manifest as sealed.

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.scorers import OnnxScorer
@@ -38,9 +39,9 @@ class FittedSpecialists:
     """The specialists of a bundle, besides its generalist.
 
     Args:
-        srm: the mixture.
-        stage: how the manifest names it.
-        router: None if the recipe has none.
+        srm: Fitted mixture.
+        stage: Entry of the manifest.
+        router: Fitted router; None if the recipe has none.
     """
 
     srm: FittedSrm
@@ -69,10 +70,10 @@ def fit_specialists(
     """Fit the specialists of a recipe; None if it has none.
 
     Args:
-        run: so far.
-        first: of the run.
-        anomaly: of the run; a router needs one.
-        generalist: the recipe's model as it was fitted; None only where the recipe has no router either.
+        run: Context of the run.
+        first: First stage of the run.
+        anomaly: Anomaly score of the run; a router needs one.
+        generalist: Model of the recipe as it was fitted; None only where the recipe has no router either.
 
     Raises:
         RecipeError: if there is nothing numeric for a router to look at.
@@ -106,11 +107,11 @@ def cross_fit(
     """Judge every training query by rankers that were not fitted on it.
 
     Args:
-        run: its recipe has a router; folds that are finished are not done again.
-        generalist: as it was fitted; it stops early by the validation queries, as the full one did.
-        mixture: fitted on all training queries.
-        first: of the run.
-        anomaly: graph of the anomaly score.
+        run: Context of the run, whose recipe has a router; finished folds are not repeated.
+        generalist: Generalist as it was fitted; it stops early by the validation queries, as the full one did.
+        mixture: Mixture fitted on all training queries.
+        first: First stage of the run.
+        anomaly: Graph of the anomaly score.
     """
     router, train = run.recipe.router, run.splits.train
     assert router is not None
@@ -123,9 +124,8 @@ def cross_fit(
             inside, outside = (np.flatnonzero(which) for which in (fold_of != fold, fold_of == fold))
             checkpoint = run.state / f"generalist_fold_{fold + 1}.pt"
             part = _judged(run, generalist, mixture, first, anomaly, inside, outside, checkpoint)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, **part)  # type: ignore[arg-type]
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, **part)  # type: ignore[arg-type]
         parts.append(dict(np.load(file)))
         task.reach(fold + 1)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -170,9 +170,9 @@ def numbered_like(full: FittedSrm, part: FittedSrm, queries: Int[np.ndarray, " M
     """Renumber a fold's mixture so that its specialists have the numbers of the full one's for the same queries.
 
     Args:
-        full: fitted on all training queries.
-        part: fitted on some.
-        queries: which queries these are.
+        full: Mixture fitted on all training queries.
+        part: Mixture fitted on some of them.
+        queries: Numbers of the queries in the part.
     """
     place = {int(query): row for row, query in enumerate(full.informative)}
     rows = [place[int(query)] for query in queries[part.informative]]

@@ -85,12 +85,12 @@ class Fitted:
     """All fits of a run.
 
     Args:
-        first: the first stage.
-        plain: the one without list-relative columns, where ``first`` has some and was compared with it.
-        anomaly: how unusual a query is; None where that cannot be judged.
-        chosen: what ``auto`` means; None for the first network, or the first stage.
-        networks: second stages, the recipe's own or the chosen one first.
-        specialists: None if the recipe has none.
+        first: First stage.
+        plain: First stage without list-relative columns, where ``first`` has some and was compared with it.
+        anomaly: Anomaly score; None where there is nothing to compute it from.
+        chosen: Choice of the default strategy; None for the first network, or the first stage.
+        networks: Second stages, the recipe's own or the chosen one first.
+        specialists: Specialists; None if the recipe has none.
     """
 
     first: FittedFirstStage
@@ -110,8 +110,8 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
     """Run every fit of a run, one after the other.
 
     Args:
-        run: what to fit.
-        watch: times the steps.
+        run: Context of the run.
+        watch: Stopwatch of the steps.
     """
     with watch.step("first stage"):
         first, plain, comparisons = fit_first_stage(run)
@@ -290,9 +290,9 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     """Choose what ``auto`` will mean, by queries that are not test queries.
 
     Args:
-        run: its recipe has the rankers to compare.
-        first: that the second stages stand on.
-        comparisons: of first stages, which only the reason tells.
+        run: Context of the run, whose recipe has the rankers to compare.
+        first: First stage below the second stages.
+        comparisons: Comparisons of first stages, which appear in the reason only.
     """
     recipe, splits, budget = run.recipe, run.splits, run.budget
     specs = compared_networks(recipe)
@@ -401,7 +401,7 @@ def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT)
     """Read the data of a recipe in the form of all fits.
 
     Args:
-        recipe, sources, progress: as of :func:`listwright.training.data.load.load`.
+        recipe, sources, progress: See :func:`listwright.training.data.load.load`.
 
     Raises:
         ListwrightError: as :func:`listwright.training.data.load.load` and :func:`with_bundle_schema`.
@@ -413,8 +413,8 @@ def with_bundle_schema(recipe: Recipe, splits: Splits) -> Splits:
     """Return splits under the schema of the bundle.
 
     Args:
-        recipe: its first stage, and what it says of the features.
-        splits: under the schema that the training queries fix.
+        recipe: Recipe with the first stage and the options of features.
+        splits: Splits under the schema that the training queries fix.
 
     Raises:
         RecipeError: if a default or a monotone constraint does not fit; see

@@ -17,10 +17,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.relative import KINDS
 from listwright.training.cluster import side_by_side
-from listwright.training.console.command import write_whole
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import announce
@@ -52,12 +52,13 @@ class Winner:
     """The result of a study.
 
     Args:
-        recipe: with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
-        searched: the winning values.
-        title: what was searched: ``LightGBM``, or the network's.
-        ndcg_at: cutoff of the validation NDCG.
-        result: trials and values, as the search counts them.
-        first_stage_trials: settings of LightGBM that were tried for the first stage below a network; None for others.
+        recipe: Recipe with the winning values; LightGBM's as ``settings``, to be kept by ``trials = 1``.
+        searched: Winning values.
+        title: Title of the searched ranker: ``LightGBM``, or that of the network.
+        ndcg_at: Cutoff of the validation NDCG.
+        result: Numbers of trials, and their values.
+        first_stage_trials: Number of LightGBM's settings that were tried for the first stage below a network; None for
+            others.
     """
 
     recipe: Recipe
@@ -126,7 +127,7 @@ def run_study(
                 recipe, splits, state, trials=trials, device=device, progress=progress, workers=workers, budget=budget
             )
         text = fragment(winner, command)
-        write_whole(folder / WINNER, text)
+        atomic_write(folder / WINNER, text)
     return winner, text
 
 
@@ -168,14 +169,14 @@ def tune(
     first stage that was itself tuned with as many trials.
 
     Args:
-        recipe: whose own values are the first trial.
-        splits: under the schema that the bundle would have.
-        state: folder; what is finished there is not done again.
-        trials: in all, those that stand in the folder included.
-        device: torch device of the network.
-        progress: reports progress.
-        workers: where the fits run; None for this process.
-        budget: the time that there is, half of it for a first stage below a network; None for no bound.
+        recipe: Recipe whose own values are the first trial.
+        splits: Splits under the schema that the bundle would have.
+        state: Folder of finished work, which is not repeated.
+        trials: Number of trials, those in the folder included.
+        device: Torch device of the network.
+        progress: Receiver of the progress.
+        workers: Processes for the fits; None for this process.
+        budget: Budget of time, half of it for a first stage below a network; None for no bound.
 
     Raises:
         RecipeError: if the recipe has nothing to tune, or no trial got to its end.
@@ -217,10 +218,9 @@ class _Study:
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        own = {"trials": self.trials, "state": self.state, "device": device}
         search = self._search(
             f"{model.title}, NDCG@{model.ndcg_at}",
-            partial(search_network, model, self.splits, first, **own),
+            partial(search_network, model, self.splits, first, trials=self.trials, state=self.state, device=device),
             self.state / f"{model.kind}.journal",
             lambda workers: NetworkTrial(model, workers.read, first, seed, self.state, device, workers.jobs),
         )
@@ -346,9 +346,9 @@ class TrialWorkers:
     """Other processes for the fits of a study.
 
     Args:
-        executor: runs them.
-        jobs: trials at a time; what is proposed depends on it.
-        read: returns the splits; picklable, as a :class:`SplitsReader` is.
+        executor: Executor of the trials.
+        jobs: Number of trials at a time; the proposed values depend on it.
+        read: Function that returns the splits; picklable, as a :class:`SplitsReader` is.
     """
 
     executor: Executor

@@ -77,7 +77,7 @@ class Tracker:
     """Logs one fit under a tracking URI.
 
     Args:
-        uri: of MLflow, or ``tensorboard:DIR``.
+        uri: URI of MLflow, or ``tensorboard:DIR``.
 
     Raises:
         RecipeError: if the URI is none, or its library is not installed.
@@ -118,12 +118,12 @@ class Tracker:
         """Run a fit as one tracked run; a resumed fit continues that of the interrupted one.
 
         Args:
-            fit: publishes the bundle, and calls :meth:`log`.
-            out: where the bundle will stand.
-            recipe: of the fit.
-            fingerprint: sha256 of the data.
-            folder: that an interrupted fit leaves; remembers the run.
-            progress: gets the note if the server is down.
+            fit: Function that publishes the bundle, and calls :meth:`log`.
+            out: Folder of the bundle once it is published.
+            recipe: Recipe of the fit.
+            fingerprint: SHA-256 of the data.
+            folder: Folder of an interrupted fit, which remembers the run.
+            progress: Receiver of the note if the server is down.
         """
         self._out, self._file, self._progress = out, folder / "tracking.json", progress
         self._recipe = recipe.model_dump(mode="json")

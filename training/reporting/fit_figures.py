@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from listwright.ranking.errors import plain_text
 from listwright.training.evaluation.intervals import Verdict, verdict_of
-from listwright.training.reporting.page import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, one, style, svg
+from listwright.training.reporting.page import COLOURS, HEIGHT, INK, SOFT, WIDTH, legend, plot, style, svg
 
 Facts = dict[str, Any]
 """A part of ``report.json``."""
@@ -47,7 +47,6 @@ def learning(history: Facts, best_epoch: int, ndcg_at: int) -> str:
     return svg(figure, "learning", f"Losses and validation NDCG over {number[-1]} epochs; epoch {best_epoch} was kept")
 
 
-@style()
 def gains(rows: list[Facts]) -> str:
     """Draw every metric's gain over the first stage with its interval."""
     return draw_intervals(
@@ -58,7 +57,6 @@ def gains(rows: list[Facts]) -> str:
     )
 
 
-@style()
 def importance(rows: list[list[Any]]) -> str:
     """Draw what shuffling each feature loses, with its interval."""
     return draw_intervals(
@@ -69,7 +67,6 @@ def importance(rows: list[list[Any]]) -> str:
     )
 
 
-@style()
 def by_segment(rows: list[tuple[float, float, float]], names: list[str], measured: str, *, gains: bool) -> str:
     """Draw the mean of each segment with its interval; of gains, in the colour of its verdict."""
     says = ("segments", f"{measured} with its interval, by segment")
@@ -82,10 +79,9 @@ def _drawable(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-@style()
-def wins(facts: Facts) -> str:
+@plot()
+def wins(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw every query's gain, worst first."""
-    figure, axes = one()
     share = [100.0 * value for value in facts["share"]]
     gain = facts["gain"]
     axes.fill_between(share, gain, 0.0, where=[g >= 0 for g in gain], color=BLUE, alpha=0.25, linewidth=0)
@@ -94,13 +90,12 @@ def wins(facts: Facts) -> str:
         axes.plot(share, [g if sign * g > 0 else float("nan") for g in gain], color=colour)
     axes.axhline(0.0, color=INK, linewidth=1)
     axes.set(xlabel="queries, worst first, %", ylabel=f"gain in {metric_name(facts['metric'])}", xlim=(0, 100))
-    return svg(figure, "wins", f"{facts['won']} queries gain and {facts['lost']} lose of {facts['queries']}")
+    return "wins", f"{facts['won']} queries gain and {facts['lost']} lose of {facts['queries']}"
 
 
-@style()
-def movement(facts: Facts) -> str:
+@plot(legend_columns=2)
+def movement(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw the ranks gained against the first stage's rank, by relevance; the bands hold the middle half."""
-    figure, axes = one()
     centres = [(first + last) / 2.0 for first, last in facts["ranks"]]
     for name, colour in (("relevant", BLUE), ("irrelevant", ORANGE)):
         least = max(1.0, SELDOM * facts[name]["candidates"])
@@ -109,8 +104,7 @@ def movement(facts: Facts) -> str:
     axes.axhline(0.0, color=INK, linewidth=1)
     axes.set(xlabel="rank in the first stage", ylabel="ranks gained")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend(figure, columns=2)
-    return svg(figure, "movement", "Ranks gained by relevant and irrelevant candidates, by first-stage rank")
+    return "movement", "Ranks gained by relevant and irrelevant candidates, by first-stage rank"
 
 
 @style()
@@ -131,22 +125,20 @@ def scores(facts: Facts, second: str) -> str:
     return svg(figure, "scores", "Scores of relevant and irrelevant candidates in both stages")
 
 
-@style()
-def attention(facts: Facts) -> str:
+@plot()
+def attention(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw attention times list length against the first stage's rank."""
-    figure, axes = one()
     _banded(axes, [(rank, *row[1:]) for rank, row in enumerate(facts["by_rank"], start=1)], BLUE, "")
     axes.axhline(1.0, color=INK, linewidth=1)
     axes.set(xlabel="rank in the first stage", ylabel="attention; 1 = an even share")
     axes.set_ylim(bottom=0.0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return svg(figure, "attention", "Attention by first-stage rank")
+    return "attention", "Attention by first-stage rank"
 
 
-@style()
-def anomaly(facts: Facts, metric: str) -> str:
+@plot()
+def anomaly(axes: Axes, facts: Facts, metric: str) -> tuple[str, str]:
     """Draw the gain over the first stage, from the most usual queries to the strangest."""
-    figure, axes = one()
     for place, (_queries, _from, _to, gain, low, high) in enumerate(facts["bins"]):
         axes.plot([place, place], [low, high], color=BLUE, linewidth=2.2, solid_capstyle="butt")
         axes.plot(place, gain, "o", color=BLUE, markersize=6)
@@ -156,13 +148,12 @@ def anomaly(facts: Facts, metric: str) -> str:
     axes.set(xlabel="anomaly score of the query", ylabel=f"gain in {metric_name(metric)}")
     axes.set_xlim(-0.5, len(labels) - 0.5)
     axes.grid(visible=False, axis="x")
-    return svg(figure, "anomaly", "Gain over the first stage by anomaly score of the query")
+    return "anomaly", "Gain over the first stage by anomaly score of the query"
 
 
-@style()
-def reliability(facts: Facts) -> str:
+@plot(height=HEIGHT + 0.6, legend_columns=2)
+def reliability(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw the share chosen against probability, without and with the temperature; on the line they are equal."""
-    figure, axes = one(height=HEIGHT + 0.6)
     for when, colour in (("before", ORANGE), ("after", BLUE)):
         _candidates, stated, chosen, low, high = zip(*facts[when]["bins"], strict=True)
         axes.vlines(stated, low, high, color=colour, linewidth=1.2, alpha=0.6)
@@ -170,21 +161,18 @@ def reliability(facts: Facts) -> str:
     most = max(value for when in ("before", "after") for row in facts[when]["bins"] for value in (row[1], row[4]))
     axes.plot([0.0, most], [0.0, most], color=INK, linewidth=1)
     axes.set(xlabel="probability", ylabel="share chosen", xlim=(0.0, None), ylim=(0.0, None))
-    legend(figure, columns=2)
-    return svg(figure, "reliability", "Share chosen by probability, before and after the temperature")
+    return "reliability", "Share chosen by probability, before and after the temperature"
 
 
-@style()
-def latency(facts: Facts) -> str:
+@plot(legend_columns=2)
+def latency(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw milliseconds against list length."""
-    figure, axes = one()
     length, median, slow = zip(*facts["rows"], strict=True)
     axes.plot(length, slow, color=ORANGE, **_dots(length), label="95 % are faster")
     axes.plot(length, median, color=BLUE, **_dots(length), label="median")
     axes.set(xlabel="candidates in the list", ylabel="milliseconds")
     axes.set(xlim=(0, None), ylim=(0.0, None))
-    legend(figure, columns=2)
-    return svg(figure, "latency", "Milliseconds for a list, by its length")
+    return "latency", "Milliseconds for a list, by its length"
 
 
 def metric_name(name: str) -> str:
@@ -192,6 +180,7 @@ def metric_name(name: str) -> str:
     return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
 
 
+@style()
 def draw_intervals(
     rows: list[tuple[float, float, float]],
     names: list[str],
@@ -203,7 +192,8 @@ def draw_intervals(
 ) -> str:
     """Draw one mean with its interval below the other, around 0 in the colour of its verdict."""
     verdicts = verdicts or [verdict_of(low, high) for _, low, high in rows]
-    figure, axes = one(height=0.7 + 0.29 * len(rows))
+    figure = Figure(figsize=(WIDTH, 0.7 + 0.29 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
     for place, (mean, low, high) in enumerate(rows):
         colour = COLOUR_OF[verdicts[place]] if around_zero else BLUE
         axes.plot([low, high], [place, place], color=colour, linewidth=2.2, solid_capstyle="butt")

@@ -45,7 +45,7 @@ def fit_page(report: Facts) -> str:
     """Return the page as HTML.
 
     Args:
-        report: the contents of ``report.json``.
+        report: Contents of ``report.json``.
     """
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]

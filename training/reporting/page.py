@@ -8,16 +8,19 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from importlib import resources
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+P = ParamSpec("P")
 
 COLOURS = ("#0b6bb0", "#c4540a", "#0a8262", "#a5518a", "#6b5fc7", "#8f6a00")
 """Series, told apart by colour-blind readers too where only the first three are used; ``--c1`` to ``--c6`` of the
@@ -79,9 +82,9 @@ class PageSection:
     """A part of the page.
 
     Args:
-        title: the finding, as a sentence where the data allow one; empty for a part without a heading or text.
-        text: paragraphs below it.
-        figures, tables: side by side where there is room; a single one stands beside the text.
+        title: Finding, as a sentence where the data allow one; empty for a part without a heading or text.
+        text: Paragraphs below it.
+        figures, tables: Figures and tables, side by side where there is room; a single one stands beside the text.
     """
 
     title: str = ""
@@ -103,13 +106,13 @@ def render(
     """Return the page as HTML.
 
     Args:
-        title: what was measured, on what.
-        verdicts: conclusions in whole sentences; first on the page.
-        sections: in this order below them.
-        command: that repeats it.
-        facts: data, protocol, versions.
-        settings: the recipe, folded away.
-        numbers: a few that matter most, each with what it is; shown large.
+        title: Title of the page.
+        verdicts: Conclusions in whole sentences; first on the page.
+        sections: Sections below them, in this order.
+        command: Command that repeats the result.
+        facts: Data, protocol, versions.
+        settings: Recipe, folded away.
+        numbers: Numbers that matter most, each with its meaning; shown large.
     """
     template = (resources.files("listwright.training") / "reporting" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -132,13 +135,34 @@ def style() -> Iterator[None]:
         yield
 
 
-def one(height: float = HEIGHT) -> tuple[Figure, Axes]:
-    """Return a figure with one plot."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    return figure, figure.add_subplot()
+def plot(
+    *, height: float = HEIGHT, legend_columns: int = 0
+) -> Callable[[Callable[Concatenate[Axes, P], tuple[str, str]]], Callable[P, str]]:
+    """Return a decorator of functions that draw one plot: they get its axes, and callers get its SVG.
+
+    Args:
+        height: Height of the figure in inches.
+        legend_columns: Number of columns of the legend; 0 for none.
+
+    The function returns the name and the description that :func:`svg` takes.
+    """
+
+    def decorate(draw: Callable[Concatenate[Axes, P], tuple[str, str]]) -> Callable[P, str]:
+        @wraps(draw)
+        def render_plot(*args: P.args, **options: P.kwargs) -> str:
+            with style():
+                figure = Figure(figsize=(WIDTH, height), layout="constrained")
+                name, description = draw(figure.add_subplot(), *args, **options)
+                if legend_columns:
+                    legend(figure, legend_columns)
+                return svg(figure, name, description)
+
+        return render_plot
+
+    return decorate
 
 
-def legend(figure: Figure, columns: int = 1) -> None:
+def legend(figure: Figure, columns: int) -> None:
     """Draw the legend above the plots, where it covers nothing."""
     figure.legend(loc="outside upper left", ncols=columns, borderpad=0.0, columnspacing=1.4, handlelength=1.4)
 
@@ -147,9 +171,9 @@ def svg(figure: Figure, name: str, says: str) -> str:
     """Return the figure as an element of a page; the same bytes at every run.
 
     Args:
-        figure: made inside :func:`style`, of the colours above.
-        name: unique on the page, of letters and hyphens: ids are told apart by it.
-        says: description of the figure, for readers who cannot see it.
+        figure: Figure made inside :func:`style`, of the colours above.
+        name: Name that is unique on the page, of letters and hyphens: ids are told apart by it.
+        says: Description of the figure, for readers who cannot see it.
     """
     text = io.StringIO()
     with warnings.catch_warnings():  # the page's reader has fonts for letters that this machine lacks

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from listwright.ranking.manifest import Metric
+from listwright.ranking.manifest import Manifest, Metric
 from listwright.ranking.metrics import EvalProtocol
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import HEADLINE, PLAIN, ROUTED, Evaluation
@@ -45,23 +45,23 @@ class Report:
     """The result of a run.
 
     Args:
-        evaluation: per-query values on the test split, measured through the sealed bundle.
-        metrics: means and intervals under the evaluation's protocol.
-        data: one line: which data, split how.
-        notes: what was pointed out about them before the fit.
-        dropped: constant columns of the data that became no features: where they stood (from 0), and their names.
-        first_stage, model: what was fitted, and how it went.
-        recipe: the recipe as JSON.
-        seconds: wall-clock time by step.
-        specialists: as ``model``; None if the recipe has none.
-        routing: what choosing among them is worth; None without a router.
-        default: what ``auto`` means where no router decides, and why it is not what was fitted; empty for several
-            bundles together.
-        details: of :func:`listwright.training.reporting.measures.details.details`.
-        repeat: command, bundle, versions and fingerprints.
-        measured_here: what another run of the same recipe need not repeat: machine, time of day, latency.
-        titles: what people call the second stages, by kind.
-        budget: of :attr:`listwright.training.pipeline.budget.Budget.facts`; None for a run without a bound.
+        evaluation: Values of each query of the test split, measured through the sealed bundle.
+        metrics: Means and intervals under the evaluation's protocol.
+        data: Data and their split, in one line.
+        notes: Notes on the data from before the fit.
+        dropped: Constant columns of the data that became no features: their places (from 0) and their names.
+        first_stage, model: Facts on the fitted stages, and how their fits went.
+        recipe: Recipe as JSON.
+        seconds: Wall-clock time by step.
+        specialists: Facts on the specialists; None if the recipe has none.
+        routing: Measured effect of choosing among them; None without a router.
+        default: Meaning of ``auto`` where no router decides, and the reason if it is not what was fitted; empty for
+            several bundles together.
+        details: Measurements of :mod:`listwright.training.reporting.measures`, by name.
+        repeat: Command, bundle, versions and fingerprints.
+        measured_here: Figures that another run of the same recipe need not repeat: machine, time of day, latency.
+        titles: Titles of the second stages, by kind.
+        budget: Facts of :attr:`listwright.training.pipeline.budget.Budget.facts`; None for a run without a bound.
     """
 
     evaluation: Evaluation
@@ -151,6 +151,27 @@ class Report:
             },
         }
         return _compact(json.dumps(facts, indent=1)) + "\n"
+
+
+def default_facts(manifest: Manifest) -> dict[str, object]:
+    """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
+    facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
+    recipe = manifest.recipe
+    compared = recipe.get("choice") is not None and recipe.get("router") is None
+    chosen = compared or recipe["model"]["kind"] == "first_stage"
+    return facts | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
+
+
+def repeat_facts(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
+    """Return what was run, and how to run it again."""
+    return {
+        "bundle": f"{manifest.name}/{manifest.version}",
+        "command": command,
+        "seed": manifest.recipe["seed"],
+        "data_fingerprint": f"sha256:{data_fingerprint}",
+        "schema_fingerprint": manifest.fingerprint,
+        "made_with": manifest.made_with,
+    }
 
 
 def renamed(report: str, bundle: str) -> dict[str, str]:

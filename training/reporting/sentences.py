@@ -33,8 +33,8 @@ def default_sentence(default: Mapping[str, object], second: str) -> str | None:
     """Return what was removed from ``auto``, and why; None if nothing was.
 
     Args:
-        default: ``default_strategy`` of ``report.json``.
-        second: the second stage's kind.
+        default: Object ``default_strategy`` of ``report.json``.
+        second: Kind of the second stage.
     """
     if default.get("reason") is None or default.get("compared"):
         return None
@@ -53,10 +53,10 @@ def choice_sentence(
     """Describe what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
     Args:
-        default: ``default_strategy`` of ``report.json``.
-        names: what people call the rankers.
-        budget: of ``report.json``; None for a fit without a bound.
-        given: whether the first stage was fitted elsewhere, perhaps on these queries.
+        default: Object ``default_strategy`` of ``report.json``.
+        names: Names of the rankers for display.
+        budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
+        given: Whether the first stage was fitted elsewhere, perhaps on these queries.
     """
     compared = default.get("compared")
     if not compared:
@@ -82,7 +82,7 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
     """Return what the fit had time for.
 
     Args:
-        budget: of ``report.json``; None for a fit without a bound.
+        budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
     """
     if budget is None:
         return []
@@ -150,7 +150,7 @@ def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
 
     Args:
         gain: ``default_over_plain`` of ``report.json``.
-        names: what people call the rankers.
+        names: Names of the rankers for display.
     """
     who, rival = f"On the test queries, the default, {names[gain['ranker']]},", "LightGBM without list-relative columns"
     text = {

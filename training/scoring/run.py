@@ -21,6 +21,7 @@ import polars as pl
 from polars.selectors import binary
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_folder
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
@@ -165,15 +166,15 @@ def _publish(folder: Path, out: Path) -> None:
     paths = sorted(folder.glob("[0-9]*.parquet"))
     whole = folder / f"whole{out.suffix}"
     if not out.suffix:
-        shutil.rmtree(whole, ignore_errors=True)  # of a run that was stopped here
-        whole.mkdir()
-        for path in paths:
-            os.link(path, whole / path.name)
-    elif out.suffix.lower() == ".csv":
-        pl.scan_parquet(paths).with_columns(binary().cast(pl.String)).sink_csv(whole)
+        with atomic_folder(out, whole):
+            for path in paths:
+                os.link(path, whole / path.name)
     else:
-        pl.scan_parquet(paths).sink_parquet(whole)
-    whole.replace(out)
+        if out.suffix.lower() == ".csv":
+            pl.scan_parquet(paths).with_columns(binary().cast(pl.String)).sink_csv(whole)
+        else:
+            pl.scan_parquet(paths).sink_parquet(whole)
+        whole.replace(out)
     shutil.rmtree(folder)
 
 

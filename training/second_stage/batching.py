@@ -42,9 +42,9 @@ class Lists:
         scores: ``(R,)`` first-stage scores.
         cutoff: C, how many of the first stage's best are kept of each list (:func:`listwright.ranking.order.best`), in
             input order; which of candidates that are equal in everything, chance decides, always the same way.
-        append_score: whether the score becomes the last feature column.
-        device: where the tensors live.
-        shuffled: whether the candidates of each list stand in a random order, always the same, and not in input order.
+        append_score: Whether the score becomes the last feature column.
+        device: Torch device of the tensors.
+        shuffled: Whether the candidates of each list stand in a random order, always the same, and not in input order.
 
     Attributes:
         rows: ``(R',)`` row of ``data`` behind each kept candidate.
@@ -141,9 +141,9 @@ class Lists:
         """Yield all queries once, ``size`` lists at a time, the last batch smaller.
 
         Args:
-            size: B.
-            rng: shuffles queries and batches; None keeps the data's order.
-            similar: whether shuffled lists of similar length come together.
+            size: Number of lists in a batch.
+            rng: Generator that shuffles queries and batches; None keeps the data's order.
+            similar: Whether shuffled lists of similar length come together.
         """
         for queries in self._plan(size, rng, BUCKETS if similar else 1):
             yield self.batch(queries)

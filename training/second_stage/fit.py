@@ -46,12 +46,11 @@ def fit(
     """Fit the second stage.
 
     Args:
-        spec: of the recipe.
-        splits: under the schema that the bundle will have.
-        first: what the first stage makes of them.
-        seed, checkpoint, device, task, report, goes_on: as for
-            :func:`listwright.training.second_stage.loop.fit_network`.
-        workers: of a data-parallel fit; None for this process.
+        spec: Second stage of the recipe.
+        splits: Splits under the schema that the bundle will have.
+        first: First stage, fitted on these splits.
+        seed, checkpoint, device, task, report, goes_on: See :func:`listwright.training.second_stage.loop.fit_network`.
+        workers: Workers of a data-parallel fit; None for this process.
 
     Returns:
         None if the first stage stands alone.
@@ -93,9 +92,9 @@ class NetworkTrial:
     """One trial, in this process or, pickled, in another one.
 
     Args:
-        model, first, seed, state, device: as for :func:`search_network`.
-        read: gives the splits.
-        at_a_time: trials of a round, whose checkpoints are there together.
+        model, first, seed, state, device: See :func:`search_network`.
+        read: Function that returns the splits.
+        at_a_time: Number of trials in a round, whose checkpoints exist together.
     """
 
     model: NetworkSpec
@@ -145,16 +144,16 @@ def search_network(
     """Search for the values that rank the validation queries best; the fact of a trial is its best epoch.
 
     Args:
-        model: whose own values are the first trial.
-        splits, first: as for :func:`listwright.training.second_stage.fit.fit`; test queries are never looked at.
-        trials: in all, those of the journal included.
-        seed: of the proposals and of every fit.
-        journal: file that remembers finished trials.
-        state: folder for the checkpoint of the trial under way.
-        device: torch device.
-        task: reports the finished trials, and every epoch of the running one.
-        rounds: runs a :class:`NetworkTrial` elsewhere.
-        goes_on: called before each trial but the first; False ends the search.
+        model: Second stage whose own values are the first trial.
+        splits, first: See :func:`listwright.training.second_stage.fit.fit`; test queries are never used.
+        trials: Number of trials, those of the journal included.
+        seed: Seed of the proposals and of every fit.
+        journal: File that remembers finished trials.
+        state: Folder for the checkpoint of the trial under way.
+        device: Name of the torch device.
+        task: Task that gets the finished trials, and every epoch of the running one.
+        rounds: Rounds of a :class:`NetworkTrial` in other processes.
+        goes_on: Function that is called before each trial but the first; False ends the search.
 
     Raises:
         RecipeError: if no trial got to its end.

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
@@ -51,12 +52,12 @@ class FittedNetwork:
     """A fitted second stage with the weights of its best epoch.
 
     Args:
-        module: in eval mode, on the CPU.
-        spec: what was fitted.
-        history: every epoch.
-        best_epoch: the one whose weights these are; 0 where a model that starts from the first stage's order found none
-            that is better.
-        equivalent_lambda: the lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
+        module: Module in eval mode, on the CPU.
+        spec: Second stage of the recipe.
+        history: Results of every epoch.
+        best_epoch: Number of the epoch whose weights these are; 0 where a model that starts from the first stage's
+            order found none that is better.
+        equivalent_lambda: Lambda of eq. (10) that the confusion weight equals on these data; 0 without that loss.
         valid_values: ``(epochs, N)`` NDCG of every validation query after each epoch, and first before the first, where
             that could have been the best; the first row with the highest mean is that of these weights.
     """
@@ -106,18 +107,19 @@ def fit_network(
     """Fit a second stage on the first stage's top candidates.
 
     Args:
-        spec: of the recipe.
-        train, valid: under one schema.
-        train_scores, valid_scores: first-stage scores; those of the training rows out-of-fold.
-        seed: fixes initial weights, batches, dropout and sampled pairs.
-        score_feature: the feature that holds the first stage's score, where it is not appended.
-        checkpoint: file that remembers every finished epoch; if it is there, training goes on from it and ends with
+        spec: Second stage of the recipe.
+        train, valid: Training and validation split, under one schema.
+        train_scores, valid_scores: ``(R,)`` and ``(S,)`` first-stage scores; those of the training rows out-of-fold.
+        seed: Seed of initial weights, batches, dropout and sampled pairs.
+        score_feature: Feature that holds the first stage's score, where it is not appended.
+        checkpoint: File that remembers every finished epoch; if it is there, training goes on from it and ends with
             the same weights as an uninterrupted run.
-        device: torch device.
-        task: reports every epoch, those of the checkpoint included.
-        report: of a search: called with every epoch and the validation NDCG after it; may end the fit by raising.
-        workers: run the epochs, each on its share of the lists; None for this process.
-        goes_on: called before each epoch but the first; False ends the fit.
+        device: Name of the torch device.
+        task: Task that gets every epoch, those of the checkpoint included.
+        report: Function of a search, called with every epoch and the validation NDCG after it; may end the fit by
+            raising.
+        workers: Workers that run the epochs, each on its share of the lists; None for this process.
+        goes_on: Function that is called before each epoch but the first; False ends the fit.
 
     Raises:
         ScoringError: if the loss or a validation score stops being finite; names the epoch and the remedy.
@@ -224,12 +226,12 @@ def run_epoch(
     """Run one pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it.
 
     Args:
-        model, optimizer: change.
-        lists: of the pass.
-        spec, conf_weight: of the loss.
-        draws: the seed, and whatever else tells this pass from others.
-        number: of the epoch.
-        size: lists of a batch; None for the recipe's.
+        model, optimizer: Model and optimizer, which are changed.
+        lists: Training lists.
+        spec, conf_weight: Second stage of the recipe, and weight of the confusion loss.
+        draws: Seed, and further numbers that tell this pass from others.
+        number: Number of the epoch, from 1.
+        size: Number of lists in a batch; None for the recipe's.
     """
     started = time.perf_counter()
     rng = np.random.default_rng([*draws[:1], number, *draws[1:]])
@@ -313,11 +315,11 @@ def query_ndcg(
     """Return ``(N,)`` NDCG of every query's whole order: reranked candidates first, the others in first-stage order.
 
     Args:
-        second_scores: of the lists' candidates.
-        lists: made of ``data`` and ``scores``.
+        second_scores: Second-stage scores of each list's candidates.
+        lists: Lists made of ``data`` and ``scores``.
         data: N queries.
-        scores: ``(S,)`` of the first stage.
-        cutoff: of the NDCG; the ideal is that of the whole list.
+        scores: ``(S,)`` first-stage scores.
+        cutoff: Cutoff of the NDCG; the ideal is that of the whole list.
 
     Convention: 0 for a list without a relevant candidate.
     """
@@ -330,11 +332,11 @@ class TrainingState:
     """The state in a checkpoint.
 
     Args:
-        model, optimizer: after the last epoch.
-        best: weights of the best epoch.
-        best_epoch: its number; 0 where none is better than the start.
-        history: every epoch.
-        start_ndcg: what the first epoch has to beat.
+        model, optimizer: State of model and optimizer after the last epoch.
+        best: Weights of the best epoch.
+        best_epoch: Number of the best epoch; 0 where none is better than the start.
+        history: Results of every epoch.
+        start_ndcg: NDCG that the first epoch has to beat.
         values: NDCG of every validation query after each epoch; before the first one, too, where ``start_ndcg`` counts.
     """
 
@@ -396,10 +398,9 @@ def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optim
 
 def save(checkpoint: Path, state: TrainingState) -> None:
     """Write the file anew, in one step: an interruption leaves the previous epoch."""
-    temporary = checkpoint.with_suffix(".tmp")
     values = {**vars(state), "history": [asdict(epoch) for epoch in state.history]}
-    torch.save(values, temporary)
-    temporary.replace(checkpoint)
+    with atomic_file(checkpoint) as file:
+        torch.save(values, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,11 +408,11 @@ class Epoch:
     """One pass over the training queries.
 
     Args:
-        number: counted from 1.
-        rank_loss, confusion_loss: means over batches; the second before weighting, 0 where it is not used.
-        valid_ndcg: of the validation queries after this epoch (empty queries count 0).
-        best_ndcg: the best so far.
-        seconds: wall clock of the training batches, without validation.
+        number: Number of the epoch, from 1.
+        rank_loss, confusion_loss: Means over batches; the second before weighting, 0 where it is not used.
+        valid_ndcg: NDCG of the validation queries after this epoch (empty queries count 0).
+        best_ndcg: Best NDCG so far.
+        seconds: Wall-clock time of the training batches, without validation.
     """
 
     number: int
@@ -434,10 +435,10 @@ class ParallelEpochs:
     depends on seed, epoch and rank, so an epoch that is repeated after a loss ends with the same weights.
 
     Args:
-        workers: W of them.
-        model: as it begins, with the scaling of all lists.
+        workers: Group of W workers.
+        model: Model before the first epoch, with the scaling of all lists.
         lists: N training lists. Each worker gets N // W; the last N % W are left out.
-        spec, conf_weight, seed: of the fit.
+        spec, conf_weight, seed: Second stage of the recipe, weight of the confusion loss, and seed of the fit.
 
     Raises:
         RecipeError: if there are fewer lists, or lists of a batch, than workers.
@@ -482,9 +483,9 @@ class NetworkWorker:
     """One worker of :class:`ParallelEpochs`.
 
     Args:
-        model: its copy.
-        lists: its own.
-        spec, conf_weight, seed: of the fit.
+        model: Copy of the model.
+        lists: Lists of this worker.
+        spec, conf_weight, seed: Second stage of the recipe, weight of the confusion loss, and seed of the fit.
         device: ``cuda`` or ``cpu``.
     """
 

@@ -71,11 +71,11 @@ class Step:
     """The state after one iteration.
 
     Args:
-        number: counted from 1.
-        objective: penalised log-likelihood of all lists.
+        number: Number of the iteration, from 1.
+        objective: Penalised log-likelihood of all lists.
         weights: ``(K,)`` pi.
-        entropy: mean entropy of the responsibilities, in nats; log K where nothing is known, 0 where all is decided.
-        reseeded: components that started anew in this iteration.
+        entropy: Mean entropy of the responsibilities, in nats; log K where nothing is known, 0 where all is decided.
+        reseeded: Components that started anew in this iteration.
     """
 
     number: int
@@ -113,13 +113,13 @@ class Mixture:
     """K rankers and their weights during EM.
 
     Args:
-        lists: what is learnt from.
-        rankers: K of them; changed in place.
+        lists: Training lists.
+        rankers: K rankers, changed in place.
         shares: ``(N, K)`` responsibilities to begin with.
-        alpha: of the Dirichlet prior, eq. (4).
-        counts: ``(N,)`` how often each list was seen, 0 or more; None for once each.
-        seed: every iteration draws from it and its own number, so that a resumed run repeats it.
-        steps: iterations that are done already.
+        alpha: Parameter of the Dirichlet prior, eq. (4).
+        counts: ``(N,)`` number of times that each list was seen, 0 or more; None for once each.
+        seed: Seed that every iteration draws from together with its own number, so that a resumed run repeats it.
+        steps: Iterations that are done already.
     """
 
     def __init__(

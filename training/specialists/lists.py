@@ -24,7 +24,7 @@ class PaddedLists:
         x: ``(R, P)`` float64 dense inputs, rows of one list together.
         labels: ``(R,)`` float64.
         mask: ``(N, L)`` True = real candidate; its True places, row by row, are the rows of ``x``.
-        groups: label groups of the padded lists.
+        groups: Label groups of the padded lists.
         top: m of the top-m event; None for the full event.
     """
 
@@ -89,11 +89,11 @@ class BlockedLists:
     """N lists, of which a block is padded at a time.
 
     Args:
-        inputs: gives the ``(M, P)`` float64 dense inputs of rows by their numbers.
-        labels: ``(R,)`` float64, of all rows.
+        inputs: Function that returns the ``(M, P)`` float64 dense inputs of rows by their numbers.
+        labels: ``(R,)`` float64 labels of all rows.
         starts, lengths: ``(N,)`` list n has rows ``starts[n] : starts[n] + lengths[n]``.
         top: m of the top-m event; None for the full event.
-        held: whether blocks stay in memory once they are made.
+        held: Whether blocks stay in memory once they are made.
     """
 
     def __init__(

@@ -45,8 +45,8 @@ class SrmNetwork(nn.Module):
     """Raw features to the scores of all K specialists.
 
     Args:
-        standardise: fitted on the training rows.
-        rankers: fitted, K of them.
+        standardise: Preprocessing, fitted on the training rows.
+        rankers: K fitted rankers.
     """
 
     def __init__(self, standardise: Standardise, rankers: list[Component]) -> None:
@@ -116,9 +116,9 @@ class LinearRanker:
     step goes away from it. That of a top-m event is not concave: steps still go up, to some optimum.
 
     Args:
-        width: P.
-        sigma: standard deviation of the prior of each weight.
-        concave: whether the event is the full one, so that EM may insist on ascent.
+        width: P, number of columns of the dense input.
+        sigma: Standard deviation of the prior of each weight.
+        concave: Whether the event is the full one, so that EM may insist on ascent.
     """
 
     def __init__(self, width: int, sigma: float, *, concave: bool = True) -> None:
@@ -184,9 +184,9 @@ class NetworkRanker:
     Nothing guarantees that a pass raises the objective.
 
     Args:
-        width: P.
+        width: P, number of columns of the dense input.
         spec: ``hidden``, ``sigma``, ``batch_size``, ``learning_rate``, ``epochs``.
-        rng: of the first weights; an MLP cannot leave 0.
+        rng: Generator of the first weights; an MLP cannot leave 0.
     """
 
     ascends = False
@@ -267,7 +267,7 @@ class Standardise(nn.Module):
     unit variance, rare ones would hardly be held by the prior.
 
     Args:
-        schema: of the first D columns.
+        schema: Schema of the first D columns.
         rows: ``(R, E)`` training rows to take the statistics from; E is D, or D + 1 with the first stage's score last.
         transform: ``none``, or ``log`` for symmetric log1p before everything else; or ``raw``, which leaves numbers as
             they are, a missing one 0.

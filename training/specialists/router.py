@@ -94,9 +94,9 @@ class FittedRouter:
     """A fitted router.
 
     Args:
-        graph: ONNX, ``(1, A) -> (1, 2 K)``.
-        stage: how the manifest names it.
-        facts: for the report.
+        graph: ONNX graph, ``(1, A) -> (1, 2 K)``.
+        stage: Entry of the manifest.
+        facts: Facts for the report.
     """
 
     graph: bytes
@@ -108,9 +108,9 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
     """Fit the forest, calibrate it, and choose the margin.
 
     Args:
-        spec: of the recipe.
-        lists: cross-fitted.
-        seed: fixes folds and trees.
+        spec: Router of the recipe.
+        lists: Judged lists, cross-fitted.
+        seed: Seed of folds and trees.
 
     Raises:
         DataError: if there are fewer lists than folds.
@@ -198,8 +198,8 @@ def choose_margin(
     all tries together (Bonferroni).
 
     Args:
-        estimated: held-out estimate for the specialist that would be chosen.
-        gained: what it truly gained.
+        estimated: ``(N,)`` held-out estimates of the gain of the specialist that would be chosen.
+        gained: ``(N,)`` true gains of that specialist.
 
     Returns:
         The margin and the lower bound of the mean gain; None and None where no coverage counts: the router then
@@ -229,8 +229,8 @@ class FittedAnomaly:
     """A fitted anomaly score: how unusual a query is.
 
     Args:
-        graph: ONNX, ``(1, M) -> (1, 1)``.
-        stage: how the manifest names it.
+        graph: ONNX graph, ``(1, M) -> (1, 1)``.
+        stage: Entry of the manifest.
     """
 
     graph: bytes
@@ -242,8 +242,8 @@ def fit_anomaly(train: Dataset, scores: Float[np.ndarray, " R"], *, seed: int) -
 
     Args:
         train: N queries.
-        scores: the first stage's of their candidates, out of fold.
-        seed: fixes the trees.
+        scores: ``(R,)`` first-stage scores of their candidates, out of fold.
+        seed: Seed of the trees.
 
     Returns:
         None without numeric features: there is nothing to take a mean of.
@@ -271,8 +271,9 @@ def fit_forest(top_means: Float[np.ndarray, "N M"], *, seed: int) -> tuple[bytes
     regression trees: so the leaves of the isolation trees are given their path lengths, and their mean is regressed.
 
     Args:
-        top_means: as :meth:`listwright.ranking.aggregates.Aggregates.top_means` gives them; NaN = missing.
-        seed: fixes the trees.
+        top_means: ``(N, M)`` means of the top candidates, see
+            :meth:`listwright.ranking.aggregates.Aggregates.top_means`; NaN = missing.
+        seed: Seed of the trees.
 
     Returns:
         The ONNX graph ``(1, M) -> (1, 1)``, and the quantiles of the training queries' scores.

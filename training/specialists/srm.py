@@ -19,6 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.console.progress import NO_TASK, Task
@@ -39,15 +40,15 @@ class FittedSrm:
     """A fitted mixture.
 
     Args:
-        module: all specialists.
-        spec: what was fitted.
+        module: Network with all specialists.
+        spec: Mixture of the recipe.
         weights: ``(K,)`` pi.
         shares: ``(M, K)`` responsibilities of the M training queries that have two different labels.
-        informative: ``(M,)`` which queries these are.
-        steps: every iteration of the start that went on.
-        converged: whether the last of them changed next to nothing.
-        starts: penalised log-likelihood of each start after its trial run.
-        rankers: as EM left them.
+        informative: ``(M,)`` numbers of these queries.
+        steps: Iterations of the start that went on.
+        converged: Whether the last of them changed next to nothing.
+        starts: Penalised log-likelihood of each start after its trial run.
+        rankers: Rankers after the last iteration.
     """
 
     module: SrmNetwork
@@ -99,13 +100,13 @@ def fit_srm(
     """Fit the mixture by EM.
 
     Args:
-        spec: of the recipe.
-        train: training queries; those whose labels are all equal say nothing about any ranker and are left out. A
+        spec: Mixture of the recipe.
+        train: Training queries; those whose labels are all equal say nothing about any ranker and are left out. A
             query's weight is how often it occurred.
         train_scores: ``(R,)`` out-of-fold first-stage scores; needed for a cutoff or as an input.
-        seed: fixes every start.
-        checkpoint: file that remembers every finished iteration; if it is there, EM goes on from it.
-        task: reports every iteration.
+        seed: Seed of every start.
+        checkpoint: File that remembers every finished iteration; if it is there, EM goes on from it.
+        task: Task that gets every iteration.
 
     Raises:
         DataError: if there are fewer queries with two different labels than specialists.
@@ -137,8 +138,8 @@ def lists_of(spec: SrmSpec, data: Dataset, scores: Float[np.ndarray, " R"] | Non
     """Return the candidates and inputs that the specialists score.
 
     Args:
-        spec: of the recipe.
-        data: lists.
+        spec: Mixture of the recipe.
+        data: Lists under the bundle's schema.
         scores: ``(R,)`` first-stage scores; needed for a cutoff or as an input.
     """
     if scores is None:
@@ -258,9 +259,8 @@ class _Fitting:
             "shares": mixture.shares,
             "steps": [asdict(step) for step in mixture.steps],
         }
-        temporary = self._checkpoint.with_suffix(".tmp")
-        torch.save(self._saved, temporary)
-        temporary.replace(self._checkpoint)  # in one step: an interruption leaves the iteration before
+        with atomic_file(self._checkpoint) as file:  # an interruption leaves the iteration before
+            torch.save(self._saved, file)
 
     def finish(self, mixture: Mixture, *, starts: tuple[float, ...]) -> FittedSrm:
         """Return the result of EM."""

@@ -79,8 +79,8 @@ def costs() -> list[dict[str, Any]]:
             path = Path(folder) / f"{width}.csv"
             write(path, width)
             diagnosis, cost = diagnosed(["--data", str(path), "--qid", "search", "--label", "clicked"])
-            compared = {"queries": diagnosis["queries"], "compared_rows": diagnosis["rows"]}
-            rows.append({"rows": LISTS * LENGTH, "numeric": width, "categorical": 2, **compared, **cost})
+            sizes = {"queries": diagnosis["queries"], "compared_rows": diagnosis["rows"]}
+            rows.append({"rows": LISTS * LENGTH, "numeric": width, "categorical": 2, **sizes, **cost})
     return rows
 
 

@@ -29,7 +29,7 @@ SHOPS = {
 }
 
 NOISES = ((1.5, 1.2), (1.5, 1.0))
-"""Of control and challenger."""
+"""Standard deviations of the noise of control and challenger."""
 
 METRICS = ("hit", "mrr", "ndcg@10")
 

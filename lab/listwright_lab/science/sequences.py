@@ -23,15 +23,15 @@ DAYS, RUNS = 30, 2000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic under the null.
+    """Simulated traffic in which both arms are alike.
 
     Args:
-        name: of it.
-        kind: what is measured: clicks of a split, revenue of a split, or preferences of interleaved lists.
-        daily: queries a day.
-        rate: probability of a click; of a tie among credited queries for interleaving.
-        liking: standard deviation over units of the log-odds of a click.
-        units: people there are; each query is of one of them.
+        name: Name in the results.
+        kind: Measured quantity: clicks of a split, revenue of a split, or preferences of interleaved lists.
+        daily: Number of queries a day.
+        rate: Probability of a click; for interleaving, probability of a tie among credited queries.
+        liking: Standard deviation over units of the log-odds of a click.
+        units: Number of people; each query is of one of them.
     """
 
     name: str
@@ -55,10 +55,10 @@ def month(case: Case, *, runs: int, seed: int, effect: float = 0.0) -> dict[str,
     """Return the share of runs in which a look called a winner, by both intervals.
 
     Args:
-        case: of the traffic.
-        runs: simulated months.
-        seed: fixes them.
-        effect: added to the challenger's probability; 0 is the null.
+        case: Traffic to simulate.
+        runs: Number of simulated months.
+        seed: Seed of the simulation.
+        effect: Amount added to the challenger's probability; 0 for arms that are alike.
     """
     rng = np.random.default_rng(seed)
     outcomes = np.array([_called(case, effect, rng) for _ in range(runs)])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
@@ -25,18 +26,7 @@ from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import LambdaMart, Recipe, Srm
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
 
@@ -55,12 +45,12 @@ def measure(
     """Return the NDCG of every test query under LambdaMART and under every specialist of every K.
 
     Args:
-        recipe: its first stage, and its specialists (or their defaults) but for K.
-        sources: of the data.
-        counts: every K, 1 among them.
-        state: folder for checkpoints.
-        ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
-        task: reports the steps.
+        recipe: Recipe with the first stage, and the specialists' settings except K.
+        sources: Paths of the data; none for synthetic data.
+        counts: Numbers K of specialists, 1 among them.
+        state: Folder for checkpoints.
+        ndcg_at: Cutoff of the NDCG; a query without a relevant candidate counts 0.
+        task: Progress bar that shows the current step.
 
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.
@@ -81,8 +71,8 @@ def measure(
         fitted = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint)
         lists = lists_of(spec, test, test_scores)
         width = lists.matrix.shape[1]
-        served = OnnxScorer(to_onnx(fitted.module, width), width, columns=count)
-        by_specialists = [served.score(lists.inputs(n)) for n in range(len(test))]
+        scorer = OnnxScorer(to_onnx(fitted.module, width), width, columns=count)
+        by_specialists = [scorer.score(lists.inputs(n)) for n in range(len(test))]
         for k in range(count):
             values = query_ndcg([scores[:, k] for scores in by_specialists], lists, test, test_scores, ndcg_at)
             frames.append(_rows(test.qids, "srm", count, k, values))
@@ -100,12 +90,14 @@ class Curve:
     """Expected NDCG against the oracle's accuracy, for one K.
 
     Args:
-        specialists: K.
-        mean, low, high: ``(accuracies,)`` at :data:`ACCURACIES`, with the 95 % interval over queries.
-        oracle, average: NDCG at a = 1 and at a = 0.
-        break_even: accuracy at which the single ranker is reached, with its interval; None where K = 1 or the
-            specialists never differ.
-        beats_single, beats_lambdamart: smallest accuracy at which the paired interval of the gain lies above 0; None
+        specialists: Number K of specialists.
+        mean: ``(accuracies,)`` expected NDCG at each of :data:`ACCURACIES`.
+        low, high: ``(accuracies,)`` ends of the 95 % interval over queries.
+        oracle: NDCG of the perfect oracle, a = 1.
+        average: NDCG of a random choice, a = 0.
+        break_even: Accuracy at which the curve reaches the single ranker, and the ends of its interval; None where
+            K = 1 or the specialists never differ.
+        beats_single, beats_lambdamart: Smallest accuracy at which the paired interval of the gain lies above 0; None
             where there is none.
     """
 
@@ -122,12 +114,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The results of the suite.
+    """Results of the suite ``oracle``.
 
     Args:
-        queries, seeds: how many.
-        single, lambdamart: mean NDCG with its 95 % interval.
-        curves: one per K.
+        queries: Number of test queries.
+        seeds: Number of seeds.
+        single: Mean NDCG of one linear ranker, and the ends of its 95 % interval.
+        lambdamart: Mean NDCG of LambdaMART, and the ends of its 95 % interval.
+        curves: Curve of each K.
     """
 
     queries: int
@@ -173,15 +167,16 @@ def summarise(results: pl.DataFrame) -> Summary:
     )
     lambdamart = by_query.filter(pl.col("ranker") == "lambdamart")["mean"].to_numpy()
     counts = sorted(by_query.filter(pl.col("ranker") == "srm")["specialists"].unique().to_list())
-    of = {k: by_query.filter((pl.col("ranker") == "srm") & (pl.col("specialists") == k)) for k in counts}
-    single = of[1]["mean"].to_numpy()
+    by_count = {k: by_query.filter((pl.col("ranker") == "srm") & (pl.col("specialists") == k)) for k in counts}
+    single = by_count[1]["mean"].to_numpy()
     return Summary(
         queries=len(lambdamart),
         seeds=results["seed"].n_unique(),
         single=_mean(single),
         lambdamart=_mean(lambdamart),
         curves=tuple(
-            _curve(k, frame["best"].to_numpy(), frame["mean"].to_numpy(), single, lambdamart) for k, frame in of.items()
+            _curve(k, frame["best"].to_numpy(), frame["mean"].to_numpy(), single, lambdamart)
+            for k, frame in by_count.items()
         ),
     )
 
@@ -229,7 +224,7 @@ def _first_above(gains: Float[np.ndarray, "samples accuracies"]) -> float | None
 
 
 def page(data: str, summary: Summary, *, ndcg_at: int, **repeat: Any) -> str:
-    """Return the page: curves, the table behind them, and what they mean; ``repeat`` as for :func:`render`."""
+    """Return the page: curves, the table behind them, and what they mean; ``repeat`` goes to :func:`render`."""
     rows = [
         [
             f"SRM, K = {curve.specialists}",
@@ -287,10 +282,9 @@ def sentence(summary: Summary) -> str:
     )
 
 
-@style()
-def curves_figure(summary: Summary, ndcg_at: int) -> str:
+@plot(legend_columns=2)
+def curves_figure(axes: Axes, summary: Summary, ndcg_at: int) -> tuple[str, str]:
     """Draw NDCG against the oracle's accuracy, one curve per K, with the two single rankers as lines."""
-    figure, axes = one()
     accuracy = ACCURACIES * 100
     for colour, curve in zip(COLOURS, (c for c in summary.curves if c.specialists > 1), strict=False):
         axes.plot(accuracy, curve.mean, color=colour, label=f"SRM, K = {curve.specialists}")
@@ -301,8 +295,7 @@ def curves_figure(summary: Summary, ndcg_at: int) -> str:
         axes.axhline(line[0], color=INK, linestyle=dash, linewidth=1.3, label=name)
         axes.axhspan(line[1], line[2], color=INK, alpha=0.05, linewidth=0)
     axes.set(xlabel="accuracy of the oracle, %", ylabel=f"NDCG@{ndcg_at}", xlim=(0, 100))
-    legend(figure, columns=2)
-    return svg(figure, "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist")
+    return "oracle", f"NDCG@{ndcg_at} against the accuracy of an oracle that picks the specialist"
 
 
 def _with_interval(values: tuple[float, float, float] | None) -> str:

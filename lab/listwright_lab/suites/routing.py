@@ -1,7 +1,7 @@
-"""Suite ``routing``: does a router that reads only the list pay, on queries that nothing was fitted on?
+"""Suite ``routing``: the gain of a router that reads only the list, on queries that nothing was fitted on.
 
-Every unit is one whole run: first stage, generalist, specialists and router, sealed in a bundle and measured through
-it. Over the folds every query is tested once.
+Each unit is one whole fit: first stage, generalist, specialists and router, sealed in a bundle and measured through it.
+Over the folds every query is tested once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from rich.console import Console
 
 from listwright.training.console.progress import Task
@@ -25,22 +26,10 @@ from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.reporting.report import verdict
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
-
 
 BINS = 8
 """Bins of the calibration plot, with equally many queries each."""
@@ -63,7 +52,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
 
 
 def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFrame:
-    """Return one row per query."""
+    """Return the evaluation as a frame with one row per query."""
     return pl.DataFrame(
         {
             "qid": list(qids),
@@ -94,7 +83,8 @@ class CoverageCurve:
     """Mean gain over all queries if the share c with the largest estimated gains is routed.
 
     Args:
-        gain, low, high: ``(coverages,)`` at :data:`COVERAGES`, with the 95 % interval over queries.
+        gain: ``(coverages,)`` mean gain at each of :data:`COVERAGES`.
+        low, high: ``(coverages,)`` ends of the 95 % interval over queries.
     """
 
     gain: Float[np.ndarray, " coverages"]
@@ -107,9 +97,9 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
     each = np.arange(len(evaluation.chosen))
     choice = evaluation.probabilities.argmax(axis=1)
     estimated, gained = evaluation.gains[each, choice], evaluation.hard - evaluation.generalist
-    place = np.empty(len(each))
-    place[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
-    routed = place[:, None] <= COVERAGES + 1e-12
+    rank_share = np.empty(len(each))
+    rank_share[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
+    routed = rank_share[:, None] <= COVERAGES + 1e-12
     gains = routed * gained[:, None]
     low, high = percentile_interval(resample_means(gains, evaluation.query))
     return CoverageCurve(gains.mean(axis=0), low, high)
@@ -117,12 +107,13 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Stated confidence against how often it was right, in bins of equally many queries.
+    """Calibration of the router's confidence, in bins of equally many queries.
 
     Args:
-        confidence, right: ``(bins,)`` means of every bin; equal bests count as right in equal shares.
-        low, high: ``(bins,)`` 95 % interval of ``right``.
-        error: mean absolute difference, weighed by the bins' queries.
+        confidence: ``(bins,)`` mean probability that the router states.
+        right: ``(bins,)`` share of queries in which its choice is the best; equally good ones share a query.
+        low, high: ``(bins,)`` ends of the 95 % interval of ``right``.
+        error: Mean absolute difference of confidence and ``right``, weighted by queries.
     """
 
     confidence: Float[np.ndarray, " bins"]
@@ -149,7 +140,7 @@ def calibration(evaluation: RoutingEvaluation) -> Calibration:
 
 
 def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: Any) -> str:
-    """Return the page: whether routing pays, its curve, and the router's calibration; ``repeat`` as above."""
+    """Return the page: verdict, coverage curve, and the router's calibration; ``repeat`` goes to :func:`render`."""
     facts = evaluation.facts()
     values = facts["ndcg"]
     assert isinstance(values, dict)
@@ -198,11 +189,10 @@ def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: An
     )
 
 
-@style()
-def coverage_figure(evaluation: RoutingEvaluation) -> str:
+@plot(legend_columns=1)
+def coverage_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw the gain over the generalist against the share of queries routed; the dot is the bundle's own coverage."""
     curve = coverage_curve(evaluation)
-    figure, axes = one()
     share = COVERAGES * 100
     axes.plot(share, curve.gain, color=COLOURS[0], label="routed by estimated gain")
     axes.fill_between(share, curve.low, curve.high, color=COLOURS[0], alpha=0.15, linewidth=0)
@@ -210,15 +200,13 @@ def coverage_figure(evaluation: RoutingEvaluation) -> str:
     gain = float((evaluation.routed - evaluation.generalist).mean())
     axes.plot(evaluation.coverage * 100, gain, "o", color=COLOURS[1], label="the bundle's own margin")
     axes.set(xlabel="coverage: share of queries routed, %", ylabel="mean gain, NDCG", xlim=(0, 100))
-    legend(figure)
-    return svg(figure, "coverage", "Gain over the generalist against the share of queries routed")
+    return "coverage", "Gain over the generalist against the share of queries routed"
 
 
-@style()
-def reliability_figure(evaluation: RoutingEvaluation) -> str:
+@plot(height=4.0)
+def reliability_figure(axes: Axes, evaluation: RoutingEvaluation) -> tuple[str, str]:
     """Draw how often the most probable specialist is a best one, against its stated probability."""
     bins = calibration(evaluation)
-    figure, axes = one(height=4.0)
     axes.set_aspect("equal")
     axes.plot([0, 1], [0, 1], color=INK, linewidth=1)
     errors = [bins.right - bins.low, bins.high - bins.right]
@@ -226,7 +214,7 @@ def reliability_figure(evaluation: RoutingEvaluation) -> str:
     axes.set(
         xlabel="stated probability", ylabel="share of queries where it was a best one", xlim=(0, 1), ylim=(0, 1.02)
     )
-    return svg(figure, "reliability", "Stated probability against how often it was right")
+    return "reliability", "Stated probability against how often it was right"
 
 
 def _percent(value: float | None) -> str:

@@ -1,8 +1,8 @@
 """SVMrank / LETOR text: ``label qid:Q i:v i:v ... # comment``, one candidate a line.
 
-Three parsers give one result. The compiled one reads plain text; the fast one, where there was no C compiler, checks
-the structure of a whole chunk at once and parses all its numbers in one call. Whenever both have any doubt, the precise
-one reads that chunk line by line, and is the one that complains.
+Three parsers give one result. The compiled one reads plain text; the fast one, where there was no C compiler, splits
+and converts a whole chunk with polars. Whenever both have any doubt, the precise one reads that chunk line by line, and
+is the one that complains.
 
 Conventions: an index that a line leaves out is 0.0, as SVMrank means it; the words of
 :data:`listwright.ranking.features.MISSING_WORDS` are missing values, and so is the largest double, Istella's marker of
@@ -282,8 +282,8 @@ class _LineFault:
             left, colon, right = token.partition(b":")
             if not colon or not left.isdigit():
                 raise self._error(column, "expected INDEX:VALUE", token)
-            index = int(left[:10])
-            if not 1 <= index <= MAX_INDEX or len(left) > 10:
+            index = int(left.lstrip(b"0")[:10] or b"0")
+            if not 1 <= index <= MAX_INDEX:
                 raise self._error(column, f"expected a feature index from 1 to {MAX_INDEX}", token)
             if index <= last:
                 raise self._error(column, f"expected a feature index above {last}, indices increase in a line", token)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import read_object
 from listwright.training.data.shards.rows import JoinedRows, Rows, runs
@@ -196,7 +197,7 @@ class ShardWriter:
         shard = {"rows": count, "width": width, "sha256": digest.hexdigest(), "beside": _sha256(beside)}
         self._shards.append(shard)
         self.place, self.rows = place, self.rows + count
-        _put(self._folder / STATE, {"shards": self._shards, "place": place})
+        atomic_write(self._folder / STATE, json.dumps({"shards": self._shards, "place": place}), sync=True)
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Write the rest, and the files that complete the folder.
@@ -207,7 +208,7 @@ class ShardWriter:
         if self._blocks:
             self._write(self._last_place)
         whole = {"format": FORMAT, "shards": self._shards, "facts": facts}
-        _put(self._folder / FACTS, whole | {"sha256": _of(whole)})
+        atomic_write(self._folder / FACTS, json.dumps(whole | {"sha256": _of(whole)}), sync=True)
         (self._folder / STATE).unlink(missing_ok=True)
 
 
@@ -270,12 +271,3 @@ def _sha256(path: Path) -> str:
 
 def _of(whole: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-
-
-def _put(path: Path, value: object) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

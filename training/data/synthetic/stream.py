@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 from polars.io.plugins import register_io_source
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError
 from listwright.training.console.progress import Progress
 from listwright.training.job_folder import disk_full_as_data_error
@@ -173,12 +173,10 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
 
     with (
         disk_full_as_data_error(out.parent, "make some, or choose another --out"),
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", ignore_cleanup_errors=True) as own,
+        atomic_file(out) as file,
     ):
-        partial = Path(own) / f"{out.name}.partial"  # no name that a reader of the folder takes for data
-        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, draw_frames())
+        (_write_text if out.suffix == ".txt" else _write_table)(file, out.suffix, draw_frames())
         _check_absent(out)
-        partial.rename(out)
     return rows
 
 
@@ -196,29 +194,26 @@ def _frame(block: SyntheticBlock) -> pl.DataFrame:
     return frame.with_columns(pl.exclude("qid", "label").fill_nan(None))
 
 
-def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> None:
+def _write_table(file: BinaryIO, suffix: str, frames: Iterator[pl.DataFrame]) -> None:
     first = next(frames)
 
     def source(*_: object) -> Iterator[pl.DataFrame]:
         yield from chain([first], frames)
 
     rows = register_io_source(source, schema=first.schema)
-    # an open file, not a path: after an interruption, a thread of Polars may still create the file of a path
-    with path.open("wb") as file:
-        if suffix == ".csv":
-            rows.sink_csv(file)
-        else:
-            group = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
-            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=group)
+    if suffix == ".csv":
+        rows.sink_csv(file)
+    else:
+        group = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
+        rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=group)
 
 
-def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:
-    with path.open("wb") as file:
-        for frame in chain.from_iterable(f.iter_slices(max(1, _TEXT_CELLS // f.width)) for f in frames):
-            parts = [pl.format("{} qid:{}", "label", "qid")]
-            parts += [
-                pl.format("{}:{}", pl.lit(name[1:]), pl.col(name).cast(pl.String).fill_null("NULL"))
-                for name in frame.columns[2:]
-            ]
-            lines = frame.select(pl.concat_str(parts, separator=" ")).to_series()
-            file.write(("\n".join(lines.to_list()) + "\n").encode())
+def _write_text(file: BinaryIO, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:
+    for frame in chain.from_iterable(f.iter_slices(max(1, _TEXT_CELLS // f.width)) for f in frames):
+        parts = [pl.format("{} qid:{}", "label", "qid")]
+        parts += [
+            pl.format("{}:{}", pl.lit(name[1:]), pl.col(name).cast(pl.String).fill_null("NULL"))
+            for name in frame.columns[2:]
+        ]
+        lines = frame.select(pl.concat_str(parts, separator=" ")).to_series()
+        file.write(("\n".join(lines.to_list()) + "\n").encode())

@@ -1,4 +1,7 @@
-"""How the sealed bundle changes the first stage's order of the test queries: bounded in size, whatever the split."""
+"""What the second stage of the sealed bundle does on the test queries: bounded in size, whatever the split.
+
+How its fit went, what queries gain, how candidates move, and where QILCM and QILCM2 look, by the first stage's rank.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,27 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
+from torch import nn
 
 from listwright.ranking.order import ranks_by_score
+from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
-from listwright.training.evaluation.protocol import RankedRows
+from listwright.training.evaluation.protocol import Evaluation, RankedRows
+from listwright.training.networks.qilcm import Qilcm2Network, QilcmNetwork
+from listwright.training.networks.ranker import Preprocess
+from listwright.training.second_stage.loop import FittedNetwork
 
 MOST_QUERIES = 2000
 """Queries that are evaluated one by one; evenly spread over a larger test split."""
+
+MOST_EPOCHS = 200
+
+MOST_ATTENTION_RANKS = 40
+"""First-stage ranks shown; beyond them attention differs little."""
 
 MOST_POINTS = 101
 """Points of the curve of gains."""
@@ -36,11 +50,11 @@ class RankedQuery:
     """One test query, ranked by the bundle.
 
     Args:
-        features: ``(L, D)`` raw.
-        labels: ``(L,)``.
-        first_scores: ``(L,)`` of the first stage.
-        scores: ``(L,)`` of the second stage; NaN below the cutoff.
-        first_ranks, ranks: ``(L,)`` 1-based, before and after.
+        features: ``(L, D)`` raw features.
+        labels: ``(L,)`` relevance labels.
+        first_scores: ``(L,)`` scores of the first stage.
+        scores: ``(L,)`` scores of the second stage; NaN below the cutoff.
+        first_ranks, ranks: ``(L,)`` ranks before and after, from 1.
     """
 
     features: Float[np.ndarray, "L D"]
@@ -55,6 +69,44 @@ class RankedQuery:
         """``(L,)`` True where the second stage scored."""
         reranked: Bool[np.ndarray, " L"] = np.isfinite(self.scores)
         return reranked
+
+
+def measure_second_stage(
+    reranker: Reranker,
+    test: Dataset,
+    evaluation: Evaluation,
+    network: FittedNetwork,
+    metric: str,
+) -> dict[str, object]:
+    """Measure for ``report.json`` what the second stage does on the test split; the same values at every run.
+
+    Args:
+        reranker: Reranker of the sealed bundle.
+        test: Test split.
+        evaluation: Evaluation of all test queries.
+        network: The second stage, and how its fit went.
+        metric: Metric of the gains.
+    """
+    by_ranker, ranker = evaluation.values, evaluation.generalist
+    names = tuple(by_ranker[ranker])
+    filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
+    picked = spread(len(test), MOST_QUERIES)
+    assert evaluation.ranked is not None
+    queries = look(evaluation.ranked, test, picked, ranker)
+    measured = [evaluation.protocol.apply(by_ranker[name][metric]) for name in (ranker, "first_stage")]
+    return {
+        "learning": _learning(network),
+        "gains": [
+            {"metric": name, **dict(zip(("mean", "low", "high"), gain, strict=True))}
+            for name, gain in zip(names, evaluation.gains(names, ranker, "first_stage"), strict=True)
+        ],
+        "wins": {"metric": metric, **wins(measured[0] - measured[1])},
+        "looked_at": len(queries),
+        "movement": movement(queries),
+        "scores": scores(queries),
+        "attention": _attention(network.module, reranker, queries),
+        "anomaly": anomaly(reranker, queries, (filled[ranker] - filled["first_stage"])[picked]),
+    }
 
 
 def look(ranked: RankedRows, test: Dataset, picked: Int[np.ndarray, " M"], ranker: str) -> list[RankedQuery]:
@@ -140,9 +192,9 @@ def anomaly(
     """Return the gain in equal bins by how unlike the training queries a query is; None without an anomaly score.
 
     Args:
-        reranker: of the bundle.
+        reranker: Reranker of the bundle.
         queries: M queries.
-        gained: ``(M,)`` of each over the first stage.
+        gained: ``(M,)`` gain of each over the first stage.
     """
     if reranker.anomaly is None:
         return None
@@ -161,6 +213,77 @@ def anomaly(
         mean = float(gained[bins[-1]].mean() - gained[bins[0]].mean())
         gap = {"mean": mean, "low": float(low), "high": float(high)}
     return {"columns": ["queries", "from", "to", "gain", "low", "high"], "bins": rows, "gap": gap}
+
+
+def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[RankedQuery]) -> dict[str, object] | None:
+    stage = reranker.manifest.second_stage
+    if stage is None:
+        return None
+    return attention(module, stage.first_stage_score, queries, reranker.relative if stage.relative else None)
+
+
+def _learning(network: FittedNetwork) -> dict[str, object]:
+    """Return the epochs, thinned out where there are very many; the best one stays."""
+    history = network.history
+    if not history:
+        return {"columns": [], "epochs": []}
+    best = int(np.argmax([epoch.valid_ndcg for epoch in history]))
+    numbers = sorted({*spread(len(history), MOST_EPOCHS).tolist(), best})
+    columns = ("number", "rank_loss", "confusion_loss", "valid_ndcg")
+    return {
+        "columns": list(columns),
+        "epochs": [[history[n].number, *rounded([getattr(history[n], name) for name in columns[1:]])] for n in numbers],
+    }
+
+
+def attention(
+    module: nn.Module, first_stage_score: bool, queries: Sequence[RankedQuery], relative: RelativeColumns | None = None
+) -> dict[str, object] | None:
+    """Return attention times list length by first-stage rank: 1 is each candidate's share of an even split.
+
+    Args:
+        module: Fitted model.
+        first_stage_score: Whether the first stage's score is the last input column.
+        queries: Ranked queries; lists of one candidate are left out.
+        relative: List-relative columns behind the features; None for none.
+
+    Returns:
+        Per rank: how many lists reach it, mean, quartiles. None for a model without attention, or without such lists.
+    """
+    preprocess, network = getattr(module, "preprocess", None), getattr(module, "network", None)
+    if not isinstance(network, QilcmNetwork | Qilcm2Network) or not isinstance(preprocess, Preprocess):
+        return None
+    by_rank: list[list[float]] = [[] for _ in range(MOST_ATTENTION_RANKS)]
+    for query in queries:
+        if query.reranked.sum() < 2:
+            continue
+        weights = _attention_weights(preprocess, network, first_stage_score, relative, query)
+        ranks = query.first_ranks[query.reranked]
+        for rank, weight in zip(ranks, weights * len(weights), strict=True):
+            if rank <= MOST_ATTENTION_RANKS:
+                by_rank[rank - 1].append(float(weight))
+    rows = [[len(weights_at_rank), *mean_and_half(weights_at_rank)] for weights_at_rank in by_rank if weights_at_rank]
+    return {"columns": ["lists", "mean", "low", "high"], "by_rank": rows} if rows else None
+
+
+def _attention_weights(
+    preprocess: Preprocess,
+    network: QilcmNetwork | Qilcm2Network,
+    first_stage_score: bool,
+    relative: RelativeColumns | None,
+    query: RankedQuery,
+) -> Float[np.ndarray, " C"]:
+    features = query.features if relative is None else relative.widened(query.features)
+    rows = features[query.reranked]
+    if first_stage_score:
+        rows = np.column_stack([rows, query.first_scores[query.reranked].astype(np.float32)])
+    with torch.inference_mode():
+        inputs = preprocess(torch.from_numpy(rows))[None]
+        attention = (
+            network.represent(inputs).attention if isinstance(network, QilcmNetwork) else network.attention(inputs)
+        )[0]
+    weights: Float[np.ndarray, " C"] = attention.double().numpy()
+    return weights
 
 
 def mean_and_half(values: Sequence[float] | np.ndarray) -> list[float]:

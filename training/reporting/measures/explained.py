@@ -57,17 +57,17 @@ CUTOFF = 10
 """Of the NDCG that a shuffled feature costs."""
 
 
-def explained(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
+def explain_queries(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
     """Explain queries for ``report.json``: the same values at every run, unless :data:`MOST_SECONDS` cuts one short.
 
     Of each query one candidate is explained: the relevant one that the second stage moved furthest up (where it hurt:
     down). At random, and where no candidate is relevant, it is the first of the answer.
 
     Args:
-        reranker: of the sealed bundle.
-        test: the split that was evaluated.
-        evaluation: of all its queries.
-        metric: what a query gains is measured by.
+        reranker: Reranker of the sealed bundle.
+        test: Split that was evaluated.
+        evaluation: Evaluation of all its queries.
+        metric: Metric of the gains.
     """
     ranker = evaluation.generalist
     gains = evaluation.values[ranker][metric] - evaluation.values["first_stage"][metric]
@@ -89,9 +89,9 @@ def measure_importance(reranker: Reranker, model: str | bytes | None, test: Data
     columns and through the second stage.
 
     Args:
-        reranker: of the sealed bundle.
+        reranker: Reranker of the sealed bundle.
         model: LightGBM's text of its first stage; another one has no split gain.
-        test: the split that was evaluated.
+        test: Split that was evaluated.
 
     Returns:
         ``queries`` that were ranked, ``features`` of the bundle, and ``rows``: of a feature its share of all split

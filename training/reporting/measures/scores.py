@@ -43,14 +43,12 @@ UNCHANGED = 1e-5
 """A smaller change of a score counts as none: it is float32's rounding."""
 
 
-def score_details(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
+def measure_scores(reranker: Reranker, recipe: Recipe, splits: Splits) -> dict[str, object]:
     """Measure whether scores obey the recipe's monotone constraints, and whether they are probabilities.
 
-    It joins :func:`listwright.training.reporting.measures.details.details`.
-
     Args:
-        reranker: of the sealed bundle.
-        recipe, splits: of the run.
+        reranker: Reranker of the sealed bundle.
+        recipe, splits: Recipe and splits of the run.
     """
     first = recipe.first_stage
     monotone = violations(reranker, splits, first.monotone) if isinstance(first, LambdaMart) else []
@@ -61,8 +59,8 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
     """Return stated probabilities and observed choices, before and after the bundle's temperatures.
 
     Args:
-        reranker: of the sealed bundle.
-        splits: of the run; the test lists are looked at.
+        reranker: Reranker of the sealed bundle.
+        splits: Splits of the run; the test lists are evaluated.
 
     Returns:
         ``choices`` (whether labels are choices), ``lists`` (of all splits), ``without_choice`` of these, and
@@ -146,8 +144,8 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
 
     Args:
         outcomes: N lists.
-        temperature: of the probabilities.
-        weights: ``(N,)`` of the lists.
+        temperature: Temperature of the probabilities.
+        weights: ``(N,)`` weights of the lists.
 
     Returns:
         ``ece``; ``by_chance``, the mean and the 95 % quantile of it if all probabilities are right; ``p``; per bin:
@@ -223,9 +221,9 @@ def violations(reranker: Reranker, splits: Splits, monotone: Directions) -> list
     more than :data:`UNCHANGED`; a rank if it does at all. To fall below the cutoff is to go down.
 
     Args:
-        reranker: of the sealed bundle.
-        splits: of the run; training rows give the values, test rows the candidates.
-        monotone: constraints; those of 0, and of features that the schema lacks, say nothing to be measured.
+        reranker: Reranker of the sealed bundle.
+        splits: Splits of the run; training rows give the values, test rows the candidates.
+        monotone: Constraints; those of 0, and those of features that the schema lacks, are left out.
 
     Returns:
         One row per feature and ranker (first stage, second stages): ``feature``, ``direction``, ``ranker``, ``moved``,

@@ -6,21 +6,10 @@ import json
 import math
 from datetime import date
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from listwright.training.reporting.page import (
-    COLOURS,
-    INK,
-    SOFT,
-    PageFigure,
-    PageSection,
-    PageTable,
-    legend,
-    one,
-    render,
-    style,
-    svg,
-)
+from listwright.training.reporting.page import COLOURS, INK, SOFT, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
 from listwright.training.traffic.compare.text import (
     advice,
@@ -89,13 +78,12 @@ def _shown_since(comparison: TrafficComparison) -> list[str]:
     return [f"The always-valid interval excluded 0 first on {first.day.isoformat()}."]
 
 
-@style()
-def course(comparison: TrafficComparison) -> str:
+@plot(legend_columns=3)
+def course(axes: Axes, comparison: TrafficComparison) -> tuple[str, str]:
     """Draw estimate, interval for one look and confidence sequence, by day."""
     ready = [look for look in comparison.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
-    figure, axes = one()
     for name, alpha, halves in (
         ("at every look", 0.18, [look.always for look in ready]),
         ("at one look", 0.35, [look.fixed for look in ready]),
@@ -116,8 +104,7 @@ def course(comparison: TrafficComparison) -> str:
         axes.set_xlim(days[0] - 1, days[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter(lambda number, _: f"{date.fromordinal(int(number)):%d %b}")
-    legend(figure, columns=3)
-    return svg(figure, "course", "The difference and its two intervals, day by day")
+    return "course", "The difference and its two intervals, day by day"
 
 
 def _metrics(comparison: TrafficComparison) -> PageSection:

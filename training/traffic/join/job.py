@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.served_log.files import log_files, read_listed
@@ -359,9 +360,8 @@ class _Run:
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
-    partial = path.with_name(path.name + ".partial")
-    frame.write_parquet(partial, compression="lz4", row_group_size=50_000)
-    partial.replace(path)
+    with atomic_file(path) as file:
+        frame.write_parquet(file, compression="lz4", row_group_size=50_000)
 
 
 def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:

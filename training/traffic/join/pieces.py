@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served_log.files import feature_columns, read, read_listed
 from listwright.ranking.served_log.record import Columns, ServedRecord
@@ -213,9 +214,8 @@ def _rules(record: ServedRecord, order: Sequence[int]) -> tuple[str | None, list
 
 def _write(rows: list[tuple[object, ...]], path: Path) -> None:
     frame = pl.DataFrame(rows, schema=PIECE_SCHEMA, orient="row").sort("served_at", "record")
-    partial = path.with_suffix(".partial")
-    frame.write_parquet(partial, compression="lz4", row_group_size=1000)
-    partial.replace(path)
+    with atomic_file(path) as file:
+        frame.write_parquet(file, compression="lz4", row_group_size=1000)
 
 
 @dataclass(frozen=True)

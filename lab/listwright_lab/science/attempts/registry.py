@@ -1,11 +1,11 @@
-"""Every attempt by name: what it needs, and whether it is measured with all seeds or with the first only."""
+"""Attempts by name: the others that each needs, and whether it is measured with all seeds or only the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from listwright_lab.science.attempts import foreign, joint, linear, networks, stack, trees
+from listwright_lab.science.attempts import foreign, joint, networks, stack, trees
 from listwright_lab.science.attempts.networks import ALONE, AVERAGED, BLOCKS, POINTWISE, QILCM, SEEDS, STRONG, single
 from listwright_lab.science.attempts.problem import Problem, Scores
 
@@ -14,13 +14,13 @@ RIVAL = "relative"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt.
+    """Attempt to rank better than the rival.
 
     Args:
-        title: a row of the table.
-        make: from a problem and the scores of what it needs.
-        needs: names of other attempts.
-        screened: measured with the first seed only.
+        title: Name in the table.
+        make: Function from a problem and the scores of the needed attempts to the scores of this one.
+        needs: Names of the attempts whose scores it needs.
+        screened: Whether it is measured with the first seed only.
     """
 
     title: str
@@ -48,7 +48,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "extended_sum": Attempt("sum of 8, both changes", trees.extended_sum, ("extended_by_query",)),
     "grouped": Attempt("comparisons within categories", trees.grouped),
     "demoted": Attempt("near-duplicates demoted", trees.demoted, (RIVAL,)),
-    "linear": Attempt("linear ranker", linear.linear, (RIVAL,)),
+    "linear": Attempt("linear ranker", stack.linear, (RIVAL,)),
     "linear_stacked": Attempt(
         "baseline and linear, stacked", lambda p, r, n: stack.stacked(p, [r, n]), (RIVAL, "linear")
     ),
@@ -132,7 +132,7 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "sum_averaged_safe": Attempt("kept above one error", networks.safe, ("sum", "sum_averaged")),
 }
-"""In the order of the table; each stands behind what it needs."""
+"""Attempts in the order of the table; each follows those that it needs."""
 
 
 def measure(problem: Problem, name: str) -> Scores:

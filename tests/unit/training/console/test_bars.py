@@ -15,8 +15,8 @@ from listwright.training.console.progress import Stopwatch
 from listwright.training.recipe import config
 from listwright_lab.suites import oracle, specialised
 from listwright_lab.suites.listwise import suite
-from listwright_lab.suites.listwise.fits import Fit
-from listwright_lab.suites.store import Store
+from listwright_lab.suites.listwise.measurement import MethodFit
+from listwright_lab.suites.results_folder import ResultsFolder
 from support.stand_ins import standing_in
 from support.waiting import PATIENCE_S
 
@@ -241,13 +241,13 @@ def test_the_thread_ends_with_a_run_that_fails(hasty):
 def test_fits_side_by_side_are_told(hasty, monkeypatch, tmp_path):
     log = Watched("table2: dlcm, 1 of 3")
 
-    fit = standing_in(Fit, name="seed-0-fold-1-dlcm", method="dlcm", place="seed-0-fold-1")
+    fit = standing_in(MethodFit, name="seed-0-fold-1-dlcm", method="dlcm", state_name="seed-0-fold-1")
 
     def leave(place):
         assert place == fit.place
 
     found = pl.DataFrame({"method": ["dlcm"] * 3})
-    store = standing_in(Store, has=lambda name: False, join=lambda names: found, leave=leave)
+    store = standing_in(ResultsFolder, has=lambda name: False, join=lambda names: found, leave=leave)
 
     def one_by_one(todo, *_, **_more):
         yield fit
@@ -265,7 +265,7 @@ def test_units_of_a_suite_are_told(hasty, monkeypatch, tmp_path):
         assert log.seen.wait(PATIENCE_S)
         raise KeyboardInterrupt
 
-    store = standing_in(Store, has=lambda name: False, state=lambda name: tmp_path)
+    store = standing_in(ResultsFolder, has=lambda name: False, state=lambda name: tmp_path)
     monkeypatch.setattr(oracle, "measure", measured)
     asked = specialised.SpecialisedOptions("oracle", config.load("planted"), (), (1, 5), 1, (1,), 10, "", {})
     with pytest.raises(KeyboardInterrupt):

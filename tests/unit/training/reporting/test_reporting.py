@@ -18,8 +18,7 @@ from listwright.training.recipe.model import QilcmSpec
 from listwright.training.reporting import page as page_module
 from listwright.training.reporting import sentences
 from listwright.training.reporting.measures import behaviour
-from listwright.training.reporting.measures.behaviour import RankedQuery
-from listwright.training.reporting.measures.details import attention
+from listwright.training.reporting.measures.behaviour import RankedQuery, attention
 from listwright.training.reporting.page import PageSection, PageTable, render
 from support.stand_ins import standing_in
 
@@ -261,10 +260,13 @@ def test_figures_draw_in_the_colours_of_the_page():
     light = colours("light")
     assert tuple(light[f"--c{n}"] for n in range(1, 7)) == page_module.COLOURS
     assert (light["--ink"], light["--soft"], light["--rule"]) == (page_module.INK, page_module.SOFT, page_module.RULE)
-    with page_module.style():
-        figure, axes = page_module.one()
-        axes.plot([0, 1], [0, 1], color=page_module.COLOURS[0])
-        drawn = [page_module.svg(figure, name, 'says "x" < y') for name in ("a", "a", "b")]
+
+    @page_module.plot(legend_columns=1)
+    def draw(axes, name):
+        axes.plot([0, 1], [0, 1], color=page_module.COLOURS[0], label="line")
+        return name, 'says "x" < y'
+
+    drawn = [draw(name) for name in ("a", "a", "b")]
     assert drawn[0] == drawn[1]
     assert not set(re.findall(r'id="([^"]+)"', drawn[0])) & set(re.findall(r'id="([^"]+)"', drawn[2]))
     assert "stroke: var(--c1)" in drawn[0]

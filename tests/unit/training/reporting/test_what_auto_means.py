@@ -8,7 +8,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.stages import LightGbmStage
 from listwright.training.evaluation.intervals import FEWEST
-from listwright.training.reporting.measures.details import default_of
+from listwright.training.reporting.report import default_facts
 from listwright.training.reporting.sentences import choice_sentence
 
 SCHEMA = FeatureSchema(features=(Feature(name="price"),))
@@ -48,7 +48,7 @@ COMPARED = {"model": {"kind": "qilcm"}, "choice": {"folds": 5}}
     ],
 )
 def test_comparisons_are_told_where_they_chose(recipe, told):
-    found = default_of(manifest(recipe, comparison("relative")))
+    found = default_facts(manifest(recipe, comparison("relative")))
     assert ("compared" in found) == told
 
 

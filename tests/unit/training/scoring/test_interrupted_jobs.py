@@ -88,7 +88,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
         patch.setattr(Path, "replace", stopped)
         with pytest.raises(KeyboardInterrupt):
             score(asked, jobs=1)
-    assert list(data.with_name(f".{name}.partial").glob("whole*"))
+    assert list(data.with_name(f".{name}.partial").glob("0*.parquet"))
     assert score(asked, jobs=1, resume=True) == (171, 5)
     assert asked.out.exists()
 

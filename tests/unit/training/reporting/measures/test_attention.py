@@ -7,8 +7,7 @@ import torch
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.model import Qilcm2Spec
-from listwright.training.reporting.measures.behaviour import RankedQuery
-from listwright.training.reporting.measures.details import attention
+from listwright.training.reporting.measures.behaviour import RankedQuery, attention
 
 ROWS = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
 

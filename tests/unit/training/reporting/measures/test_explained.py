@@ -37,7 +37,7 @@ def evaluation(values=GAINS):
 
 def found(values=GAINS, lists=LISTS, second=None):
     served = reranker(Column(0), second or Column(1), first_stage_score=False)
-    return measure.explained(served, a_split(lists), evaluation(values), "ndcg@10")["explained"]
+    return measure.explain_queries(served, a_split(lists), evaluation(values), "ndcg@10")["explained"]
 
 
 def test_one_was_helped_most_one_was_hurt_most_one_is_random():

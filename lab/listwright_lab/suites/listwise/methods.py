@@ -1,4 +1,4 @@
-"""The fits of the listwise suites: methods, seeds, folds and planted shifts."""
+"""Methods that the listwise suites compare, and the recipes of their data sets."""
 
 from __future__ import annotations
 
@@ -41,20 +41,14 @@ _RIVALS: dict[str, tuple[str, ...]] = {
 
 SUITES = ("table2", "table3", "anomaly", "lambda")
 
-ON_EITHER = ("table3", "anomaly")
-"""Suites that run on top of either first stage; table2 has both."""
-
-TUNABLE = ("table2", "table3", "anomaly")
-"""Suites whose networks can be searched; the lambda suite fixes what a search would look for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
     """The ranker that ``listwright fit`` would make the default, by queries that are not test queries.
 
     Args:
-        networks: that it compares, the simplest first.
-        folds: by which it compares them.
+        networks: Second stages to compare, the simplest first.
+        folds: Number of folds of the comparison.
     """
 
     networks: tuple[NetworkSpec, ...]
@@ -66,25 +60,27 @@ class Method:
     """One row of a suite.
 
     Args:
-        spec: the second stage; or the first stage alone; or what is chosen among all of them.
-        relative: whether the first stage sees list-relative columns.
+        spec: Second stage, the first stage alone, or the choice among several rankers.
+        relative: Whether the first stage sees list-relative columns.
     """
 
     spec: Model | Shipped
     relative: bool = False
 
 
-def methods(suite: str, recipe: Recipe, *, relative: bool = False, only: Collection[str] = ()) -> dict[str, Method]:
+def select_methods(
+    suite: str, recipe: Recipe, *, relative: bool = False, only: Collection[str] = ()
+) -> dict[str, Method]:
     """Return the methods of a suite by name, LambdaMART first: the others rerank what it leaves.
 
     Args:
-        suite: one of :data:`SUITES`.
-        recipe: its model's encoder, loss and fit are every method's that ``[rivals]`` says nothing else of.
-        relative: whether all stand on the first stage with list-relative columns; for :data:`ON_EITHER`.
-        only: names to keep beside LambdaMART; none keeps all.
+        suite: One of :data:`SUITES`.
+        recipe: Recipe whose encoder, loss and fit all methods share, except for the settings in its ``[rivals]``.
+        relative: Whether all methods rerank the first stage with list-relative columns; for table3 and anomaly.
+        only: Names to keep beside LambdaMART; none keeps all.
 
     Raises:
-        RecipeError: if the suite has no method of a name.
+        RecipeError: If the suite has no method of that name.
     """
     first = {name_on(LAMBDAMART, relative): Method(FirstStageAlone(), relative)}
     if suite == "lambda":
@@ -114,7 +110,7 @@ def _shipped(recipe: Recipe) -> Shipped:
 
 
 def with_networks(recipe: Recipe, networks: Sequence[NetworkSpec], folds: int) -> Recipe:
-    """Return the recipe whose choice is among these networks, by so many folds."""
+    """Return the recipe with a choice among these networks over ``folds`` folds."""
     first, *others = networks
     choice = Choice(second_stages=tuple(network.kind for network in networks), folds=folds)
     changes: dict[str, object] = {
@@ -133,9 +129,9 @@ def name_on(method: str, relative: bool) -> str:
 
 
 def untuned(recipe: Recipe) -> Recipe:
-    """Return the recipe with the defaults of each kind where a search looks for values, and no settings of rivals.
+    """Return the recipe with the default of each setting that a search looks for, and no settings of rivals.
 
-    What a recipe says there may have been found on queries that are tested here.
+    The recipe's own values may have been found on queries that are tested here.
     """
     model = recipe.model
     if not isinstance(model, FirstStageAlone):
@@ -146,7 +142,7 @@ def untuned(recipe: Recipe) -> Recipe:
 
 
 def weight_name(weight: float) -> str:
-    """Return the name of QILCM with this lambda'."""
+    """Return the name of QILCM with this weight lambda' of the confusion loss."""
     return f"qilcm-{weight:g}"
 
 
@@ -174,10 +170,10 @@ _TITLES = {
 
 
 def data_sets(suite: str, recipe: Recipe, shifts: Sequence[float]) -> list[Recipe]:
-    """Return the recipe once for every planted shift, or as it is.
+    """Return a recipe for each planted shift, or the recipe itself where nothing is planted.
 
     Raises:
-        RecipeError: if shifts are asked for where none can be planted, or the first stage is not fitted here.
+        RecipeError: If shifts are given for data without planted shifts, or the first stage is not LambdaMART.
     """
     lambdamart_of(recipe)
     planted = isinstance(recipe.data, SyntheticData)
@@ -196,7 +192,7 @@ def lambdamart_of(recipe: Recipe) -> LambdaMart:
     """Return the recipe's first stage.
 
     Raises:
-        RecipeError: if it is none that these suites can fit.
+        RecipeError: If the first stage is not LambdaMART.
     """
     if not isinstance(recipe.first_stage, LambdaMart):
         raise RecipeError(f"recipe {recipe.name!r} brings its own first stage; this suite fits LambdaMART itself")
@@ -204,7 +200,7 @@ def lambdamart_of(recipe: Recipe) -> LambdaMart:
 
 
 def cutoff(recipe: Recipe) -> int:
-    """Return C, which all methods share."""
+    """Return C, the number of candidates that every method reranks."""
     return _network(recipe).cutoff
 
 
@@ -219,9 +215,9 @@ def _network(recipe: Recipe) -> Network:
     return model
 
 
-def facts(chosen: Mapping[str, Method]) -> dict[str, object]:
-    """Return the methods as JSON, for the settings that results depend on."""
-    return {name: {"relative": method.relative, **_spec_facts(method.spec)} for name, method in chosen.items()}
+def facts(methods: Mapping[str, Method]) -> dict[str, object]:
+    """Return the methods as JSON, part of the settings that results depend on."""
+    return {name: {"relative": method.relative, **_spec_facts(method.spec)} for name, method in methods.items()}
 
 
 def _spec_facts(spec: Model | Shipped) -> dict[str, object]:

@@ -1,4 +1,4 @@
-from listwright.service.admission.readiness import REST_S, RUN, DegradedRun
+from listwright.service.readiness import REST_S, RUN, DegradedRun
 from support.stand_ins import Clock
 
 

@@ -1,10 +1,11 @@
-"""Which of two media types a caller prefers."""
+"""Which of two media types a caller prefers, and which announce JSON."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from listwright.service.api.rerank import prefers
+from listwright.service.wire import negotiation
+from listwright.service.wire.negotiation import prefers
 
 NPY, JSON = "application/x-npy", "application/json"
 
@@ -45,3 +46,21 @@ def test_the_more_wanted_wins_and_the_named_of_equals(accept, npy):
 @given(st.lists(st.text('aplicton/x-ny*;q=0.15, "\\\t')))
 def test_whatever_is_sent_is_an_answer(accept):
     assert prefers(accept, NPY, JSON) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "is_json"),
+    [
+        (JSON, True),
+        (" Application/JSON ; charset=utf-8", True),
+        ("application/vnd.shop+json", True),
+        ("application/json-seq", False),
+        ("application/a/b+json", False),
+        ("text/plain; application/json", False),
+        ("text/json", False),
+        (NPY, False),
+        ("", False),
+    ],
+)
+def test_json_is_announced_by_its_type_and_its_suffix(content_type, is_json):
+    assert bool(negotiation.JSON.fullmatch(content_type)) is is_json

@@ -1,6 +1,6 @@
-"""One unit of the listwise suites: a method fitted once, and its values for every test query.
+"""One unit of work of the listwise suites: a method fitted once, and its metrics for every test query.
 
-Its settings may be searched within the fold, on its own training and validation queries; all seeds keep them.
+A method's settings may be searched on the training and validation queries of a fold; all its seeds share them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from listwright.training.second_stage.batching import Lists, lists_for
 from listwright.training.second_stage.fit import search_network, with_values
 from listwright.training.second_stage.loop import predict
 from listwright.training.specialists.router import fit_anomaly
-from listwright_lab.suites.listwise.plans import (
+from listwright_lab.suites.listwise.methods import (
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
     SHIPPED,
@@ -51,7 +51,7 @@ from listwright_lab.suites.listwise.plans import (
     name_on,
     with_networks,
 )
-from listwright_lab.suites.store import Place, part_file, settings_file
+from listwright_lab.suites.results_folder import UnitFolders, part_file, settings_file
 
 NDCG_AT = (1, 3, 5, 10, 50)
 
@@ -60,19 +60,19 @@ TRUNCATED = " truncated"
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """A fit and its measurement.
+class MethodFit:
+    """Fit of one method with one seed on one fold.
 
     Args:
-        recipe: data with their fold and shift, first stage; its own seed draws and splits the data.
-        sources: of the data.
-        seed: of everything that is fitted.
-        method: its name.
-        spec: the second stage; or the first stage alone; or what is chosen among all of them.
-        cutoff: C, which the truncated ideal knows; the same for all methods.
-        relative: whether the first stage sees list-relative columns.
-        trials: settings tried for every network, on the fold's own validation queries; 0 keeps the recipe's.
-        anomaly: whether the test queries get their anomaly score, which the first stage alone brings.
+        recipe: Recipe with the data, their fold and shift, and the first stage; its own seed draws and splits the data.
+        sources: Paths of the data; none for synthetic data.
+        seed: Seed of the first stage, the second stage and the anomaly score.
+        method: Name of the method.
+        spec: Second stage, the first stage alone, or the choice among several rankers.
+        cutoff: C, number of candidates that the truncated ideal covers; the same for all methods.
+        relative: Whether the first stage sees list-relative columns.
+        trials: Settings to try for every network on the fold's validation queries; 0 keeps the recipe's.
+        anomaly: Whether the first stage alone also gives the test queries their anomaly scores.
     """
 
     recipe: Recipe
@@ -91,13 +91,13 @@ class Fit:
         return self.recipe.data.shift if isinstance(self.recipe.data, SyntheticData) else None
 
     @property
-    def data(self) -> str:
-        """The fits that share data, and with them what searches find."""
+    def data_name(self) -> str:
+        """Name of shift and fold: fits of the same name share data and found settings."""
         return f"{self._shift_name}fold-{self.recipe.fold}"
 
     @property
-    def place(self) -> str:
-        """The fits that share data and seed, and with them the first stages."""
+    def state_name(self) -> str:
+        """Name of shift, seed and fold: fits of the same name share first stages and a folder of checkpoints."""
         return f"{self._shift_name}seed-{self.seed}-fold-{self.recipe.fold}"
 
     @property
@@ -106,56 +106,56 @@ class Fit:
 
     @property
     def name(self) -> str:
-        """Of the unit."""
-        return f"{self.place}-{self.method}"
+        """Name of the fit in the results folder."""
+        return f"{self.state_name}-{self.method}"
 
     @property
     def chooses(self) -> bool:
-        """Whether it takes over the results of another one of its place, and so comes last."""
+        """Whether the fit copies the results of another method, so that it runs last."""
         return isinstance(self.spec, Shipped)
 
     @property
     def first_stages(self) -> tuple[str, ...]:
-        """Names of the first stages that it needs; its place shares them."""
+        """Names of the first stages that the fit needs."""
         if self.chooses:
             return (LAMBDAMART, LAMBDAMART_RELATIVE)
         return (name_on(LAMBDAMART, self.relative),)
 
     @property
     def searches(self) -> tuple[str, ...]:
-        """Names of the searches whose findings it needs; all seeds share them."""
+        """Names of the searches whose settings the fit needs; all seeds share them."""
         names = list(self.first_stages)
         if self.chooses or (self.trials and not isinstance(self.spec, FirstStageAlone)):
             names.append(self.method)
-        return tuple(map(self.search_named, names))
+        return tuple(map(self.search_name, names))
 
-    def search_named(self, method: str) -> str:
-        """Return the search for the settings of a method on these data."""
-        return f"{self.data}-{method}"
+    def search_name(self, method: str) -> str:
+        """Return the name of the search for the settings of a method on these data."""
+        return f"{self.data_name}-{method}"
 
 
-def measure(fit: Fit, place: Place) -> pl.DataFrame:
+def measure(fit: MethodFit, folders: UnitFolders) -> pl.DataFrame:
     """Fit a method, and rank the test queries with it.
 
     Args:
-        fit: what to do.
-        place: where; the first stages there are shared, and so are found settings.
+        fit: Method, data and seed.
+        folders: Folders of checkpoints, found settings and results, which other fits share.
 
     Returns:
-        One row per test query: where it comes from, every metric (NDCG is null for a query without a relevant
-        candidate), and what the fit was like.
+        One row per test query: shift, seed, fold and method, every metric (NDCG is null for a query without a relevant
+        candidate), and epochs, trees and seconds of the fit.
     """
     splits = _splits(fit.recipe, fit.sources)
     spec = fit.spec
     if isinstance(spec, Shipped):
-        return _shipped(fit, spec, splits, place)
+        return _shipped(fit, spec, splits, folders)
     test = splits.test
     started = time.perf_counter()
-    first = _first_stage(fit, splits, place, relative=fit.relative)
+    first = _first_stage(fit, splits, folders, relative=fit.relative)
     scores = first.scores_of(test)
-    checkpoint = place.state / f"{fit.method}.pt"
+    checkpoint = folders.state / f"{fit.method}.pt"
     if not isinstance(spec, FirstStageAlone):
-        spec = _network(fit, fit.method, spec, splits, first, place)
+        spec = _network(fit, fit.method, spec, splits, first, folders)
     fitted = second_stage.fit(spec, splits, first, seed=fit.seed, checkpoint=checkpoint)
     if fitted is None:
         lists = Lists(test, scores, cutoff=fit.cutoff, append_score=False)
@@ -191,70 +191,72 @@ def measure(fit: Fit, place: Place) -> pl.DataFrame:
     )
 
 
-def _shipped(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> pl.DataFrame:
-    """Fit what ``listwright fit`` chooses on the fold, with this seed."""
+def _shipped(fit: MethodFit, spec: Shipped, splits: Splits, folders: UnitFolders) -> pl.DataFrame:
+    """Fit the ranker that ``listwright fit`` chooses on the fold, with this seed."""
     started = time.perf_counter()
-    strategy, on_relative = _choice(fit, spec, splits, place)
+    strategy, on_relative = _choice(fit, spec, splits, folders)
     alone = strategy == "first_stage"
     network_spec = (
         FirstStageAlone() if alone else next(network for network in spec.networks if network.kind == strategy)
     )
     name = name_on(LAMBDAMART if alone else strategy, on_relative)
     other = replace(fit, method=name, spec=network_spec, relative=on_relative, trials=0)
-    file = part_file(place.parts, other.name)
+    file = part_file(folders.parts, other.name)
     same = alone or not fit.trials  # a searched network is another row, with other settings
-    results = pl.read_parquet(file) if same and file.exists() else measure(other, place)
+    results = pl.read_parquet(file) if same and file.exists() else measure(other, folders)
     facts = {"method": fit.method, "chosen": name, "seconds": time.perf_counter() - started}
     return results.with_columns(**{column: pl.lit(value) for column, value in facts.items()})
 
 
-def _choice(fit: Fit, spec: Shipped, splits: Splits, place: Place) -> tuple[str, bool]:
+def _choice(fit: MethodFit, spec: Shipped, splits: Splits, folders: UnitFolders) -> tuple[str, bool]:
     """Return the ranker that a fit of the recipe makes the default, and whether it reads list-relative columns.
 
     The first seed of the fold chooses, as searches do, and all seeds share it.
     """
-    file = settings_file(place.tuned, fit.search_named(SHIPPED))
+    file = settings_file(folders.tuned, fit.search_name(SHIPPED))
     if not file.exists():
-        first, comparisons = _better_first_stage(fit, splits, place)
+        first, comparisons = _better_first_stage(fit, splits, folders)
         recipe = with_networks(fit.recipe, spec.networks, spec.folds)
-        state = place.state / SHIPPED  # its networks have another seed than those of the suite
+        state = folders.state / SHIPPED  # its networks have another seed than those of the suite
         state.mkdir(exist_ok=True)
         run = RunContext(recipe, splits, state, SILENT, "cpu")
-        chosen = steps.choose(run, first, comparisons)
-        facts = [comparison.model_dump() for comparison in chosen.comparisons]
-        write_json(file, {"strategy": chosen.strategy, "relative": bool(first.relative), "comparisons": facts})
+        choice = steps.choose(run, first, comparisons)
+        facts = [comparison.model_dump() for comparison in choice.comparisons]
+        write_json(file, {"strategy": choice.strategy, "relative": bool(first.relative), "comparisons": facts})
     content = read_object(file)
     return content["strategy"], content["relative"]
 
 
-def _better_first_stage(fit: Fit, splits: Splits, place: Place) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
+def _better_first_stage(
+    fit: MethodFit, splits: Splits, folders: UnitFolders
+) -> tuple[FittedFirstStage, tuple[Comparison, ...]]:
     """Return the first stage that a fit of the recipe would choose, and why."""
     spec = lambdamart_of(fit.recipe)
     if spec.relative != "auto":
-        return _first_stage(fit, splits, place, relative=spec.relative != "none"), ()
-    plain, with_columns = (_first_stage(fit, splits, place, relative=which) for which in (False, True))
+        return _first_stage(fit, splits, folders, relative=spec.relative != "none"), ()
+    plain, with_columns = (_first_stage(fit, splits, folders, relative=which) for which in (False, True))
     better, _, comparisons = better_first_stage(plain, with_columns, splits, spec.ndcg_at)
     return better, comparisons
 
 
-def _first_stage(fit: Fit, splits: Splits, place: Place, *, relative: bool) -> FittedFirstStage:
-    """Fit the place's first stage, with settings that were found on these data."""
+def _first_stage(fit: MethodFit, splits: Splits, folders: UnitFolders, *, relative: bool) -> FittedFirstStage:
+    """Fit a first stage with the settings that were found on these data."""
     spec = lambdamart_of(fit.recipe)
     kinds = (NUMBER_KINDS if isinstance(spec.relative, str) else spec.relative) if relative else "none"
-    file = settings_file(place.tuned, fit.search_named(name_on(LAMBDAMART, relative)))
+    file = settings_file(folders.tuned, fit.search_name(name_on(LAMBDAMART, relative)))
     widened_spec = spec.model_copy(update={"relative": kinds})
     tuned = tuned_lambdamart(widened_spec, splits, file, seed=fit.recipe.seed)
-    return first_stage.fit(tuned, splits, seed=fit.seed, state=place.state)
+    return first_stage.fit(tuned, splits, seed=fit.seed, state=folders.state)
 
 
 def _network(
-    fit: Fit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, place: Place
+    fit: MethodFit, name: str, spec: NetworkSpec, splits: Splits, first: FittedFirstStage, folders: UnitFolders
 ) -> NetworkSpec:
     """Return the settings of the network of that name."""
     if not fit.trials:
         return spec
-    file = settings_file(place.tuned, fit.search_named(name))
-    return tuned_network(spec, splits, first, file, trials=fit.trials, seed=fit.recipe.seed, state=place.state)
+    file = settings_file(folders.tuned, fit.search_name(name))
+    return tuned_network(spec, splits, first, file, trials=fit.trials, seed=fit.recipe.seed, state=folders.state)
 
 
 @functools.lru_cache(maxsize=1)
@@ -304,10 +306,10 @@ def tuned_lambdamart(spec: LambdaMart, splits: Splits, file: Path, *, seed: int)
     """Return LambdaMART with the settings found on these data; each fit chooses the number of trees.
 
     Args:
-        spec: its budget, and the list-relative columns that it sees in the search.
-        splits: the fold.
-        file: for what is found; the search's journal stands beside it.
-        seed: of the search.
+        spec: Budget of the search, and the list-relative columns that LambdaMART sees in it.
+        splits: Data of the fold.
+        file: File for the settings that the search finds; its journal is in the same folder.
+        seed: Seed of the search.
     """
     if not file.exists():
         widened = relative.widened(splits, relative.candidates(splits.train.schema, kinds_of(spec)))
@@ -325,12 +327,13 @@ def tuned_network(
     """Return a network with the settings found on these data.
 
     Args:
-        spec: whose own values are the first trial.
-        splits, first: the fold, and what the first stage leaves of it.
-        file: for what is found; the search's journal stands beside it.
-        trials: how many.
-        seed: of the search and its fits.
-        state: for the checkpoint of the trial under way.
+        spec: Network whose own settings are the first trial.
+        splits: Data of the fold.
+        first: First stage whose best candidates the network reranks.
+        file: File for the settings that the search finds; its journal is in the same folder.
+        trials: Number of settings to try.
+        seed: Seed of the search and its fits.
+        state: Folder for the checkpoint of the current trial.
     """
     if not file.exists():
         journal = file.with_suffix(".journal")

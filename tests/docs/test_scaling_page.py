@@ -1,4 +1,4 @@
-"""The tables of ``docs/capacity.md`` are those of the committed throughput."""
+"""The tables of ``docs/scaling.md`` are those of the committed throughput."""
 
 import math
 
@@ -20,7 +20,7 @@ def test_replicas_follow_from_the_measured_throughput():
     replicas = [
         [f"{load:,}", *(f"{math.ceil(load / (BUSY * found[form])) + SPARE:,}" for form in FORMATS)] for load in LOADS
     ]
-    assert blocks(page("docs/capacity.md")) == [
+    assert blocks(page("docs/scaling.md")) == [
         table(["format", "lists a second of one replica"], [[f"`{name}`", f"{found[name]:.0f}"] for name in FORMATS]),
         table(["lists a second in a burst", *(f"`{name}`" for name in FORMATS)], replicas),
     ]

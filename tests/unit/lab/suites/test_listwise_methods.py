@@ -8,18 +8,18 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, LambdaMartSettings
 from listwright.training.recipe.model import Network
 from listwright.training.search import own_values, space_of
-from listwright_lab.suites.listwise import plans
+from listwright_lab.suites.listwise import methods
 
 
 def test_methods_of_every_suite():
     recipe = config.load("shifted")
     like = recipe.model
-    for suite in plans.SUITES:
-        chosen = plans.methods(suite, recipe)
+    for suite in methods.SUITES:
+        chosen = methods.select_methods(suite, recipe)
         assert next(iter(chosen)) == "lambdamart"
         networks = [method.spec for method in chosen.values() if isinstance(method.spec, Network)]
         assert {spec.max_epochs for spec in networks} == {like.max_epochs}
-    weighted = plans.methods("lambda", recipe)
+    weighted = methods.select_methods("lambda", recipe)
     assert [method.spec.confusion_weight for name, method in weighted.items() if name != "lambdamart"] == [
         0,
         0.003,
@@ -28,36 +28,38 @@ def test_methods_of_every_suite():
         0.1,
         0.3,
     ]
-    titles = [plans.title(name) for name in plans.methods("table2", recipe)]
+    titles = [methods.title(name) for name in methods.select_methods("table2", recipe)]
     assert titles[:2] == ["LambdaMART", "LambdaMART + relative"]
     assert titles[2:5] == ["DLCM", "DCM", "MLP"]
     assert titles[5:] == ["QILCM", "QILCM2", "QILCM + relative", "QILCM2 + relative", "Shipped ranker"]
-    assert [plans.title(name) for name in plans.methods("table3", recipe)][1:] == ["QILCM", "V1", "V2", "V3"]
+    assert [methods.title(name) for name in methods.select_methods("table3", recipe)][1:] == ["QILCM", "V1", "V2", "V3"]
 
 
 def test_what_is_shipped_is_chosen_as_a_fit_chooses():
     recipe = config.load("airline")
-    shipped = plans.methods("table2", recipe)["shipped"].spec
-    assert shipped == plans.Shipped((recipe.model_named("qilcm"), recipe.model_named("qilcm2")), Choice().folds)
-    assert plans.methods("table2", config.load("demo"))["shipped"].spec.folds == config.load("demo").choice.folds
-    again = plans.with_networks(recipe, shipped.networks, shipped.folds)
+    shipped = methods.select_methods("table2", recipe)["shipped"].spec
+    assert shipped == methods.Shipped((recipe.model_named("qilcm"), recipe.model_named("qilcm2")), Choice().folds)
+    assert (
+        methods.select_methods("table2", config.load("demo"))["shipped"].spec.folds == config.load("demo").choice.folds
+    )
+    again = methods.with_networks(recipe, shipped.networks, shipped.folds)
     assert compared_networks(again) == list(shipped.networks)
 
 
 def test_rows_can_be_asked_for():
     recipe = config.load("demo")
-    assert list(plans.methods("table2", recipe, only=("qilcm", "mlp"))) == ["lambdamart", "mlp", "qilcm"]
-    named = plans.methods("table2", recipe, only=("qilcm", "qilcm-paper"))
+    assert list(methods.select_methods("table2", recipe, only=("qilcm", "mlp"))) == ["lambdamart", "mlp", "qilcm"]
+    named = methods.select_methods("table2", recipe, only=("qilcm", "qilcm-paper"))
     assert list(named) == ["lambdamart", "qilcm", "qilcm-paper"]
     assert (named["qilcm-paper"].spec.query_norm, named["qilcm"].spec.query_norm) == ("paper", "stable")
-    assert "qilcm-paper" not in plans.methods("table2", recipe)
+    assert "qilcm-paper" not in methods.select_methods("table2", recipe)
     with pytest.raises(RecipeError, match=r"--methods srm: table2 has lambdamart, lambdamart\+relative, "):
-        plans.methods("table2", recipe, only=("qilcm", "srm"))
+        methods.select_methods("table2", recipe, only=("qilcm", "srm"))
 
 
 def test_either_first_stage_below_the_same_networks():
     recipe = config.load("shifted")
-    plain, relative = (plans.methods("table3", recipe, relative=which) for which in (False, True))
+    plain, relative = (methods.select_methods("table3", recipe, relative=which) for which in (False, True))
     assert [method.spec for method in plain.values()] == [method.spec for method in relative.values()]
     assert {method.relative for method in relative.values()} == {True}
     assert next(iter(relative)) == "lambdamart+relative"
@@ -65,14 +67,14 @@ def test_either_first_stage_below_the_same_networks():
 
 def test_a_search_begins_with_nothing_that_was_found_before():
     recipe = config.load("airline")
-    fresh = plans.untuned(recipe)
+    fresh = methods.untuned(recipe)
     assert fresh.first_stage == recipe.first_stage.model_copy(update={"settings": LambdaMartSettings()})
     for kind in ("qilcm", "qilcm2", "dlcm", "dcm", "mlp"):
         spec = fresh.model_named(kind)
         assert own_values(spec, space_of(spec)) == own_values(type(spec)(), space_of(spec)), kind
         assert own_values(spec, space_of(spec)) != own_values(recipe.model_named(kind), space_of(spec))
     paper = config.load("airline-paper")
-    kept = plans.untuned(paper).model_named("qilcm")
+    kept = methods.untuned(paper).model_named("qilcm")
     assert (
         kept == paper.model_named("qilcm-paper") == config.load("qilcm-paper").model.model_copy(update={"cutoff": 1000})
     ), "each recipe as printed says all of it"
@@ -81,14 +83,14 @@ def test_a_search_begins_with_nothing_that_was_found_before():
 
 def test_shifts_are_for_planted_data():
     planted = config.load("shifted")
-    assert [data.data.shift for data in plans.data_sets("table3", planted, ())] == list(plans.SHIFTS)
-    assert [data.data.shift for data in plans.data_sets("table3", planted, (0.0, 2.0))] == [0.0, 2.0]
-    assert plans.data_sets("table2", planted, ()) == [planted]
+    assert [data.data.shift for data in methods.data_sets("table3", planted, ())] == list(methods.SHIFTS)
+    assert [data.data.shift for data in methods.data_sets("table3", planted, (0.0, 2.0))] == [0.0, 2.0]
+    assert methods.data_sets("table2", planted, ()) == [planted]
     with pytest.raises(RecipeError, match="reads real data"):
-        plans.data_sets("table3", config.load("mq2008"), (1.0,))
+        methods.data_sets("table3", config.load("mq2008"), (1.0,))
     given = config.changed(planted, {"first_stage": {"kind": "column", "column": "n1"}})
     with pytest.raises(RecipeError, match="brings its own first stage"):
-        plans.data_sets("table2", given, ())
+        methods.data_sets("table2", given, ())
 
 
 def test_shifted_data_are_what_the_issue_asks_for():

@@ -89,7 +89,7 @@ _REFUSED = {
 }
 
 
-def checked(model: bytes, remedy: str = REMEDY) -> bytes:
+def check_graph(model: bytes, remedy: str = REMEDY) -> bytes:
     """Check a graph and serialise it anew, so that it holds only what was checked.
 
     Args:
@@ -161,10 +161,10 @@ def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]
     for inner, many, name in _INSIDE[kind].values():
         if many or message.HasField(name):
             for part in getattr(message, name) if many else (getattr(message, name),):
-                yield from _parts(part, inner, _named(part, inner) or place)
+                yield from _parts(part, inner, _name_of(part, inner) or place)
 
 
-def _named(part: Any, kind: str) -> str | None:
+def _name_of(part: Any, kind: str) -> str | None:
     """Return the name of a message for errors; None for an unnamed part of another one."""
     match kind:
         case "Node":

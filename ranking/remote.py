@@ -623,11 +623,11 @@ def _read_manifest(store: Store, path: str) -> bytes:
 
 def _copy(store: Store, path: str, manifest: bytes, out: Path, abandoned: Callable[[], bool] = bool) -> Path:
     """Copy the files of a bundle to ``NAME/VERSION`` below a folder, and return that."""
-    checked = parse(manifest, store.url / path / MANIFEST)
-    total = sum(entry.size for entry in checked.files)
+    content = parse(manifest, store.url / path / MANIFEST)
+    total = sum(entry.size for entry in content.files)
     if total > MOST_COPIED:
         raise BundleError(store.url / path / MANIFEST, f"has files of {total} bytes; the limit is {MOST_COPIED}")
-    folder = out / checked.name / checked.version
+    folder = out / content.name / content.version
     folder.mkdir(parents=True)
     if total > (free := shutil.disk_usage(folder).free):
         raise OSError(errno.ENOSPC, f"{total} bytes are needed and {free} free", folder)
@@ -640,7 +640,7 @@ def _copy(store: Store, path: str, manifest: bytes, out: Path, abandoned: Callab
         if time.monotonic() > end:
             raise BundleError(store.url / path, f"is not copied: it takes longer than {within_s:.0f} s")
 
-    for entry in checked.files:
+    for entry in content.files:
         _copy_file(store, f"{path}/{entry.name}".lstrip("/"), entry, folder / entry.name, check)
     (folder / MANIFEST).write_bytes(manifest)
     return folder
@@ -667,9 +667,9 @@ def _whole_copy(copy: Path, manifest: bytes) -> Path | None:
     """Return the folder of a copy if it is what was copied, else None; disks and people alter caches."""
     if copy.is_symlink() or not copy.is_dir():
         return None
-    checked = parse(manifest, copy / MANIFEST)
-    folder = copy / checked.name / checked.version
-    digests = {entry.name: entry.sha256 for entry in checked.files} | {MANIFEST: hashlib.sha256(manifest).hexdigest()}
+    content = parse(manifest, copy / MANIFEST)
+    folder = copy / content.name / content.version
+    digests = {entry.name: entry.sha256 for entry in content.files} | {MANIFEST: hashlib.sha256(manifest).hexdigest()}
     for name, digest in digests.items():
         try:
             with (folder / name).open("rb") as file:
@@ -701,10 +701,10 @@ def hold_copies(places: Iterable[Path]) -> None:
         places: Paths of all bundles that are served; those that lie elsewhere are left alone.
     """
     bundles = cache_folder() / "bundles"
-    served = {place.parents[1] for place in places if place.is_relative_to(bundles)}
-    for copy in _held.keys() - served:
+    copies = {place.parents[1] for place in places if place.is_relative_to(bundles)}
+    for copy in _held.keys() - copies:
         os.close(_held.pop(copy))
-    for copy in served - _held.keys():
+    for copy in copies - _held.keys():
         with suppress(OSError):  # of a cache that others fill, and this process may not write
             _held[copy] = _open_lock(bundles / f".{copy.name}.use")
             fcntl.flock(_held[copy], fcntl.LOCK_SH)

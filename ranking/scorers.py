@@ -13,7 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from listwright.ranking.candidates import FirstPass, Route
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.onnx_graph import checked
+from listwright.ranking.onnx_graph import check_graph
 from listwright.ranking.order import mixture
 from listwright.ranking.stages import NetworkStage, SecondStage
 
@@ -68,7 +68,9 @@ class OnnxScorer:
         options.add_session_config_entry("session.load_model_format", "ONNX")
         options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
         try:
-            self._session = onnxruntime.InferenceSession(checked(model), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                check_graph(model), options, providers=["CPUExecutionProvider"]
+            )
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
         self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map

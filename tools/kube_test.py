@@ -69,7 +69,7 @@ class RetryingCallers(drain.Callers):
 @contextmanager
 def pods(folder: Path) -> Iterator[list[Pod]]:
     """Start two pods and yield them, ready, with a third that is not started."""
-    objects = chart.rendered(chart.merged([VALUES]))
+    objects = chart.render(chart.merge_values([VALUES]))
     places = [Pod(objects, f"listwright-smoke-{number}", drain.free_port(), folder) for number in range(3)]
     try:
         for pod in places:

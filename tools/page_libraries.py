@@ -100,7 +100,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
+def read_record(vendor: Path = VENDOR) -> list[VendoredFile]:
     """Read the record of vendored files."""
     entries = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
     return [VendoredFile(**{**entry, "change": tuple(entry["change"])}) for entry in entries]
@@ -109,7 +109,7 @@ def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
 def faults(vendor: Path = VENDOR) -> list[str]:
     """List where the folder, its record and this script differ; empty where they agree."""
     differences = []
-    record = {file.name: file for file in recorded(vendor)}
+    record = {file.name: file for file in read_record(vendor)}
     present = {path.name for path in vendor.iterdir()} - {RECORD}
     differences += [f"{name} is not in the record" for name in sorted(present - record.keys())]
     differences += [f"{name} is not there" for name in sorted(record.keys() - present)]

@@ -19,7 +19,7 @@ class InThread:
     Args:
         name: Name of the process that is replaced.
         run: Function of that process.
-        hook: ``module:callable`` of the operator, or None.
+        hook: Operator's hook as ``module:callable``, or None.
     """
 
     def __init__(self, name: str, run: Callable[..., None], hook: str | None) -> None:  # noqa: ARG002 - as of the link

@@ -203,7 +203,7 @@ class SentQuestion:
         ranks, explanations = explained.ranking.ranks, explained.explanations
         for rank, explanation in enumerate(explanations, 1):
             place, against = explanation.candidate, explanation.against
-            self._check_named(place, self.candidate)
+            self._check_candidate(place, self.candidate)
             due = ranks[place.index] if self.places is None else rank
             served = place.rank if explanation.rules is None else explanation.rules.rank or 0
             if not served == ranks[place.index] == due:
@@ -211,12 +211,12 @@ class SentQuestion:
             if (against is None) != (self.against is None):
                 raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
             if against is not None:
-                self._check_named(against, self.against)
+                self._check_candidate(against, self.against)
         most = 1 if self.places is None else min(self.places, self.sent.length)
         if not 0 < len(explanations) <= most:
             raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, place: Place | Against, expected: int | str | None) -> None:
+    def _check_candidate(self, place: Place | Against, expected: int | str | None) -> None:
         own = place.index if not isinstance(expected, str) or place.id is None else id_text(place.id)
         if expected not in (None, own):
             raise ValueError(f"it is about candidate {place.index}, id {place.id!r}, and {expected!r} was asked for")

@@ -85,7 +85,7 @@ def explain(
         ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
         SchemaMismatchError, UnknownStrategyError, AbandonedError: as ``rerank``.
     """
-    explained = _check_named(len(candidates), candidate, against)
+    explained = _check_candidates(len(candidates), candidate, against)
     parts = _Parts(Clock.until(deadline))
     options: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
     answer = ranking or parts.timed(
@@ -280,7 +280,7 @@ class _Parts:
             self.seconds[part] = perf_counter() - started
 
 
-def _check_named(length: int, candidate: int, against: int | None) -> list[int]:
+def _check_candidates(length: int, candidate: int, against: int | None) -> list[int]:
     for name, index in (("candidate", candidate), ("against", against)):
         if index is not None and not 0 <= index < length:
             raise CandidateError(f"there is no candidate {index}: use 0 to {length - 1}", (name,))

@@ -181,7 +181,7 @@ def header(columns: Columns, sync: bytes) -> bytes:
     return file.getvalue()
 
 
-def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
+def frame_block(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
     """Return a block as it stands in a file, in parts.
 
     Args:

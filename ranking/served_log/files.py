@@ -29,7 +29,7 @@ from listwright.ranking.served_log.encoding import (
     SYNC_BYTES,
     VERSION_KEY,
     Block,
-    framed,
+    frame_block,
     header,
 )
 from listwright.ranking.served_log.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
@@ -180,7 +180,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
                 block.add(record)
-            file.writelines(framed(block.records, block.encoded(), sync))
+            file.writelines(frame_block(block.records, block.encoded(), sync))
             block.clear()
             count += len(batch)
         if not count:

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, framed, header
+from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, frame_block, header
 from listwright.ranking.served_log.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
 from listwright.ranking.served_log.record import Columns
 
@@ -209,7 +209,7 @@ class OpenFile:
         Raises:
             OSError: if it cannot be written; the file then ends where it did.
         """
-        parts = framed(block.records, block.encoded(), self._sync)
+        parts = frame_block(block.records, block.encoded(), self._sync)
         try:
             size = _write_all(self._file, parts)
         except OSError:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served_log.encoding import SYNC_BYTES, framed, header
+from listwright.ranking.served_log.encoding import SYNC_BYTES, frame_block, header
 from listwright.ranking.served_log.record import Columns
 from listwright.service.served_log.entry import Drops
 from listwright.service.settings import Settings
@@ -137,4 +137,4 @@ class RedisStream:
     def _entry(self, waiting: _Waiting) -> bytes:
         if self._header[0] is not waiting.columns:
             self._header = (waiting.columns, header(waiting.columns, self._sync))
-        return b"".join([self._header[1], *framed(1, waiting.record, self._sync)])
+        return b"".join([self._header[1], *frame_block(1, waiting.record, self._sync)])

@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.synthetic import planted
-from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
 from listwright.training.recipe.data import SyntheticData
+from listwright_lab.synthetic_traffic import attractiveness, clicked, examination
 
 PLACES = 10
 """Places of a page; a list has at least so many candidates."""

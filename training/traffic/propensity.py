@@ -396,7 +396,7 @@ class Evidence:
         whole: Float[np.ndarray, "pairs 3"] = balanced
         return whole
 
-    def resample(self, samples: int, seed: int) -> Float[np.ndarray, "{samples} pairs 3"]:
+    def resample(self, samples: int, seed: int) -> Float[np.ndarray, "samples pairs 3"]:
         """Return :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
         sums = []
         for stratum in self.strata:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
 from listwright.training.traffic.compare.compare import compare
 from listwright_lab import machine
+from listwright_lab.synthetic_traffic import Shop, interleaved_rows, ranked, split_rows, visits
 
 POWER = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 

@@ -22,15 +22,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.data.synthetic.traffic import (
-    Shop,
-    Visits,
-    attractiveness,
-    clicked,
-    examination,
-    judged_rows,
-    swapped_rows,
-)
 from listwright.training.data.tables.table import inverse_propensities
 from listwright.training.evaluation.bootstrap import RESAMPLES, draw_counts, percentile_interval
 from listwright.training.first_stage import lambdamart
@@ -41,6 +32,15 @@ from listwright.training.recipe.data import Propensity
 from listwright.training.traffic.propensity import PositionBias, estimate
 from listwright_lab import machine
 from listwright_lab.science import drawing
+from listwright_lab.synthetic_traffic import (
+    Shop,
+    Visits,
+    attractiveness,
+    clicked,
+    examination,
+    judged_rows,
+    swapped_rows,
+)
 
 PLACES = 10
 

@@ -446,10 +446,10 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     with_events = keys.join(placed, on="record", how="semi", maintain_order="left")
     stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
     superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")
-    valid_events = placed.join(stands, on="record", how="semi", maintain_order="left")
-    counts[Cause.REPLACED] += placed.height - valid_events.height
+    valid = placed.join(stands, on="record", how="semi", maintain_order="left")
+    counts[Cause.REPLACED] += placed.height - valid.height
     summed = [SUMMED + name for name in labels.sums]
-    matched = valid_events.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
+    matched = valid.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 

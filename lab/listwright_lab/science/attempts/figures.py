@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,21 +136,28 @@ def write_page(result: Mapping[str, Any]) -> Path:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """Return the table: a row for each attempt, a column for each set."""
-    return _table(result["sets"])
+    """Return the table of the attempts that are shown to gain or lose on a set, and the number of the others.
 
-
-def _table(sets: Sequence[Mapping[str, Any]]) -> str:
-    by_set = [{row["attempt"]: row for row in each["attempts"]} for each in sets]
-    lines = [
-        _line("gain in NDCG@10", *(each["set"] for each in sets)),
-        "|---" * (1 + len(sets)) + "|",
-        _line("test queries", *(f"{each['test_queries']:,}" for each in sets)),
-        _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
-    ]
+    Args:
+        result: Committed figures of every attempt on every set.
+    """
+    by_set = [{row["attempt"]: row for row in each["attempts"]} for each in result["sets"]]
     attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
-    lines += [_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in attempts]
+    conclusive = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
+    lines = [
+        _line("gain in NDCG@10", *(each["set"] for each in result["sets"])),
+        "|---" * (1 + len(by_set)) + "|",
+        _line("test queries", *(f"{each['test_queries']:,}" for each in result["sets"])),
+        _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
+        *(_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in conclusive),
+        "",
+        f"Of {len(attempts) - len(conclusive)} other attempts no gain or loss is shown on any set.",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _is_shown(row: Mapping[str, Any] | None) -> bool:
+    return row is not None and row["p_holm"] < BELIEVED
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:
@@ -159,7 +166,7 @@ def _gain(row: Mapping[str, Any] | None) -> str:
         return ""
     gained, low, high = row["gain"]
     text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
-    return f"**{text}**" if row["p_holm"] < BELIEVED else text
+    return f"**{text}**" if _is_shown(row) else text
 
 
 def _line(*cells: str) -> str:

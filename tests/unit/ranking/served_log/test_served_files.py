@@ -13,7 +13,7 @@ from listwright.ranking.served_log.encoding import (
     SCHEMA_VERSION,
     VERSION_KEY,
     Block,
-    framed,
+    frame_block,
     header,
     long_bytes,
 )
@@ -273,7 +273,11 @@ def test_blocks_stand_behind_a_header(tmp_path):
     """As the service writes a file: piece by piece."""
     sync, path = bytes(range(16)), tmp_path / "a.avro"
     two = as_bytes(served_record(0)) + as_bytes(served_record(1))
-    parts = [header(Columns(NAMES), sync), *framed(2, two, sync), *framed(1, as_bytes(served_record(2)), sync)]
+    parts = [
+        header(Columns(NAMES), sync),
+        *frame_block(2, two, sync),
+        *frame_block(1, as_bytes(served_record(2)), sync),
+    ]
     path.write_bytes(b"".join(parts))
     assert [record.served_at for record in files.records([path])] == [served_record(n).served_at for n in range(3)]
     assert next(files.records([path])).served_at == NOON

@@ -9,13 +9,13 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import compare as command
-from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.evaluation.intervals import ConfidenceSequence, fixed_half_width
 from listwright.training.traffic.compare.compare import compare
 from listwright.training.traffic.compare.estimates import _times_of_the_same, needed_for, ratio_of
 from listwright.training.traffic.compare.page import page
 from listwright.training.traffic.compare.text import more, text
+from listwright_lab.synthetic_traffic import Shop, interleaved_rows, ranked, split_rows, visits
 
 SHOP = Shop(days=8, length=12, depth=6)
 NOISE = {"better": (1.5, 0.5), "same": (1.0, 1.0), "worse": (0.5, 1.5)}

@@ -9,9 +9,9 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import propensity as command
-from listwright.training.data.synthetic.traffic import Shop, examination, judged_rows, ranked, swapped_rows, visits
 from listwright.training.recipe.data import read_propensity
 from listwright.training.traffic.propensity import FEWEST_CLICKS, estimate
+from listwright_lab.synthetic_traffic import Shop, examination, judged_rows, ranked, swapped_rows, visits
 
 SHOP = Shop(length=8, depth=5, rate=0.3)
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking.experiments import team_draft
-from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, swapped_rows, visits
+from listwright_lab.synthetic_traffic import Shop, interleaved_rows, ranked, split_rows, swapped_rows, visits
 
 SHOP = Shop(length=6, depth=4, days=5)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
+from listwright_lab.synthetic_traffic import attractiveness, clicked, examination
 
 
 def test_examination_falls_as_a_power_of_the_place():

@@ -20,7 +20,7 @@ class Shop:
     Args:
         length: Number of candidates of a query.
         depth: Number of shown places.
-        strength: Strength of the position bias; see :func:`listwright.training.data.synthetic.traffic.examination`.
+        strength: Strength of the position bias; see :func:`listwright_lab.synthetic_traffic.examination`.
         liking: Standard deviation over units of the log-odds of a click: one person clicks more than another.
         rate: Mean attraction of a candidate, about.
         days: Length of the experiment in days.

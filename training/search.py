@@ -245,7 +245,7 @@ def search(
         goes_on: Function that is called before each trial but the first; False ends the search.
 
     Raises:
-        RecipeError: if no trial got to its end, or one is worth no number.
+        RecipeError: if no trial finishes, or the value of one is no number.
     """
     space = widened(space, first)
     study = _study(journal, name, prune_after)
@@ -343,7 +343,7 @@ def _result(study: optuna.Study, space: Space) -> SearchResult:
     finished = _finished(study)
     complete = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     if not complete:
-        raise RecipeError(f"none of {len(finished)} trials got to its end: lower learning_rate in the recipe")
+        raise RecipeError(f"none of {len(finished)} trials finished: lower learning_rate in the recipe")
     best = study.best_trial
     # asked again of a trial whose values are fixed, a space gives them back as the recipe has them
     fixed = optuna.trial.FixedTrial(best.params)

@@ -78,7 +78,9 @@ class Budget:
             return
         content = read_object(file)
         if self.replayed and (self.planned, self.ends) != (content["planned"], content["ends"]):
-            raise RecipeError("the interrupted run decided otherwise than the report of --replay: leave --replay out")
+            raise RecipeError(
+                "the decisions of the interrupted run differ from the report of --replay: leave out --replay"
+            )
         self.unit, self.planned, self.ends = content["unit"], content["planned"], content["ends"]
         self._began -= content["spent"]
         if self._minutes is None:

@@ -162,7 +162,7 @@ def _compare(
         chosen = steps.choose(run, first, comparisons)
     if chosen.comparisons[-1:] == comparisons[-1:]:
         minutes = f"--minutes {budget.seconds / 60:g}"
-        raise RecipeError(f"{minutes}: they ended before a second stage was compared; give more, or 0 for no bound")
+        raise RecipeError(f"{minutes}: the time ended before a second stage was compared; give more, or 0 for no bound")
     *columns, network = chosen.comparisons
     values = first_stage_ndcg(first, splits, NDCG_AT)
     level = float(np.average(values, weights=comparison_weights(splits)))

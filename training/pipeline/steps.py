@@ -277,7 +277,7 @@ def _time_lightgbm(run: RunContext, spec: LambdaMart, grower: Grower) -> float:
     )
     task.end(1)
     if FIRST_TREES in budget.ends:
-        run.progress.remark(f"the time ended while the first LightGBM fit was at {search.fact} trees: it has these")
+        run.progress.remark(f"the time limit ended the first LightGBM fit after {search.fact} trees")
     return search.first_seconds
 
 
@@ -376,7 +376,7 @@ def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly
     except ScoringError as error:
         if run.recipe.router is not None:
             raise
-        run.progress.remark(f"no anomaly score could be made of these features: {error}")
+        run.progress.remark(f"no anomaly score can be computed from these features: {error}")
         return None
 
 
@@ -389,8 +389,8 @@ def fit_mixture(
     idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
     if idle:
         run.progress.remark(
-            f"no training query is most likely specialist {', '.join(map(str, idle))}'s: lower specialists in the "
-            "recipe"
+            f"specialist {', '.join(map(str, idle))} is the most likely one of no training query: lower specialists in "
+            "the recipe"
         )
     if not fitted.srm.converged:
         run.progress.remark(f"EM had not converged after {len(fitted.srm.steps)} iterations (max_iterations)")
@@ -469,7 +469,7 @@ def _check_weights(recipe: Recipe, splits: Splits) -> None:
     if weights is None:
         return
     if recipe.router is not None:
-        raise RecipeError("a [router] counts every query the same: leave it out, or leave out the weights")
+        raise RecipeError("a [router] does not support weights: leave out [router], or the weights")
     by_query = "[specialists]" if recipe.specialists is not None else None
     networks = [spec for spec in (recipe.model, *compared_networks(recipe)) if not isinstance(spec, FirstStageAlone)]
     if any(spec.rank_loss == "plackett_luce" for spec in networks):

@@ -81,7 +81,7 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise RecipeError(f"a search in {folder} is going on: wait for it, or choose another --study") from error
+        raise RecipeError(f"a search in {folder} is running: wait for it, or choose another --study") from error
     try:
         _check(folder, "recipe", recipe.model_dump(mode="json"))
         yield folder / "state"
@@ -130,7 +130,7 @@ def tune(
         budget: Budget of time, half of it for a first stage below a network; None for no bound.
 
     Raises:
-        RecipeError: if the recipe has nothing to tune, or no trial got to its end.
+        RecipeError: if the recipe has nothing to tune, or no trial finishes.
     """
     study = _Study(recipe, splits, state, trials, progress, workers, budget or Budget())
     if isinstance(recipe.model, FirstStageAlone):

@@ -140,8 +140,8 @@ def _segments(facts: Facts) -> PageSection:
     )
     caption = "Each segment with its interval; 95 % for all segments together."
     losing = [segment for segment in facts["segments"] if segment["estimate"]["high"] < 0.0]
-    title = "No segment is shown to lose" if paired else "By segment"
+    title = "No segment has a significant loss" if paired else "By segment"
     if paired and losing:
-        title = f"{len(losing)} of {len(facts['segments'])} segments lose beyond doubt"
-    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists stand together.")
+        title = f"{len(losing)} of {len(facts['segments'])} segments have a significant loss"
+    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists are combined.")
     return PageSection(title, (), [PageFigure(figure, caption)], [table])

@@ -266,15 +266,19 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
-        yield changed if report.recipe.get("choice") else f"{changed} A model that --model asked for is no exception."
+        yield (
+            changed
+            if report.recipe.get("choice")
+            else f"{changed} This also applies to a model requested with --model."
+        )
     elif report.default.get("compared"):
         return
     elif result == "harm":
         yield "the interval lies below 0: serve the first stage."
     elif result == "no difference shown" and report.routing is None:
         yield (
-            f"no difference shown: the interval holds 0. The bundle answers with {report.names[generalist]} unless a "
-            "request says strategy=first_stage; compare on more queries before you choose."
+            f"no difference shown: the interval contains 0. The bundle answers with {report.names[generalist]} unless "
+            "a request says strategy=first_stage; compare on more queries before you choose."
         )
 
 
@@ -283,10 +287,14 @@ def verdict(routing: RoutingEvaluation) -> str:
     mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (
-            "Routing abstains: no specialist is shown to be worth it on queries like these; every answer is the "
-            f"{routing.default_is}'s."
+            "Routing abstains: no specialist has a significant gain on such queries; every answer comes from the "
+            f"{routing.default_is}."
         )
-    says = {"gain": "Routing pays", "harm": "Routing harms", "no difference shown": "Routing is not shown to pay"}
+    says = {
+        "gain": "Routing pays",
+        "harm": "Routing does harm",
+        "no difference shown": "Routing has no significant effect",
+    }
     result = verdict_of(low, high)
     return (
         f"{says[result]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "

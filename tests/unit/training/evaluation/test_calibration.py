@@ -202,7 +202,7 @@ def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
         found = reliability(ByHand({"first_stage": 1.0}), splits)
         assert (found["choices"], found["rankers"], found["without_choice"]) == (False, [], 1)
         assert calibration_title(found) == (
-            "Scores are no probabilities here: 1 of 120 lists has not exactly one relevant candidate"
+            "Scores are not probabilities on these data: 1 of 120 lists does not have exactly one relevant candidate"
         )
 
 

@@ -59,10 +59,10 @@ def test_the_sentence_is_honest():
     pays = RoutingEvaluation(**many | {"routed": many["generalist"] + 0.1})
     assert verdict(pays).startswith("Routing pays: 75% of queries go to a specialist, +0.1000 [+0.1000, +0.1000]")
     harms = RoutingEvaluation(**many | {"routed": many["generalist"] - 0.1})
-    assert verdict(harms).startswith("Routing harms")
+    assert verdict(harms).startswith("Routing does harm")
     noise = np.random.default_rng(0).normal(0, 0.1, 200)
     assert verdict(RoutingEvaluation(**many | {"routed": many["generalist"] + noise - noise.mean()})).startswith(
-        "Routing is not shown to pay"
+        "Routing has no significant effect"
     )
     abstains = RoutingEvaluation(**many | {"chosen": np.full(200, ABSTAINED), "routed": many["generalist"]})
     assert verdict(abstains).startswith("Routing abstains")

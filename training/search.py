@@ -38,7 +38,7 @@ Value = float | int | str | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Every number from ``low`` to ``high``; ``log`` spreads trials evenly over magnitudes, ``whole`` rounds."""
+    """Numbers from ``low`` to ``high``; ``log`` spreads trials evenly over magnitudes, ``whole`` rounds."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of a few values."""
+    """Choice among a few values."""
 
     values: tuple[Value, ...]
 
@@ -148,7 +148,7 @@ Pruned = optuna.TrialPruned
 
 
 class TimeOverError(Exception):
-    """Raised by ``report`` to end a trial at the step that it has reached, whose value then counts."""
+    """Error that ``report`` raises to end a trial at its current step, whose value then counts."""
 
 
 StepReport = Callable[[int, float], None]

@@ -55,7 +55,7 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
     console.print(diagnosis.tables(result), markup=False, soft_wrap=True)
     console.print(f"{advice.lines}\n  {command}", markup=False, soft_wrap=True)
     if options.json is not None:
-        numbers = {**diagnosis.numbers(result), "advice": advice.key, "fit": command}
+        numbers = {**diagnosis.facts_of(result), "advice": advice.key, "fit": command}
         content = {"command": repeatable("diagnose", options.words), **numbers}
         write_whole(options.json, json.dumps(content, indent=1) + "\n")
 

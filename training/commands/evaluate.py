@@ -90,9 +90,9 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
-    named = dict(zip(map(str, locations), judgement.compared, strict=False))
+    named = dict(zip(map(str, locations), judgement.rankers, strict=False))
     words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
-    command = repeatable("evaluate", words, names=judgement.compared[: len(judging.bundles)])
+    command = repeatable("evaluate", words, names=judgement.rankers[: len(judging.bundles)])
     facts = {
         "command": command,
         **facts_of(judgement),

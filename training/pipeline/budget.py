@@ -88,7 +88,7 @@ class Budget:
 
     @property
     def mode(self) -> str:
-        """What a resumed run must have in common with the interrupted one."""
+        """Kind of the bound, which a resumed run must have in common with the interrupted one."""
         return "bounded" if self.bounded else "unbounded"
 
     def set_unit(self, unit: float, work: float = 0.0) -> None:
@@ -159,7 +159,7 @@ class Budget:
 
     @property
     def facts(self) -> dict[str, object] | None:
-        """For the report; None without a bound."""
+        """Facts for the report; None without a bound."""
         if not self.bounded:
             return None
         return {

@@ -76,7 +76,7 @@ Values = Float[np.ndarray, " N"]
 
 @dataclass(frozen=True, slots=True)
 class DefaultChoice:
-    """What ``auto`` means in a bundle.
+    """Ranker that ``auto`` means in a bundle, and the reason.
 
     Args:
         strategy: Name of the ranker.
@@ -91,7 +91,7 @@ class DefaultChoice:
     networks: Mapping[NetworkKind, FittedNetwork] = field(default_factory=dict)
 
 
-def compared(
+def measure_gain(
     ranker: str,
     over: str,
     gains: Float[np.ndarray, " N"],
@@ -100,7 +100,7 @@ def compared(
     *,
     comparisons: int = 1,
 ) -> Comparison:
-    """Return the paired gain of one ranker over another.
+    """Measure the paired gain of one ranker over another.
 
     Args:
         ranker, over: Names of the rankers.
@@ -162,7 +162,7 @@ def better_first_stage(
         return plain, None, ()
     gains = first_stage_ndcg(relative, splits, cutoff) - first_stage_ndcg(plain, splits, cutoff)
     weights = comparison_weights(splits)
-    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights)
+    comparison = measure_gain("relative", "plain", gains, f"ndcg@{cutoff}", weights)
     if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
@@ -207,7 +207,7 @@ def reason(
         f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
-    n = queries_text([one.n for one in comparisons])
+    n = queries_text([comparison.n for comparison in comparisons])
     return f"on {n} held-out queries, each ranked by models that were not fitted on it: {'; '.join(texts)}"
 
 
@@ -344,7 +344,7 @@ def _compare_values(run: RunContext, spec: NetworkSpec, values: Values, current:
     """Return the paired gain over the queries where both are known."""
     gains, weights = values - current[1], comparison_weights(run.splits)
     known = np.isfinite(gains)
-    return compared(
+    return measure_gain(
         spec.kind,
         current[0],
         gains[known],

@@ -49,7 +49,7 @@ class FittedSpecialists:
 
     @property
     def facts(self) -> dict[str, object]:
-        """For the report."""
+        """Facts for the report."""
         return {
             "kind": "srm",
             "iterations": len(self.srm.steps),

@@ -169,7 +169,7 @@ class _Study:
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        own = {"trials": self.trials, "state": self.state, "device": device}
+        own: dict[str, Any] = {"trials": self.trials, "state": self.state, "device": device}
         search = self._search(
             f"{model.title}, NDCG@{model.ndcg_at}",
             partial(search_network, model, self.splits, first, **own),
@@ -213,13 +213,13 @@ class _Study:
             more: dict[str, Any] = {"seed": recipe.seed, "state": self.state, "progress": self.progress}
             if budget.bounded:
                 more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
-            fitted = [first_stage.fit(one, splits, **more) for one in specs]
+            fitted = [first_stage.fit(each, splits, **more) for each in specs]
         else:
             task = self.progress.begin("First stages", len(specs))
             turns = math.ceil(len(specs) / workers.jobs)
             minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
             submit, read = workers.executor.submit, workers.read
-            running = [submit(_fit_there, read, one, recipe.seed, self.state, minutes) for one in specs]
+            running = [submit(_fit_there, read, each, recipe.seed, self.state, minutes) for each in specs]
             fitted = [future.result() for future in running]
             task.end(len(specs))
         if len(fitted) == 1:

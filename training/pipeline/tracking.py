@@ -71,7 +71,7 @@ class Point(NamedTuple):
 
 
 class Tracker:
-    """Logs one fit under a tracking URI.
+    """Log of one fit under a tracking URI.
 
     Args:
         uri: URI of MLflow, or ``tensorboard:DIR``.

@@ -50,7 +50,7 @@ def fit_page(report: Facts) -> str:
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
-    given, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
+    external, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
     name = report["rankers"]["first_stage"]
     if name == "first stage":  # brought along, or of an older report
         name = "the first stage"
@@ -58,7 +58,7 @@ def fit_page(report: Facts) -> str:
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
         alone = f"This bundle ranks by {name} only: it has no second stage."
-        verdicts, sections, numbers = [alone], [_metrics(report, [], second)], [first, queries]
+        verdicts, sections, key_figures = [alone], [_metrics(report, [], second)], [first, queries]
     else:
         less = default_sentence(default, gain["ranker"])
         verdicts = [
@@ -66,7 +66,7 @@ def fit_page(report: Facts) -> str:
             *([] if less is None else [less]),
         ]
         sections = _second_stage(report, second)
-        numbers = [
+        key_figures = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
             first,
             _gain_number(gain),
@@ -79,13 +79,13 @@ def fit_page(report: Facts) -> str:
                 f"{means['plain_first_stage']:.4f}",
                 f"{metric_name(gain['metric'])} of {report['rankers']['plain_first_stage']}",
             )
-            numbers = [first, plain, _gain_number(over), queries]
-    chosen = choice_sentence(default, report["rankers"], report.get("budget"), given=given)
-    if chosen is not None:
-        verdicts.insert(0, f"{chosen[0].upper()}{chosen[1:]}")
+            key_figures = [first, plain, _gain_number(over), queries]
+    choice = choice_sentence(default, report["rankers"], report.get("budget"), external=external)
+    if choice is not None:
+        verdicts.insert(0, f"{choice[0].upper()}{choice[1:]}")
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
-    if given:
+    if external:
         verdicts.append(GIVEN)
     sections += [
         *choice_section(report),
@@ -98,13 +98,13 @@ def fit_page(report: Facts) -> str:
         _latency(report["measured_here"]),
     ]
     return render(
-        f"{repeat['bundle']}, {'' if given else 'held-out '}result on {report['queries']:,} test queries",
+        f"{repeat['bundle']}, {'' if external else 'held-out '}result on {report['queries']:,} test queries",
         verdicts,
         sections,
         command=repeat["command"],
         facts=_facts(report),
         settings=json.dumps(report["recipe"], indent=1),
-        numbers=numbers,
+        key_figures=key_figures,
     )
 
 
@@ -185,9 +185,9 @@ def _learning(report: Facts) -> PageSection:
         "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: the "
         "selected epoch."
     )
-    drawn = figures.learning(history, model["best_epoch"], ndcg_at)
+    figure = figures.learning(history, model["best_epoch"], ndcg_at)
     text = f"The model has {model['parameters']:,} parameters; the bundle has the weights of the best epoch."
-    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(drawn, caption)])
+    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(figure, caption)])
 
 
 def _movement(report: Facts, second: str) -> PageSection:
@@ -195,7 +195,7 @@ def _movement(report: Facts, second: str) -> PageSection:
     details = report["details"]
     moved, scores = details["movement"], details["scores"]
     text = [scores_sentence(scores, second)]
-    drawn = [
+    page_figures = [
         PageFigure(
             figures.movement(moved),
             "Ranks gained between first stage and answer by the candidates that the second stage scored. Lines: mean; "
@@ -210,7 +210,7 @@ def _movement(report: Facts, second: str) -> PageSection:
     ]
     if details["looked_at"] < report["queries"]:
         text.append(f"Over {details['looked_at']:,} test queries, evenly spread over all {report['queries']:,}.")
-    return PageSection(movement_sentence(moved), text, drawn)
+    return PageSection(movement_sentence(moved), text, page_figures)
 
 
 def _attention(details: Facts) -> list[PageSection]:
@@ -243,9 +243,9 @@ def _specialists(report: Facts) -> list[PageSection]:
     if facts is None:
         return []
     rows = []
-    for k, one in enumerate(facts["specialists"]):
-        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3])
-        rows.append([f"{k}\n{weights}", f"{one['weight']:.3f}", str(one["queries"])])
+    for k, specialist in enumerate(facts["specialists"]):
+        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in specialist["top_features"][:3])
+        rows.append([f"{k}\n{weights}", f"{specialist['weight']:.3f}", str(specialist["queries"])])
     ended = "converged" if facts["converged"] else "had not converged"
     title = f"{len(rows)} specialists share the queries; EM {ended} after {facts['iterations']} iterations"
     head = ["specialist", "weight", "queries"]
@@ -308,11 +308,11 @@ def notes_section(report: Facts) -> list[PageSection]:
 
 def choice_section(report: Facts) -> list[PageSection]:
     """Return how the default was chosen; nothing where it was not chosen."""
-    compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
-    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
+    comparisons = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
+    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in comparisons]
     if not rows:
         return []
-    rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
+    rankers = {comparison["ranker"] for comparison in report["default_strategy"]["compared"]}
     text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries decide nothing."]
     if "relative" in rankers:
         text.append("LightGBM takes list-relative columns if their mean gain is above 0.")
@@ -383,9 +383,9 @@ def importance_section(report: Facts) -> list[PageSection]:
         listed = "with the largest split gain" if has_gain else "that lose most"
         text += f" Listed: the {len(rows)} of {facts['features']} features {listed}."
     head = ["feature", "loss", *(["split gain"] if has_gain else [])]
-    drawn = figures.importance(facts["rows"])
+    figure = figures.importance(facts["rows"])
     caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it contains 0."
-    return [PageSection(importance_sentence(facts), [text], [PageFigure(drawn, caption)], [PageTable("", head, rows)])]
+    return [PageSection(importance_sentence(facts), [text], [PageFigure(figure, caption)], [PageTable("", head, rows)])]
 
 
 def explained_section(report: Facts) -> list[PageSection]:

@@ -84,7 +84,7 @@ class Report:
 
     @property
     def names(self) -> dict[str, str]:
-        """What people call the rankers."""
+        """Names of the rankers for display."""
         generalist = self.evaluation.generalist
         own = "LightGBM + relative" if "relative" in self.first_stage else "LightGBM"
         first = {} if brought_along(self.first_stage) else {"first_stage": own}
@@ -157,9 +157,10 @@ def default_facts(manifest: Manifest) -> dict[str, object]:
     """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
     facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
-    compared = recipe.get("choice") is not None and recipe.get("router") is None
-    chosen = compared or recipe["model"]["kind"] == "first_stage"
-    return facts | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
+    has_comparison = recipe.get("choice") is not None and recipe.get("router") is None
+    if manifest.choice and (has_comparison or recipe["model"]["kind"] == "first_stage"):
+        facts["compared"] = [comparison.model_dump() for comparison in manifest.choice]
+    return facts
 
 
 def repeat_facts(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
@@ -247,7 +248,7 @@ def show(report: Report, console: Console) -> None:
 def _show_choice(report: Report, console: Console) -> None:
     """Print what the default was chosen by."""
     brought = brought_along(report.first_stage)
-    sentence = choice_sentence(report.default, report.names, report.budget, given=brought)
+    sentence = choice_sentence(report.default, report.names, report.budget, external=brought)
     if sentence is None:
         return
     table = Table(

@@ -17,10 +17,10 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
     facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
     if facts:
         yield f"{calibration_title(facts)}."
-    for one in facts.get("rankers", []):
+    for ranker in facts.get("rankers", []):
         yield (
-            f"{ranker_name(one['ranker'], names)}, temperature {one['temperature']:.3g}: expected calibration error "
-            f"{_error(one['before'])} before, {_error(one['after'])} after; {top_sentence(one)}."
+            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}: expected calibration "
+            f"error {_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
         )
 
 
@@ -37,16 +37,16 @@ def _calibration(report: Facts) -> list[PageSection]:
         return [PageSection(calibration_title(facts), [NO_PROBABILITIES])]
     names = report["rankers"]
     answers = report.get("default_strategy", {}).get("strategy")
-    answering = next((one for one in facts["rankers"] if one["ranker"] == answers), facts["rankers"][0])
+    answering = next((ranker for ranker in facts["rankers"] if ranker["ranker"] == answers), facts["rankers"][0])
     cells = [
         [
-            ranker_name(one["ranker"], names),
-            f"{one['temperature']:.3g}",
-            *(_error(one[when]).replace(" (", "\n(") for when in WHEN),
-            *(f"{one['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
-            f"{one['top']['score']:.3f}\n{one['top']['chosen']:.3f} chosen",
+            ranker_name(ranker["ranker"], names),
+            f"{ranker['temperature']:.3g}",
+            *(_error(ranker[when]).replace(" (", "\n(") for when in WHEN),
+            *(f"{ranker['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
+            f"{ranker['top']['score']:.3f}\n{ranker['top']['chosen']:.3f} chosen",
         ]
-        for one in facts["rankers"]
+        for ranker in facts["rankers"]
     ]
     text = [
         "Each list has one chosen candidate. The service divides the scores of a list by the ranker's temperature, and "
@@ -65,8 +65,8 @@ def _calibration(report: Facts) -> list[PageSection]:
         f"{ranker_name(answering['ranker'], names)} on {answering['lists']} test lists. Candidates in bins of about as "
         "many expected choices; bars: 95 % intervals over lists. On the line, probability and share are equal."
     )
-    drawn = [PageFigure(figures.reliability(answering), caption)]
-    return [PageSection(calibration_title(facts), text, drawn, [PageTable("", head, cells, note)])]
+    page_figures = [PageFigure(figures.reliability(answering), caption)]
+    return [PageSection(calibration_title(facts), text, page_figures, [PageTable("", head, cells, note)])]
 
 
 NO_PROBABILITIES = (
@@ -91,15 +91,15 @@ def calibration_title(facts: Facts) -> str:
     return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
 
 
-def top_sentence(one: Facts) -> str:
+def top_sentence(ranker: Facts) -> str:
     """Return the best candidate's stated probability, and how often it was chosen."""
-    stated, chosen = one["top"]["score"], one["top"]["chosen"]
-    return f"the first candidate has probability {stated:.3f} on average and is chosen in {chosen:.3f} of lists"
+    stated, share = ranker["top"]["score"], ranker["top"]["chosen"]
+    return f"the first candidate has probability {stated:.3f} on average and is chosen in {share:.3f} of lists"
 
 
-def gain_sentence(one: Facts) -> str:
+def gain_sentence(ranker: Facts) -> str:
     """Return how the temperature changes the likelihood of unseen choices."""
-    gain = one["log_probability"]["gain"]
+    gain = ranker["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
     return f"The temperature {text}: {verdict}."

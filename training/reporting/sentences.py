@@ -47,7 +47,7 @@ def choice_sentence(
     names: Mapping[str, str],
     budget: Mapping[str, Any] | None = None,
     *,
-    given: bool = False,
+    external: bool = False,
 ) -> str | None:
     """Describe what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
@@ -55,15 +55,15 @@ def choice_sentence(
         default: Object ``default_strategy`` of ``report.json``.
         names: Names of the rankers for display.
         budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
-        given: Whether the first stage was fitted elsewhere, perhaps on these queries.
+        external: Whether the first stage was fitted elsewhere, perhaps on these queries.
     """
-    compared = default.get("compared")
-    if not compared:
+    comparisons = default.get("compared")
+    if not comparisons:
         return None
     ranker = names.get(default["strategy"], default["strategy"])
-    second = [one["n"] for one in compared if one["ranker"] != "relative"]
-    n = min(second or [compared[0]["n"]])
-    queries = f"{n:,} queries" if given else f"{n:,} held-out queries"
+    second = [comparison["n"] for comparison in comparisons if comparison["ranker"] != "relative"]
+    n = min(second or [comparisons[0]["n"]])
+    queries = f"{n:,} queries" if external else f"{n:,} held-out queries"
     if n < FEWEST:
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:
@@ -72,8 +72,8 @@ def choice_sentence(
             "is statistically significant."
         )
     else:
-        why = f"list-relative columns gain {gain_text(compared[0])} on {queries}."
-    independence = "" if given else " No model ranks a query that it was trained on."
+        why = f"list-relative columns gain {gain_text(comparisons[0])} on {queries}."
+    independence = "" if external else " No model ranks a query that it was trained on."
     rankers = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
     open_rankers = ", ".join(name for name in rankers if not name.startswith("settings"))
     out_of_time = f" Not decided for lack of time: {open_rankers}." if open_rankers else ""
@@ -120,12 +120,14 @@ def compared_rows(
     called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
         (
-            called.get(one["ranker"], one["ranker"]),
-            called.get(one["over"], one["over"]),
-            gain_text(one),
-            choice_verdict_of(one["low"], one["high"], one["n"], in_time=one["ranker"] not in undecided),
+            called.get(comparison["ranker"], comparison["ranker"]),
+            called.get(comparison["over"], comparison["over"]),
+            gain_text(comparison),
+            choice_verdict_of(
+                comparison["low"], comparison["high"], comparison["n"], in_time=comparison["ranker"] not in undecided
+            ),
         )
-        for one in default.get("compared", ())
+        for comparison in default.get("compared", ())
     ]
 
 

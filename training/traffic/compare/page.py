@@ -47,11 +47,11 @@ def page(compared: TrafficComparison, *, command: str) -> str:
         command=command,
         facts=_facts(compared),
         settings=json.dumps(settings, indent=1),
-        numbers=_numbers(compared),
+        key_figures=_key_figures(compared),
     )
 
 
-def _numbers(compared: TrafficComparison) -> list[tuple[str, str]]:
+def _key_figures(compared: TrafficComparison) -> list[tuple[str, str]]:
     look = compared.effects[0].look
     cells = [
         (signed(look.estimate), f"change in {metric_name(compared.effects[0].metric)}"),

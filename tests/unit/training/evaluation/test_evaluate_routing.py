@@ -17,7 +17,7 @@ def found(**changes):
         "mixture": np.array([0.8, 0.7, 0.6, 0.5]),
         "probabilities": np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.8, 0.2]]),
         "gains": np.zeros((4, 2)),
-        "chosen": np.array([0, ABSTAINED, 0, 0]),
+        "route": np.array([0, ABSTAINED, 0, 0]),
         "query": np.arange(4),
     }
     return RoutingEvaluation(**(values | changes))
@@ -64,5 +64,5 @@ def test_the_sentence_is_honest():
     assert verdict(RoutingEvaluation(**many | {"routed": many["generalist"] + noise - noise.mean()})).startswith(
         "Routing has no significant effect"
     )
-    abstains = RoutingEvaluation(**many | {"chosen": np.full(200, ABSTAINED), "routed": many["generalist"]})
+    abstains = RoutingEvaluation(**many | {"route": np.full(200, ABSTAINED), "routed": many["generalist"]})
     assert verdict(abstains).startswith("Routing abstains")

@@ -109,7 +109,7 @@ def tensors_in_a_body(data: bytes) -> None:
 
 
 class _OneBundle:
-    """What is served, as the codec of a call asks for it."""
+    """Stand-in for the served models: one bundle, as the codec of a call asks for it."""
 
     def choose(self, model: str | None, version: str | None) -> Any:
         if model not in (None, "shop") or version is not None:
@@ -195,11 +195,11 @@ def _messages() -> list[bytes]:
     contents = {"fp32_contents": ARRAY.ravel().tolist()}
     typed = MESSAGES["Tensor"](name="features", datatype="FP32", shape=[2, 3], contents=contents).SerializeToString()
     ids = MESSAGES["Tensor"](name="ids", datatype="BYTES", shape=[2], contents={"bytes_contents": [b"a", b"b"]})
-    wanted = MESSAGES["InferRequestedOutputTensor"](name="scores").SerializeToString()
+    output = MESSAGES["InferRequestedOutputTensor"](name="scores").SerializeToString()
     request = MESSAGES["ModelInferRequest"]
     return [
         request(model_name="shop", inputs=[raw], raw_input_contents=[ARRAY.tobytes()]).SerializeToString(),
-        request(inputs=[typed, ids.SerializeToString()], outputs=[wanted], parameters=[parameter]).SerializeToString(),
+        request(inputs=[typed, ids.SerializeToString()], outputs=[output], parameters=[parameter]).SerializeToString(),
     ]
 
 

@@ -39,7 +39,7 @@ from listwright.training.specialists.srm import fit_srm
 FEATURES, TREES, LEAVES = 136, 500, 63
 
 RANKER: Final = "qilcm"
-"""The strategy that ``auto`` means: LightGBM and QILCM."""
+"""Strategy that ``auto`` means: LightGBM and QILCM."""
 
 _LISTS, _LENGTH = 250, 100
 
@@ -59,13 +59,13 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0, np.empty((0, 0)))
     anomaly = fit_anomaly(data, first.train_scores, seed=0)
     assert anomaly is not None
-    chosen = _specialists(data, first, anomaly, specialists, rng) if specialists else None
+    mixture = _specialists(data, first, anomaly, specialists, rng) if specialists else None
     # a choice was made, by name: a stage that ranks noise worse than LightGBM would else not be the default
     recipe = Recipe(name="wide", about="noise, for the clock", data=LetorData(), model=spec, choice=Choice())
     default = DefaultChoice(RANKER)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=chosen, default=default)
+    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=mixture, default=default)
     write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), whole)
     bundle.publish(folder, out)
     return out

@@ -59,12 +59,12 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code of the command that it names."""
-    words = sys.argv[1:] if arguments is None else arguments
+    command_line = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
-    if not words:
+    if not command_line:
         parser.print_help()
         return 2
-    name = parser.parse_args(words[:1]).command  # the rest is the command's own
+    name = parser.parse_args(command_line[:1]).command  # the rest is the command's own
     _prepare_libraries()
     try:
         module = import_module(COMMANDS[name].module)
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print(f"error: listwright {name} needs {library}: pip install '{COMMANDS[name].package}'", file=sys.stderr)
         return 1
-    return int(module.main(words[1:]))
+    return int(module.main(command_line[1:]))
 
 
 def _prepare_libraries() -> None:

@@ -11,9 +11,9 @@ def on_demand(package: str, modules: Mapping[str, str], *, extra: str = "") -> C
     """Return the ``__getattr__`` of a package whose names load at first use (PEP 562).
 
     Args:
-        package: its name.
-        modules: for each offered name, the module of the package that holds it.
-        extra: of the distribution, which installs the libraries that these modules need.
+        package: Name of the package.
+        modules: Module of the package that holds each offered name.
+        extra: Extra of the distribution that installs the libraries that these modules need.
     """
 
     def load(name: str) -> Any:

@@ -42,8 +42,8 @@ class Aggregates:
     matter.
 
     Args:
-        schema: of the feature columns.
-        specialists: K.
+        schema: Schema of the feature columns.
+        specialists: Number K of specialists.
     """
 
     def __init__(self, schema: FeatureSchema, specialists: int) -> None:
@@ -64,8 +64,8 @@ class Aggregates:
         return len(self._numeric)
 
     def _names(self, schema: FeatureSchema, specialists: int) -> tuple[str, ...]:
-        numbers = [schema.names[d] for d in self._numeric]
-        names = [f"{what} of {name}{over}" for over in ("", " in the top") for what in _STATISTICS for name in numbers]
+        numeric = [schema.names[d] for d in self._numeric]
+        names = [f"{what} of {name}{over}" for over in ("", " in the top") for what in _STATISTICS for name in numeric]
         names += [f"share of {schema.names[d]} missing" for d in self._holey]
         for d, _ in self._categorical:
             values = ("unknown", *schema.features[d].categories)
@@ -83,9 +83,6 @@ class Aggregates:
         by_first_stage: Int[np.ndarray, " L"],
     ) -> Float[np.ndarray, " M"]:
         """Return the mean of every numeric feature over the first stage's top: the input of the anomaly score.
-
-        Args:
-            features, first_scores, by_first_stage: as for :meth:`of`.
 
         Convention: NaN where all of them are missing.
         """
@@ -105,12 +102,12 @@ class Aggregates:
         """Return the aggregates of one list.
 
         Args:
-            features: raw, in schema order.
-            first_scores: of the first stage.
-            by_first_stage: the order that they give.
-            anomaly: from :meth:`top_means` to the anomaly score.
-            scores: of the K specialists.
-            scored: the candidates that these belong to.
+            features: ``(L, D)`` raw features, in schema order.
+            first_scores: ``(L,)`` scores of the first stage.
+            by_first_stage: ``(L,)`` indices of the candidates in the order that these scores give.
+            anomaly: Function from the result of :meth:`top_means` to the anomaly score.
+            scores: ``(C, K)`` scores of the K specialists.
+            scored: ``(C,)`` indices of the candidates that these scores belong to.
 
         Returns:
             ``(A,)`` float32, in the order of :attr:`names`; NaN where a feature has no value in the list.
@@ -144,8 +141,8 @@ class AnomalyScore:
     """Anomaly score of a list, in (0, 1): the higher, the less it is like the training queries. Threads may share it.
 
     Args:
-        aggregates: compute the forest's input.
-        graph: ``(1, M) -> (1, 1)``.
+        aggregates: List aggregates, which are the forest's input.
+        graph: ONNX graph ``(1, M) -> (1, 1)`` of the forest.
     """
 
     def __init__(self, aggregates: Aggregates, graph: Scorer) -> None:
@@ -155,8 +152,8 @@ class AnomalyScore:
         """Return the score of one list.
 
         Args:
-            features: raw, in schema order.
-            first_scores: of the first stage, finite.
+            features: ``(L, D)`` raw features, in schema order.
+            first_scores: ``(L,)`` finite scores of the first stage.
 
         Raises:
             ScoringError: if the graph fails.

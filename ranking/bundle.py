@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from listwright.ranking import golden, plain_file
 from listwright.ranking.aggregates import Aggregates, AnomalyScore
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.compiled.first_stage import open_first_stage
 from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.compiled.linear import open_specialists
@@ -83,8 +84,8 @@ def load_files(path: Path, files: Mapping[str, bytes]) -> Bundle:
     """Check a bundle as :func:`load` does, of files in memory, the manifest among them; nothing is read from disk.
 
     Args:
-        path: what errors call the place; need not exist.
-        files: contents by name.
+        path: Path that errors name; nothing need be there.
+        files: Content of each file, by name.
 
     Raises:
         BundleError: as :func:`load`.
@@ -117,10 +118,10 @@ def build(
     """Build the rankers that a manifest names from the bytes of their files; verify only that they run.
 
     Args:
-        path: of the folder, for errors.
-        manifest: of the bundle.
-        read: gives the contents of a file.
-        reread: reads a file once more, where an explanation needs the first stage's model; None for ``read``.
+        path: Path of the bundle, for errors.
+        manifest: Manifest of the bundle.
+        read: Function from a file's name to its content.
+        reread: Function that reads the first stage's model once more, for an explanation; None for ``read``.
 
     Raises:
         BundleError: naming the file that is no such ranker.
@@ -184,9 +185,9 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
     """Write the manifest of a finished folder: from now on it is a bundle.
 
     Args:
-        path: the folder.
-        manifest: everything but ``files``.
-        files: names of the files in the folder that belong to the bundle; each is hashed and flushed to disk.
+        path: Path of the folder.
+        manifest: Manifest with everything but ``files``.
+        files: Names of the files in the folder that belong to the bundle; each is hashed and flushed to disk.
 
     Returns:
         The manifest as written.
@@ -202,12 +203,7 @@ def seal(path: Path, manifest: Manifest, files: Iterable[str]) -> Manifest:
         entries.append(BundleFile(name=name, sha256=digest, size=(path / name).stat().st_size))
     content = to_json(manifest.model_copy(update={"files": tuple(entries)})).encode()
     sealed = parse(content, path / MANIFEST)
-    temporary = path / (MANIFEST + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path / MANIFEST)
+    atomic_write(path / MANIFEST, content, sync=True)
     return sealed
 
 

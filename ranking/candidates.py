@@ -24,10 +24,10 @@ class CandidateList:
     """All candidates of one query, in input order.
 
     Args:
-        features: ``(L, D)`` in schema order. Numeric features are raw, NaN means missing; categorical ones hold the
-            code of :meth:`listwright.ranking.features.Feature.code`. Anything else than float32 is converted.
-        ids: one opaque id per candidate, unique within the list; None where the caller has none.
-        context: what the request says of the query as a whole, for hooks.
+        features: ``(L, D)`` features in schema order. Numeric ones are raw, NaN means missing; categorical ones hold
+            the code of :meth:`listwright.ranking.features.Feature.code`. Anything else than float32 is converted.
+        ids: One opaque id per candidate, unique within the list; None where the caller has none.
+        context: Entries that the request has on the query as a whole, by name, for hooks.
 
     Raises:
         EmptyListError: if L is 0.
@@ -94,13 +94,13 @@ class Route:
     """The ranker that gave the order, and who chose it.
 
     Args:
-        strategy: the second stage's kind, ``srm`` or ``first_stage``.
+        strategy: The second stage's kind, ``srm`` or ``first_stage``.
         decided_by: ``caller`` if the request named it, ``hook`` or ``router`` if these chose, ``abstained`` if the
             router left it to the generalist, ``bundle`` if the bundle's default applied.
-        specialist: number of the specialist; None for other rankers, and for the mixture of all.
-        confidence: probability that the specialist is the best one, by whoever chose it; None without a specialist,
+        specialist: Number of the specialist; None for other rankers, and for the mixture of all.
+        confidence: Probability that the specialist is the best one, by whoever chose it; None without a specialist,
             or if it is unknown.
-        faults: why a hook or router could not decide, in the order of their calls.
+        faults: Reasons for which a hook or router could not decide, in the order of their calls.
         probabilities, gains: ``(K,)`` of the bundle's router: each specialist's chance of being the best one, and its
             NDCG above the generalist's; None where it did not run.
     """
@@ -118,10 +118,10 @@ class AppliedRule(NamedTuple):
     """A rule of merchandising on one list.
 
     Args:
-        name: of the rule.
-        action: what it does.
-        candidates: indices of those that it touched.
-        reason: why it was not applied; None if it was.
+        name: Name of the rule.
+        action: Kind of the rule.
+        candidates: Indices of the candidates that the rule touched.
+        reason: Reason for which the rule was not applied; None if it was.
     """
 
     name: str
@@ -135,20 +135,20 @@ class Ranking:
     """The order of one query's candidates, and how it came about.
 
     Args:
-        order: ``(L,)`` candidate indices, best first.
-        scores: ``(L,)`` in input order: the raw scores of the stage that gave the order; NaN for candidates that this
+        order: ``(L,)`` indices of the candidates, best first.
+        scores: ``(L,)`` raw scores, in input order, by the stage that gave the order; NaN for candidates that this
             stage did not score (below the cutoff), or everywhere if only the input order is left.
-        relevance: ``(L,)`` in input order: softmax of ``scores`` over the scored candidates (QILCM eq. 9), divided by
+        relevance: ``(L,)`` softmax, in input order, of ``scores`` over the scored candidates (QILCM eq. 9), divided by
             the temperature of the strategy that gave them; sums to 1, NaN where ``scores`` is.
-        first_stage_scores: ``(L,)`` in input order; NaN if the first stage failed.
-        stage_reached: the stage that gave the order.
-        route: the requested ranker, and who chose it.
-        reason: why an earlier stage had to answer; None if nothing went wrong.
-        timings_ms: wall-clock milliseconds by stage.
-        late: whether the reason is a deadline: the next stage was not started, because it would have missed it.
-        rules: of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules.schema`.
-        excluded: how many candidates rules exclude: the last ones of the order.
-        degraded: whether an earlier stage than the route's own answered.
+        first_stage_scores: ``(L,)`` scores of the first stage, in input order; NaN if the first stage failed.
+        stage_reached: The stage that gave the order.
+        route: The requested ranker, and who chose it.
+        reason: Reason for which an earlier stage had to answer; None if nothing went wrong.
+        timings_ms: Wall-clock milliseconds by stage.
+        late: Whether the reason is a deadline: the next stage was not started, because it would have missed it.
+        rules: Rules of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules.schema`.
+        excluded: Number of candidates that rules exclude: the last ones of the order.
+        degraded: Whether an earlier stage than the route's own answered.
     """
 
     order: Int[np.ndarray, " L"]
@@ -193,10 +193,10 @@ class FirstPass(NamedTuple):
     """A list after the first stage.
 
     Args:
-        candidates: all of them.
-        widened: their features and list-relative columns; the features alone where the bundle has no such columns.
-        scores: by the first stage.
-        order: positions, best first.
+        candidates: Candidates of the list.
+        widened: ``(L, W)`` features and list-relative columns; the features alone where the bundle has no such columns.
+        scores: ``(L,)`` scores of the first stage.
+        order: ``(L,)`` indices of the candidates, best first.
     """
 
     candidates: CandidateList

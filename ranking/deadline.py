@@ -24,8 +24,8 @@ class Deadline:
     """The time by which an answer must be there, and whether the caller still waits for it.
 
     Args:
-        at: on the clock of ``time.perf_counter``.
-        abandoned: returns True once the caller has gone; called from any thread.
+        at: Time of the deadline in seconds, on the clock of ``time.perf_counter``.
+        abandoned: Function that returns True once the caller has gone; called from any thread.
     """
 
     at: float = math.inf
@@ -54,7 +54,7 @@ class LatencyEstimator:
     run ever would have met. A deadline that no run has met changes nothing for others.
 
     Args:
-        clock: seconds.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:

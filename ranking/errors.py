@@ -49,8 +49,9 @@ class CandidateError(ListwrightError):
     """The candidates of one query cannot be used.
 
     Args:
-        message: what is wrong with the value, and what was expected.
-        path: where, as JSON path segments below the request, e.g. ``("candidates", 3, "features", "price")``.
+        message: Fault of the value, and what was expected.
+        path: Place of the value, as JSON path segments below the request, e.g.
+            ``("candidates", 3, "features", "price")``.
     """
 
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
@@ -67,10 +68,10 @@ class SchemaMismatchError(ListwrightError):
     """The candidates are well-formed but do not fit the feature schema.
 
     Args:
-        message: the difference, by name.
-        expected: names (or the fingerprint) that the bundle was fitted on.
-        sent: names (or the fingerprint) that arrived.
-        path: where in the request, as JSON path segments; None if it is not in one place.
+        message: Difference to the schema, by name.
+        expected: Names (or the fingerprint) that the bundle was fitted on.
+        sent: Names (or the fingerprint) that arrived.
+        path: Place in the request, as JSON path segments; None if it is not in one place.
     """
 
     def __init__(
@@ -103,8 +104,8 @@ class RoutingError(ListwrightError):
     """A router could not decide. Never reaches a caller: the next router, or the generalist, answers.
 
     Args:
-        kind: stable and short, to count by: ``hook_raised``, ``unknown_specialist``, ``router_failed`` ...
-        message: what happened, for people.
+        kind: Stable short name to count by: ``hook_raised``, ``unknown_specialist``, ``router_failed`` ...
+        message: Description of the fault, for people.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -124,8 +125,8 @@ class BundleError(ListwrightError):
     """A bundle was refused.
 
     Args:
-        file: the file at fault.
-        reason: why, in one sentence.
+        file: The file at fault.
+        reason: Fault and remedy, in one sentence.
     """
 
     def __init__(self, file: Path | str, reason: str) -> None:
@@ -142,8 +143,8 @@ class DataError(ListwrightError):
     """Training data could not be read.
 
     Args:
-        source: file (or archive member) that is at fault.
-        expected: what should have stood there, and what did.
+        source: File (or archive member) that is at fault.
+        expected: Description of what should have stood there, and of what did.
         line: 1-based line; None when the fault is the file's.
         column: 1-based character within the line, or the column's name in a table.
     """

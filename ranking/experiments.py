@@ -25,9 +25,9 @@ def fraction(key: str, salt: str, purpose: Purpose) -> float:
     """Return a number in [0, 1), uniform over keys: the first 53 bits of BLAKE2b of salt and key.
 
     Args:
-        key: a unit, or a query id.
-        salt: of the experiment; other salts give independent numbers. Its length keeps salt and key apart.
-        purpose: of the draw.
+        key: A unit, or a query id.
+        salt: Salt of the experiment; other salts give independent numbers. Its length keeps salt and key apart.
+        purpose: Purpose of the number; other purposes give independent numbers.
     """
     salted = salt.encode("utf-8", "surrogatepass")
     hashed = blake2b(f"{len(salted)}:".encode() + salted, digest_size=8, person=purpose.encode())
@@ -44,9 +44,9 @@ def place_of(key: str, salt: str, shares: Sequence[float]) -> int | None:
     """Return the index of the share of the traffic that a key belongs to.
 
     Args:
-        key: a unit, or a query id.
-        salt: of the traffic.
-        shares: each above 0; together at most 1.
+        key: A unit, or a query id.
+        salt: Salt of the traffic.
+        shares: Shares of the traffic, each above 0; together at most 1.
 
     Returns:
         The index of the share; None for the rest of the traffic.
@@ -61,9 +61,9 @@ def arm_of(unit: str, salt: str, challenger_share: float) -> Literal["control", 
     """Return the arm of a unit in a split.
 
     Args:
-        unit: that is randomised; the query id where there is none.
-        salt: of the experiment.
-        challenger_share: of the units.
+        unit: Unit that is randomised; the query id where there is none.
+        salt: Salt of the experiment.
+        challenger_share: The challenger's share of the units.
 
     Convention: a larger share moves units from control to the challenger, and none back.
     """
@@ -78,8 +78,8 @@ class Interleaved:
     """A list interleaved from two rankings.
 
     Args:
-        order: candidates as they are shown, best first; each is an index into the request's list.
-        teams: of each shown place, the ranking that picked its candidate.
+        order: ``(shown,)`` indices of the candidates in the request's list, in the order that is shown.
+        teams: ``(shown,)`` ranking that picked the candidate of each place.
     """
 
     order: tuple[int, ...]
@@ -100,9 +100,9 @@ def team_draft(
 
     Args:
         control, challenger: ``(L,)`` permutations of the same L candidates, best first.
-        query_id: of the request.
-        salt: of the experiment; two experiments with different salts have independent coins.
-        length: shown places; None, or more than L, for all.
+        query_id: Query id of the request.
+        salt: Salt of the experiment; two experiments with different salts have independent coins.
+        length: Number of shown places; None, or more than L, for all.
 
     Raises:
         ValueError: if the two rankings do not hold the same candidates once each, or the length is negative.
@@ -142,9 +142,9 @@ class SwappedOrder:
     """A shown list with two places swapped.
 
     Args:
-        order: candidates as they are shown, best first.
-        places: the two that were swapped, from 0.
-        propensity: probability of this very swap, in (0, 1].
+        order: ``(shown,)`` indices of the candidates in the order that is shown.
+        places: The two places that were swapped, from 0.
+        propensity: Probability of this very swap, in (0, 1].
     """
 
     order: tuple[int, ...]
@@ -160,11 +160,11 @@ def adjacent_swap(order: Sequence[int], *, k: int, share: float, query_id: str, 
     share / (m - 1).
 
     Args:
-        order: ``(shown,)`` the shown candidates, best first.
-        k: places from the top that may move, at least 2.
-        share: of lists that are swapped, in (0, 1].
-        query_id: of the request. A retry gives the same list.
-        salt: of the experiment.
+        order: ``(shown,)`` indices of the shown candidates, best first.
+        k: Number of places from the top that may move, at least 2.
+        share: Share of the lists that are swapped, in (0, 1].
+        query_id: Query id of the request. A retry gives the same list.
+        salt: Salt of the experiment.
 
     Returns:
         The swapped list; None where this list is not swapped.
@@ -191,9 +191,9 @@ class Agreement(NamedTuple):
     """Agreement of two orders.
 
     Args:
-        kendall_tau: in [-1, 1]; 1 for the same order, -1 for the opposite one.
-        rbo: rank-biased overlap in (0, 1]; 1 for the same order; the top counts most.
-        top_1: 1.0 if both have the same first candidate, else 0.0.
+        kendall_tau: Kendall's tau in [-1, 1]; 1 for the same order, -1 for the opposite one.
+        rbo: Rank-biased overlap in (0, 1]; 1 for the same order; the top counts most.
+        top_1: 1.0 if both orders have the same first candidate, else 0.0.
     """
 
     kendall_tau: float
@@ -201,7 +201,7 @@ class Agreement(NamedTuple):
     top_1: float
 
 
-def agreement(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agreement:
+def agreement(order: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agreement:
     """Compare two orders of the same L candidates, best first.
 
     Definitions: Kendall's tau is 1 - 4 D / (L (L - 1)), D the pairs in different order (Kendall 1938; there are no
@@ -212,14 +212,14 @@ def agreement(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> Agree
 
     Convention: lists of one candidate agree; so do lists of none.
     """
-    length = len(one)
-    if len(other) != length or not all(np.array_equal(np.sort(order), np.arange(length)) for order in (one, other)):
+    length = len(order)
+    if len(other) != length or not all(np.array_equal(np.sort(items), np.arange(length)) for items in (order, other)):
         raise ValueError(f"orders of {length} and {len(other)} candidates: expected 0 to L - 1, each once, in both")
     if length < 2:
         return Agreement(1.0, 1.0, 1.0)
-    discordant = _inversions(ranks_of(other)[one])
+    discordant = _inversions(ranks_of(other)[order])
     tau = 1.0 - 4.0 * discordant / (length * (length - 1))
-    return Agreement(tau, _rank_biased_overlap(one, other), float(one[0] == other[0]))
+    return Agreement(tau, _rank_biased_overlap(order, other), float(order[0] == other[0]))
 
 
 def _inversions(values: Int[np.ndarray, " L"]) -> int:
@@ -232,10 +232,10 @@ def _inversions(values: Int[np.ndarray, " L"]) -> int:
     return between + _inversions(left) + _inversions(right)
 
 
-def _rank_biased_overlap(one: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> float:
-    length = len(one)
+def _rank_biased_overlap(order: Int[np.ndarray, " L"], other: Int[np.ndarray, " L"]) -> float:
+    length = len(order)
     depths = np.arange(1, length + 1)
-    in_both = np.maximum(ranks_of(one), ranks_of(other))  # the depth from which a candidate is in both
+    in_both = np.maximum(ranks_of(order), ranks_of(other))  # the depth from which a candidate is in both
     overlap = np.cumsum(np.bincount(in_both, minlength=length + 1)[1:]) / depths
     weights = PERSISTENCE ** depths.astype(np.float64)
     within_lists = (1.0 - PERSISTENCE) / PERSISTENCE * float((overlap * weights).sum())

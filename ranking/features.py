@@ -45,7 +45,7 @@ def spelled(value: object) -> str | None:
     ``true``, and ``12.0`` is ``12``. A number has the digits that a person would write: 2 and 2.0 are ``2``.
 
     Args:
-        value: text, a boolean, or a number of any type; None, NaN and :data:`MISSING_WORDS` are missing.
+        value: Text, a boolean, or a number of any type; None, NaN and :data:`MISSING_WORDS` are missing.
     """
     match value:
         case bool() | np.bool_():
@@ -102,13 +102,14 @@ class Feature(BaseModel):
     """One column of the feature matrix.
 
     Args:
-        name: unique in the schema.
+        name: Name of the feature, unique in the schema.
         kind: ``numeric`` (a raw number, NaN means missing) or ``categorical`` (a code, see :meth:`code`).
-        categories: the values that training saw, in code order (code 1 first); empty for numeric features.
-        missing_in_training: whether training data had missing values here. Where it had none, every model treats a
+        categories: The values that training saw, in code order (code 1 first); empty for numeric features.
+        missing_in_training: Whether training data had missing values here. Where it had none, every model treats a
             missing value at serving time as 0.0, because LightGBM does.
-        quantiles: of the training values at :data:`QUANTILE_LEVELS`; None for categorical or all-missing features.
-        default: the value of a candidate that is sent by name without the feature: a number, or one of the categories.
+        quantiles: Quantiles of the training values at :data:`QUANTILE_LEVELS`; None for categorical or all-missing
+            features.
+        default: The value of a candidate that is sent by name without the feature: a number, or one of the categories.
             None: it is missing. A ``null`` that is sent is missing in any case.
     """
 
@@ -160,7 +161,7 @@ class Feature(BaseModel):
         """Return the code of a category: 1 for the first in :attr:`categories`.
 
         Args:
-            category: its name, or whatever :func:`spelled` makes the name of.
+            category: Name of the category, or any value that :func:`spelled` turns into it.
 
         Returns:
             :data:`UNKNOWN_CODE` for one that training never saw, :data:`MISSING_CODE` for a missing one.
@@ -252,8 +253,8 @@ def mostly_unknown(counts: Int[np.ndarray, "2 J"], schema: FeatureSchema) -> dic
     """Return a sentence, by name, on each column most of whose categories the schema does not know.
 
     Args:
-        counts: of :func:`count_categories`, added up over any number of rows.
-        schema: whose categorical columns these are.
+        counts: Result of :func:`count_categories`, added up over any number of rows.
+        schema: Schema that has the J categorical columns.
     """
     sentences = {}
     for column, there, unknown in zip(schema.categorical, *counts.tolist(), strict=True):

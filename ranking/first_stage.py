@@ -80,23 +80,23 @@ def _check_trees(head: str, trees: bytes) -> None:
 def _is_tree(tree: dict[str, str], width: int) -> bool:
     """Return whether every number is there, and leads to a node, a leaf, a feature or a category that is there."""
     leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
-    numbers = {name: list(map(int if name in _WHOLE else float, text.split())) for name, text in tree.items()}
+    values = {name: list(map(int if name in _WHOLE else float, text.split())) for name, text in tree.items()}
     counts = dict.fromkeys(_LINEAR, leaves)
     if leaves > 1:
         counts |= dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_PER_SPLIT, leaves - 1)
-    bounds, words = numbers.get("cat_boundaries", [0]), numbers.get("cat_threshold", [])
-    inputs, factors = numbers.get("leaf_features", []), numbers.get("leaf_coeff", [])
-    kinds = zip(numbers["threshold"], numbers["decision_type"], strict=True)
+    bounds, words = values.get("cat_boundaries", [0]), values.get("cat_threshold", [])
+    inputs, factors = values.get("leaf_features", []), values.get("leaf_coeff", [])
+    kinds = zip(values["threshold"], values["decision_type"], strict=True)
     return (
-        len(numbers["leaf_value"]) == leaves
-        and all(len(numbers[name]) == count for name, count in counts.items() if name in numbers)
-        and sorted(numbers["left_child"] + numbers["right_child"])
+        len(values["leaf_value"]) == leaves
+        and all(len(values[name]) == count for name, count in counts.items() if name in values)
+        and sorted(values["left_child"] + values["right_child"])
         == ([*range(-leaves, 0), *range(1, leaves - 1)] if leaves > 1 else [])
-        and all(0 <= feature < width for feature in numbers["split_feature"] + inputs)
+        and all(0 <= feature < width for feature in values["split_feature"] + inputs)
         and (bounds[0], bounds[-1], len(bounds)) == (0, len(words), sets + 1)
         and bounds == sorted(bounds)
         and all(0 <= threshold < sets for threshold, kind in kinds if int(kind) & 1)
-        and sum(numbers.get("num_features", ())) == len(inputs) == len(factors)
+        and sum(values.get("num_features", ())) == len(inputs) == len(factors)
     )
 
 
@@ -105,7 +105,7 @@ Engine = Literal["compiled", "lightgbm", "column", "onnx"]
 
 @runtime_checkable
 class FirstStage(Protocol):
-    """Scores the candidates of a list.
+    """A ranker that scores every candidate of a list.
 
     ``engine`` says by what: ``compiled``, ``lightgbm``, ``column`` or ``onnx``.
     """
@@ -178,8 +178,8 @@ class LightGbmFirstStage:
     """A LightGBM ranker on one thread.
 
     Args:
-        model: LightGBM's text format.
-        schema: of the feature matrices that will be scored.
+        model: Model in LightGBM's text format.
+        schema: Schema of the feature matrices that will be scored.
 
     ``columns`` are those of the schema in the model's order; None if that is the schema's own.
 
@@ -235,8 +235,8 @@ class OnnxFirstStage:
     data had none: what it means is the graph's own affair.
 
     Args:
-        model: the serialised graph, with its weights inside.
-        schema: of the feature matrices that will be scored.
+        model: Serialised graph, with its weights inside.
+        schema: Schema of the feature matrices that will be scored.
 
     Raises:
         ScoringError: if it is not such a graph, or holds what :mod:`listwright.ranking.onnx_graph` does not let

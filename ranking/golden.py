@@ -40,11 +40,12 @@ class GoldenList(BaseModel):
     """One list and its answer; ``None`` stands for NaN.
 
     Args:
-        strategy, specialist: options of the request; None leaves the specialist to the bundle, and ``srm`` then
+        strategy, specialist: Options of the request; None leaves the specialist to the bundle, and ``srm`` then
             means the mixture under its own weights.
-        decided: the specialist that answered.
-        probabilities: ``(K,)`` of the router, where it ran. A last digit that differs between machines may turn a
-            tree of it and hence a decision: so these are compared loosely, and scores under the decision of the record.
+        decided: Specialist that answered.
+        probabilities: ``(K,)`` probabilities by the router, where it ran. A last digit that differs between machines
+            may turn a tree of it and hence a decision: so these are compared loosely, and scores under the decision of
+            the record.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -218,9 +219,9 @@ def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
     rescored = np.isfinite(ranking.scores)
     score = np.where(rescored, ranking.scores, ranking.first_stage_scores)
     differs = ranking.order != expected
-    actual, wanted = ranking.order[differs], expected[differs]
-    same_part = (rescored[actual] == rescored[wanted]).all()
-    ties = np.isclose(score[actual], score[wanted], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
+    actual, required = ranking.order[differs], expected[differs]
+    same_part = (rescored[actual] == rescored[required]).all()
+    ties = np.isclose(score[actual], score[required], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
     return bool(same_part and ties.all())
 
 

@@ -66,10 +66,11 @@ class Comparison(Frozen):
     """Two rankers on queries that neither was fitted on, before the default was chosen.
 
     Args:
-        ranker, over: the less simple one, and the one that it had to beat.
-        metric: e.g. ``ndcg@10``.
-        mean, low, high: paired difference over queries, with its 95 % interval; those of second stages hold together.
-        n: queries that count: all, or as many of one weight as would tell as much as those with their weights.
+        ranker, over: The less simple ranker, and the one that it had to beat.
+        metric: Name of the metric, e.g. ``ndcg@10``.
+        mean, low, high: Paired difference over queries, with its 95 % interval; those of second stages hold together.
+        n: Number of queries that count: all, or as many of one weight as would tell as much as those with their
+            weights.
     """
 
     ranker: str
@@ -85,9 +86,11 @@ class Metric(Frozen):
     """A mean over the test queries, measured through this very bundle.
 
     Args:
-        ranker, name: ``input_order``, ``first_stage``, the second stage's kind or ``routed``; and e.g. ``ndcg@10``.
-        mean: over queries, under the manifest's protocol.
-        low, high, n: 95 % bootstrap interval of the mean over n queries.
+        ranker: ``input_order``, ``first_stage``, the second stage's kind or ``routed``.
+        name: Name of the metric, e.g. ``ndcg@10``.
+        mean: Mean over the queries, under the manifest's protocol.
+        low, high: 95 % bootstrap interval of the mean.
+        n: Number of queries.
     """
 
     ranker: str
@@ -102,23 +105,26 @@ class Manifest(Frozen):
     """Everything a reader must know before it trusts or runs a bundle.
 
     Args:
-        format_version, sha256: see :data:`FORMAT_VERSION`; and :func:`to_json`, over all the others.
-        name, version: of the bundle; every answer carries them.
+        format_version: Version of the format, see :data:`FORMAT_VERSION`.
+        sha256: SHA-256 of all the others, see :func:`to_json`.
+        name, version: Name and version of the bundle; every answer carries them.
         created_at: UTC.
-        recipe, data: the recipe that made it, as JSON; and one line: which data, split how.
-        feature_schema: the columns of every feature matrix.
-        fingerprint: of ``feature_schema``; stored so that a hand-edited schema is noticed.
-        relative: list-relative columns, computed from the features of a list; see :mod:`listwright.ranking.relative`.
-        first_stage, second_stages: the rankers; no second stage where the first one stands alone.
-        srm, anomaly, router: specialists, and what chooses among them; None where the bundle has none.
-        strategy: what ``auto`` means where no router or an abstaining one is asked.
-        default_reason: why ``auto`` means the strategy; None where it is all that was fitted to answer.
-        choice: the comparisons that the strategy was chosen by; empty where nothing was compared.
-        validated_lengths: list lengths at which exported and trained scores were compared.
-        temperatures: by strategy, what its scores are divided by so that their softmax is the probability of being
-            chosen. Where labels are no choices there is none, which is to divide by 1, and no such claim.
-        protocol, metrics: the result on the test split.
-        files, made_with: every other file of the bundle, and versions of the libraries that wrote them.
+        recipe: Recipe that made the bundle, as JSON.
+        data: One line on the data and their split.
+        feature_schema: Columns of every feature matrix.
+        fingerprint: Fingerprint of ``feature_schema``; stored so that a hand-edited schema is noticed.
+        relative: List-relative columns, computed from the features of a list; see :mod:`listwright.ranking.relative`.
+        first_stage, second_stages: Rankers; no second stage where the first one stands alone.
+        srm, anomaly, router: Specialists, anomaly score and router; None where the bundle has none.
+        strategy: Strategy that ``auto`` means where no router or an abstaining one is asked.
+        default_reason: Reason for which ``auto`` means the strategy; None where it is all that was fitted to answer.
+        choice: Comparisons that the strategy was chosen by; empty where nothing was compared.
+        validated_lengths: List lengths at which exported and trained scores were compared.
+        temperatures: Divisor of the scores, by strategy, that makes their softmax the probability of being chosen.
+            Where labels are no choices there is none, which is to divide by 1, and no such claim.
+        protocol, metrics: Protocol of the measurement on the test split, and its results.
+        files: Every other file of the bundle.
+        made_with: Versions of the libraries that wrote the bundle, by name.
     """
 
     format_version: int = FORMAT_VERSION
@@ -199,7 +205,7 @@ def parse(text: bytes, path: Path | str) -> Manifest:
 
     Args:
         text: JSON, UTF-8.
-        path: only for error messages.
+        path: Path of the manifest, for error messages.
 
     Raises:
         BundleFormatError: if a newer Listwright wrote it.

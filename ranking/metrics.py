@@ -28,13 +28,13 @@ class EvalProtocol(BaseModel):
     """The choices that move a number without moving the model; printed beside every figure.
 
     Args:
-        empty_queries: the NDCG of a list without a relevant candidate: 0 (TF-Ranking, Rax, QuickRank), 1 (LightGBM,
+        empty_queries: NDCG of a list without a relevant candidate: 0 (TF-Ranking, Rax, QuickRank), 1 (LightGBM,
             XGBoost, allRank), or left out of the mean (PT-Ranking).
-        ideal: whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
+        ideal: Whether the ideal order may use candidates that the first stage dropped (``full``) or only those that
             it kept (``truncated``).
-        gains: the gain of label 0, 1 and so on in DCG; None for ``2^y - 1``.
-        weighted: whether queries count by their weights, or all alike.
-        ties: equal scores share their ranks; ``input_order`` only in bundles before format 6, which kept that.
+        gains: Gain of label 0, 1 and so on in DCG; None for ``2^y - 1``.
+        weighted: Whether queries count by their weights, or all alike.
+        ties: Order of equal scores: they share their ranks; ``input_order`` only in bundles before format 6.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,11 +101,11 @@ def ndcg(
     """Compute the DCG of the order by ``scores``, divided by the best DCG that any order of the list can have.
 
     Args:
-        scores: ``(L,)`` higher is better.
+        scores: ``(L,)`` scores, higher is better.
         labels: ``(L,)`` relevance labels, 0 = irrelevant.
-        cutoff: ranks considered, counted from 1; larger than L means all.
+        cutoff: Number of ranks that count; larger than L means all.
         kept: ``(L,)`` True for candidates that the ideal order may use (``ideal="truncated"``); None for all.
-        gains: as for :func:`dcg`.
+        gains: Gain of each label, see :func:`dcg`.
 
     Returns:
         A number in [0, 1] (above 1 is possible with ``kept``), NaN if the ideal is 0: the protocol decides what an
@@ -140,10 +140,10 @@ class JudgedLists:
 
     Args:
         labels: ``(R,)`` relevance labels of all rows, those of one list together.
-        offsets: ``(N + 1,)`` list n owns rows ``offsets[n] : offsets[n + 1]``, at least one.
-        kept: ``(R,)`` as for :func:`ndcg`.
-        gains: as for :func:`dcg`.
-        highest: gain of the best label that there can be, for ERR; the default is that of TREC's tools.
+        offsets: ``(N + 1,)`` bounds of the lists: list n owns rows ``offsets[n] : offsets[n + 1]``, at least one.
+        kept: ``(R,)`` True for candidates that the ideal order may use; None for all.
+        gains: Gain of each label, see :func:`dcg`.
+        highest: Gain of the best label that there can be, for ERR; the default is that of TREC's tools.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class JudgedLists:
 
         Args:
             names: K is the cutoff.
-            scores: ``(R,)`` higher is better.
+            scores: ``(R,)`` scores, higher is better.
 
         Returns:
             ``(N,)`` values of each metric. Without a relevant candidate NDCG is NaN, and all others are 0.

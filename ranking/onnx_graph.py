@@ -89,15 +89,15 @@ _REFUSED = {
 }
 
 
-def checked(model: bytes, remedy: str = REMEDY) -> bytes:
+def check_graph(model: bytes, remedy: str = REMEDY) -> bytes:
     """Check a graph and serialise it anew, so that it holds only what was checked.
 
     Args:
-        model: a serialised ONNX model.
-        remedy: what to do with a model that is refused; the default is for one of a bundle.
+        model: Serialised ONNX model.
+        remedy: Advice for a model that is refused; the default is for one of a bundle.
 
     Returns:
-        What to give to ONNX Runtime: the model, serialised anew.
+        The model, serialised anew, for ONNX Runtime.
 
     Raises:
         ScoringError: if it is no ONNX model, if it uses an operator outside :data:`OPERATORS`, or if anything in it is
@@ -161,10 +161,10 @@ def _parts(message: Any, kind: str, place: str) -> Iterator[tuple[Any, str, str]
     for inner, many, name in _INSIDE[kind].values():
         if many or message.HasField(name):
             for part in getattr(message, name) if many else (getattr(message, name),):
-                yield from _parts(part, inner, _named(part, inner) or place)
+                yield from _parts(part, inner, _name_of(part, inner) or place)
 
 
-def _named(part: Any, kind: str) -> str | None:
+def _name_of(part: Any, kind: str) -> str | None:
     """Return the name of a message for errors; None for an unnamed part of another one."""
     match kind:
         case "Node":

@@ -10,7 +10,7 @@ def rank_by_score(scores: Float[np.ndarray, " L"]) -> Int[np.ndarray, " L"]:
     """Return the indices of the candidates, best first.
 
     Args:
-        scores: ``(L,)`` higher is better; comparable within this list only.
+        scores: ``(L,)`` scores, higher is better; comparable within this list only.
 
     Returns:
         ``(L,)`` a permutation of ``0 .. L-1``.
@@ -32,9 +32,10 @@ def best(
     the bytes of their feature values decide: an order that is always the same and prefers no feature.
 
     Args:
-        count: at least 1.
-        by_first_stage: of :func:`rank_by_score`.
-        first_scores, features: of all candidates.
+        count: Number of candidates, at least 1.
+        by_first_stage: ``(L,)`` indices of the candidates, as :func:`rank_by_score` returns them.
+        first_scores: ``(L,)`` scores of the first stage.
+        features: ``(L, D)`` features of all candidates.
 
     Convention: candidates that are equal in score and in all features are taken in input order.
     """
@@ -54,8 +55,8 @@ def tied_after(count: int, by_first_stage: Int[np.ndarray, " L"], first_scores: 
     """Return whether the candidates at ranks ``count`` and ``count + 1`` tie; arguments as of :func:`best`."""
     if count >= len(by_first_stage):
         return False
-    one, other = first_scores[by_first_stage[count - 1 : count + 1]]
-    return bool(one == other or (np.isnan(one) and np.isnan(other)))
+    last, following = first_scores[by_first_stage[count - 1 : count + 1]]
+    return bool(last == following or (np.isnan(last) and np.isnan(following)))
 
 
 def refined_order(
@@ -64,9 +65,9 @@ def refined_order(
     """Return a whole list's order: a second stage's candidates first, by its scores, the others in first-stage order.
 
     Args:
-        scores: of the second stage.
-        positions: of the candidates that these belong to, in input order.
-        by_first_stage: all candidates, best first.
+        scores: ``(C,)`` scores of the second stage.
+        positions: ``(C,)`` indices of the candidates that these belong to, in input order.
+        by_first_stage: ``(L,)`` indices of all candidates, best first.
     """
     others = np.ones(len(by_first_stage), dtype=bool)
     others[positions] = False
@@ -79,9 +80,9 @@ def sort_keys(
     """Return numbers that order a whole list as :func:`refined_order` does, equal where only input order decides.
 
     Args:
-        scores: of the second stage.
-        positions: of the candidates that these belong to.
-        first_scores: of all candidates.
+        scores: ``(C,)`` scores of the second stage.
+        positions: ``(C,)`` indices of the candidates that these belong to.
+        first_scores: ``(L,)`` scores of the first stage.
 
     Returns:
         ``(L,)`` higher is better; for metrics, which share ranks among equals. Several lists can be given as one.
@@ -131,8 +132,8 @@ def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " S"])
     are equal and would be sorted otherwise, the better place has the next larger number of their type.
 
     Args:
-        scores: ``(L,)`` finite, or NaN where there is none.
-        order: best first, at least one.
+        scores: ``(L,)`` finite scores, or NaN where there is none.
+        order: Indices of the candidates, best first, at least one.
 
     Returns:
         ``(L,)`` finite, of the type of ``scores``; candidates that are not in the order keep theirs.

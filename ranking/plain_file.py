@@ -30,9 +30,9 @@ def read(path: Path, most: int, inside: Sequence[Path] = ()) -> bytes:
     A FIFO, a socket or a device is never opened: it could hold whoever opens or reads it for ever.
 
     Args:
-        path: where; links are followed.
-        most: bytes; a larger file is refused before it is read.
-        inside: folders; the file itself must lie below one of them, wherever links lead. Empty: it may lie anywhere.
+        path: Path of the file; links are followed.
+        most: Most bytes; a larger file is refused before it is read.
+        inside: Folders; the file itself must lie below one of them, wherever links lead. Empty: it may lie anywhere.
 
     Raises:
         NotPlainError: if it is no plain file, is too large, or lies elsewhere.
@@ -81,14 +81,14 @@ def files_below(path: Path, patterns: Sequence[str], report: Report | None = Non
     Args:
         path: Path of a file, or of a folder.
         patterns: Patterns of file names, in lower case, as a shell has them.
-        report: gets one line that names what is left out of a folder, if anything is.
+        report: Function that gets one line that names what is left out of a folder, if anything is.
     """
     if not path.is_dir():
         return [path]
     files, others = list[Path](), list[Path]()
     for entry in sorted(_entries(path)):
-        wanted = entry.name[0] not in "._" and any(fnmatchcase(entry.name.lower(), pattern) for pattern in patterns)
-        (files if wanted else others).append(entry)
+        matches = entry.name[0] not in "._" and any(fnmatchcase(entry.name.lower(), pattern) for pattern in patterns)
+        (files if matches else others).append(entry)
     if others and report is not None:
         names = ", ".join(str(entry.relative_to(path)) for entry in others[:10]) + (" …" if len(others) > 10 else "")
         report(f"{path}: {len(others)} left out, of another name than {', '.join(patterns)}: {names}")
@@ -135,7 +135,7 @@ def from_json(text: str | bytes, most_values: int | None = None) -> Any:
 
     Args:
         text: The JSON text; UTF-8 if it is bytes.
-        most_values: most commas and opening brackets; every value but one has its own. None: any.
+        most_values: Most commas and opening brackets; every value but one has its own. None: any number.
 
     Raises:
         ValueError: if it is none, has more values, or goes beyond what Python reads: nested too deeply, numbers of

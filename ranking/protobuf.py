@@ -21,7 +21,7 @@ def fields_of(table: str) -> Iterator[tuple[int, str, bool, str]]:
     """Yield number, kind, whether it is repeated, and name of each field of a message.
 
     Args:
-        table: fields with number, kind, ``*`` if repeated, and name: ``1 bytes name, 2 int64* shape``.
+        table: Fields with number, kind, ``*`` if repeated, and name: ``1 bytes name, 2 int64* shape``.
     """
     for field in filter(None, table.split(", ")):
         number, kind, name = field.split()
@@ -38,10 +38,10 @@ def compile_messages(
     """Return the class of each message.
 
     Args:
-        package: of the messages.
-        schema: the table of each message, see :func:`fields_of`; a kind is a scalar type or another message.
-        one_of: by message, fields of which one may be set.
-        syntax: ``proto3`` checks on parsing that strings are UTF-8.
+        package: Package of the messages.
+        schema: Table of each message, see :func:`fields_of`; a kind is a scalar type or another message.
+        one_of: Fields of which one may be set, by message.
+        syntax: ``proto2``, or ``proto3``, which checks on parsing that strings are UTF-8.
     """
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax=syntax)
     for message, table in schema.items():

@@ -62,15 +62,16 @@ class RelativeColumn(BaseModel):
     """One list-relative column.
 
     Args:
-        feature: the feature that is compared.
-        kind: of a numeric feature ``z``, the z-score within the list, or ``rank``, the mid-rank within the list as a
-            fraction in [0, 1]; of a categorical feature ``count``, how many candidates of the list have the same value,
-            ``share``, that number as a fraction of the list, or ``distinct``, the number of values in the list; of a
-            numeric feature among the candidates with the same value of ``within``, ``rank_within``, the mid-rank, or
-            ``above_lowest_within``, the difference to the lowest number.
-        within: the categorical feature of the last two kinds; None for the others.
-        scale: spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
-        quantiles: of the column over the training rows, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
+        feature: Feature that is compared.
+        kind: Kind of the column. Of a numeric feature: ``z``, the z-score within the list, or ``rank``, the mid-rank
+            within the list as a fraction in [0, 1]. Of a categorical feature: ``count``, the number of candidates of
+            the list that have the same value, ``share``, that number as a fraction of the list, or ``distinct``, the
+            number of values in the list. Of a numeric feature among the candidates with the same value of ``within``:
+            ``rank_within``, the mid-rank, or ``above_lowest_within``, the difference to the lowest number.
+        within: Categorical feature of the last two kinds; None for the others.
+        scale: Spread of the feature over the training rows, in its own unit; see :data:`EPSILON`.
+        quantiles: Quantiles of the column over the training rows, at
+            :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,7 +100,7 @@ class RelativeColumn(BaseModel):
 
 
 class RelativeColumns:
-    """Widens feature matrices by list-relative columns. Threads may share it.
+    """List-relative columns, by which feature matrices are widened. Threads may share it.
 
     Definition, over the n values of a numeric feature that a list has (missing ones are left out, and stay missing):
         z_i = (x_i - mean) / sqrt(variance + (EPSILON * scale)^2), or 0 where all values are equal
@@ -117,8 +118,8 @@ class RelativeColumns:
     as the spread is far above ``EPSILON * scale``.
 
     Args:
-        columns: in the order of the output.
-        schema: of the matrices that are widened.
+        columns: List-relative columns, in the order of the output.
+        schema: Schema of the matrices that are widened.
 
     Raises:
         ValueError: if a column's feature is not in the schema or of the wrong kind, or a column is named twice, or its
@@ -130,7 +131,7 @@ class RelativeColumns:
     def __init__(self, columns: Sequence[RelativeColumn], schema: FeatureSchema) -> None:
         self.columns = tuple(columns)
         width, sources = len(schema), dict[tuple[str, str | None], dict[str, float]]()
-        missing = {one.name: one.missing_in_training and one.kind == "numeric" for one in schema.features}
+        missing = {f.name: f.missing_in_training and f.kind == "numeric" for f in schema.features}
         for place, column in enumerate(columns, start=width):
             feature = _place_of(column, column.feature, schema, categorical=column.kind in CATEGORY_KINDS)
             within = -1 if column.within is None else _place_of(column, column.within, schema, categorical=True)
@@ -155,7 +156,7 @@ class RelativeColumns:
         """Return ``(L, D + M)``: the features of one whole list, and their list-relative columns.
 
         Args:
-            features: ``(L, D)`` float32, NaN = missing; no value is infinite.
+            features: ``(L, D)`` float32 features, NaN = missing; no value is infinite.
         """
         length, width = features.shape
         out = np.empty((length, width + len(self.columns)), dtype=np.float32)
@@ -178,9 +179,9 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
     """Write the columns in NumPy: the reference of ``ranking.compiled.relative_columns``, which is compiled.
 
     Args:
-        features: ``(L, D)`` float32, NaN = missing; categories as codes.
-        sources: of :data:`SOURCE`.
-        out: ``(L, W)``; only the columns that the sources name are written.
+        features: ``(L, D)`` float32 features, NaN = missing; categories as codes.
+        sources: Array of :data:`SOURCE`, one entry for each column to write.
+        out: ``(L, W)`` matrix to write into; only the columns that the sources name are written.
     """
     for source in sources:
         column = features[:, source["feature"]]
@@ -200,9 +201,9 @@ def write(features: Float[np.ndarray, "L D"], sources: np.ndarray, out: Float[np
 
 def _groups(codes: Float[np.ndarray, " L"]) -> list[Int[np.ndarray, " G"]]:
     """Return the places of the candidates with each code; one with an unknown code is alone."""
-    numbers = np.where(codes > UNKNOWN_CODE, codes.astype(np.float64), -1.0 - np.arange(len(codes)))
-    order = np.argsort(numbers, kind="stable")
-    groups: list[Int[np.ndarray, " G"]] = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    group_numbers = np.where(codes > UNKNOWN_CODE, codes.astype(np.float64), -1.0 - np.arange(len(codes)))
+    order = np.argsort(group_numbers, kind="stable")
+    groups: list[Int[np.ndarray, " G"]] = np.split(order, np.flatnonzero(np.diff(group_numbers[order])) + 1)
     return groups
 
 

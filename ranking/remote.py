@@ -25,7 +25,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 import threading
 import time
 import weakref
@@ -43,6 +42,7 @@ from urllib.request import getproxies, proxy_bypass
 from pydantic import TypeAdapter, ValidationError
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_folder, atomic_write, remove
 from listwright.ranking.errors import AbandonedError, BundleError, ListwrightError
 from listwright.ranking.manifest import MAX_MANIFEST_BYTES, BundleFile, parse
 from listwright.ranking.plain_file import NotPlainError
@@ -231,9 +231,9 @@ class SmallFile:
     """A small file in a store.
 
     Args:
-        content: its bytes; None if they are those of the ``etag`` that was sent.
-        etag: of this content, where the store gives one.
-        fault: why it is not read; empty if it is.
+        content: Bytes of the file; None if they are those of the ``etag`` that was sent.
+        etag: Entity tag of this content, where the store gives one.
+        fault: Reason for which the file is not read; empty if it is.
     """
 
     content: bytes | None
@@ -245,7 +245,7 @@ class Store:
     """A folder in a store.
 
     Args:
-        url: of the folder.
+        url: URL of the folder.
 
     Raises:
         ListwrightError: if the library of the stores is not installed, or cannot use the URL.
@@ -275,9 +275,9 @@ class Store:
         """Return a small file; None if there is none.
 
         Args:
-            path: below the URL.
-            most: bytes; a larger file is not read, and has a fault.
-            etag: of a content that the caller has.
+            path: Path of the file below the URL.
+            most: Most bytes; a larger file is not read, and has a fault.
+            etag: Entity tag of the content that the caller has; None if it has none.
 
         Raises:
             StoreError: if the store does not answer.
@@ -319,9 +319,9 @@ class Store:
         """Write a file, in one step.
 
         Args:
-            path: below the URL.
-            content: its bytes, if they are few, or a local file.
-            new: refuse to replace a file.
+            path: Path of the file below the URL.
+            content: Bytes of the file, if they are few, or the path of a local file.
+            new: Whether to refuse to replace a file.
 
         Raises:
             FileExistsError: if ``new``, and there is one.
@@ -547,10 +547,10 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False, abandone
     when a copy is used again.
 
     Args:
-        store: that holds it.
-        path: of the bundle, below the store's URL; empty if that is the bundle's.
-        or_last: where the store does not answer, return the copy that this path had the last time.
-        abandoned: returns whether nobody waits for the copy any more.
+        store: Store that holds the bundle.
+        path: Path of the bundle below the store's URL; empty if that is the bundle's.
+        or_last: Whether the copy that this path had the last time is returned where the store does not answer.
+        abandoned: Function that returns whether nobody waits for the copy any more.
 
     Raises:
         AbandonedError: if nobody waits for it.
@@ -574,16 +574,9 @@ def copy_bundle(store: Store, path: str = "", *, or_last: bool = False, abandone
             place = _whole_copy(bundles / digest, manifest)
             if place is None:
                 _remove_unused(bundles)
-                for damaged in (partial, bundles / digest):
-                    with suppress(OSError):
-                        damaged.unlink()  # a link
-                    shutil.rmtree(damaged, ignore_errors=True)
-                partial.mkdir(mode=0o700)
-                try:
+                remove(bundles / digest)  # damaged
+                with atomic_folder(bundles / digest, partial, mode=0o700):
                     copy = _copy(store, path, manifest, partial, abandoned)
-                    partial.rename(bundles / digest)
-                finally:
-                    shutil.rmtree(partial, ignore_errors=True)
                 place = bundles / digest / copy.relative_to(partial)
             os.utime(bundles / digest)
         Index(store.url).record_copy(path, place)
@@ -630,11 +623,11 @@ def _read_manifest(store: Store, path: str) -> bytes:
 
 def _copy(store: Store, path: str, manifest: bytes, out: Path, abandoned: Callable[[], bool] = bool) -> Path:
     """Copy the files of a bundle to ``NAME/VERSION`` below a folder, and return that."""
-    checked = parse(manifest, store.url / path / MANIFEST)
-    total = sum(entry.size for entry in checked.files)
+    content = parse(manifest, store.url / path / MANIFEST)
+    total = sum(entry.size for entry in content.files)
     if total > MOST_COPIED:
         raise BundleError(store.url / path / MANIFEST, f"has files of {total} bytes; the limit is {MOST_COPIED}")
-    folder = out / checked.name / checked.version
+    folder = out / content.name / content.version
     folder.mkdir(parents=True)
     if total > (free := shutil.disk_usage(folder).free):
         raise OSError(errno.ENOSPC, f"{total} bytes are needed and {free} free", folder)
@@ -647,7 +640,7 @@ def _copy(store: Store, path: str, manifest: bytes, out: Path, abandoned: Callab
         if time.monotonic() > end:
             raise BundleError(store.url / path, f"is not copied: it takes longer than {within_s:.0f} s")
 
-    for entry in checked.files:
+    for entry in content.files:
         _copy_file(store, f"{path}/{entry.name}".lstrip("/"), entry, folder / entry.name, check)
     (folder / MANIFEST).write_bytes(manifest)
     return folder
@@ -674,9 +667,9 @@ def _whole_copy(copy: Path, manifest: bytes) -> Path | None:
     """Return the folder of a copy if it is what was copied, else None; disks and people alter caches."""
     if copy.is_symlink() or not copy.is_dir():
         return None
-    checked = parse(manifest, copy / MANIFEST)
-    folder = copy / checked.name / checked.version
-    digests = {entry.name: entry.sha256 for entry in checked.files} | {MANIFEST: hashlib.sha256(manifest).hexdigest()}
+    content = parse(manifest, copy / MANIFEST)
+    folder = copy / content.name / content.version
+    digests = {entry.name: entry.sha256 for entry in content.files} | {MANIFEST: hashlib.sha256(manifest).hexdigest()}
     for name, digest in digests.items():
         try:
             with (folder / name).open("rb") as file:
@@ -705,13 +698,13 @@ def hold_copies(places: Iterable[Path]) -> None:
     """Hold copies in the cache for as long as this process serves them; those held before go.
 
     Args:
-        places: of all bundles that are served; those that lie elsewhere are left alone.
+        places: Paths of all bundles that are served; those that lie elsewhere are left alone.
     """
     bundles = cache_folder() / "bundles"
-    wanted = {place.parents[1] for place in places if place.is_relative_to(bundles)}
-    for copy in _held.keys() - wanted:
+    copies = {place.parents[1] for place in places if place.is_relative_to(bundles)}
+    for copy in _held.keys() - copies:
         os.close(_held.pop(copy))
-    for copy in wanted - _held.keys():
+    for copy in copies - _held.keys():
         with suppress(OSError):  # of a cache that others fill, and this process may not write
             _held[copy] = _open_lock(bundles / f".{copy.name}.use")
             fcntl.flock(_held[copy], fcntl.LOCK_SH)
@@ -753,10 +746,12 @@ _INDEX = TypeAdapter(dict[str, dict[str, str]])
 
 
 class Index:
-    """What a URL held when it was last read, on disk: a process that starts while the store is down goes on from it.
+    """Record on disk of what a URL held when it was last read.
+
+    A process that starts while the store is down goes on from it.
 
     Args:
-        url: of the store.
+        url: URL of the store.
     """
 
     def __init__(self, url: Url) -> None:
@@ -792,11 +787,4 @@ class Index:
 
     def _write(self, content: dict[str, dict[str, str]]) -> None:
         _make_folder(self._file.parent)
-        handle, temporary = tempfile.mkstemp(dir=self._file.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(content, file)
-            Path(temporary).replace(self._file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        atomic_write(self._file, json.dumps(content), mode=0o600)

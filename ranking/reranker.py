@@ -35,19 +35,19 @@ _TOO_LATE = "the {} stage was not started: it would have missed the deadline"
 
 
 class Reranker:
-    """Ranks one query's candidates with the rankers of one bundle.
+    """The rankers of one bundle, which order the candidates of a query.
 
     Threads may share it; its only state is the latency estimate.
 
     Args:
-        manifest: of the bundle.
-        first_stage: scores every candidate.
-        second_stages: by kind; each rescores the best ``cutoff`` of them as one list.
-        specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
-        router: chooses among them, if the bundle has one.
-        anomaly: how unlike the training queries a list is; no ranking depends on it but through the router.
-        relative: computes the list-relative columns, if any stage sees some.
-        first_stage_model: reads the first stage's file, for explanations; None where it has none.
+        manifest: Manifest of the bundle.
+        first_stage: Ranker that scores every candidate.
+        second_stages: Networks by kind; each rescores the best ``cutoff`` candidates as one list.
+        specialists: SRM's rankers, ``(C, E) -> (C, K)``; None where the bundle has none.
+        router: Router that chooses among the specialists; None where the bundle has none.
+        anomaly: Score of how unlike the training queries a list is; no ranking depends on it but through the router.
+        relative: List-relative columns; None where no stage sees any.
+        first_stage_model: Function that reads the first stage's file, for explanations; None where it has none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Reranker:
         """Score many lists at once, which is faster than list by list and the same to the bit.
 
         Args:
-            features: ``(R, D)`` in schema order.
+            features: ``(R, D)`` features in schema order.
 
         Returns:
             ``(R,)`` scores; None if the first stage may see a list as a whole, or fails.
@@ -119,13 +119,14 @@ class Reranker:
         specialists.
 
         Args:
-            candidates: ``(L, D)`` in schema order.
+            candidates: Candidates of the list, with D features in schema order.
             strategy: ``auto`` or one of ``manifest.strategies``.
-            specialist: number of the specialist to use, counted from 0.
-            hook: called before the bundle's router.
-            routing: False skips hook and router.
-            deadline: a stage that would miss it, by recent times, is not started; a started one is never broken off.
-            first_stage_scores: of :meth:`first_stage_scores`, if the caller has them.
+            specialist: Number of the specialist to use, counted from 0.
+            hook: Hook that is called before the bundle's router.
+            routing: Whether hook and router are asked.
+            deadline: Deadline of the answer; a stage that would miss it, by recent times, is not started; a started one
+                is never broken off.
+            first_stage_scores: Result of :meth:`first_stage_scores`, if the caller has it.
 
         Returns:
             The ranking. If a stage fails or would be late, the one before it answers and ``reason`` says why.
@@ -200,13 +201,13 @@ class Reranker:
             late=too_late,
         )
 
-    def explain(self, candidates: CandidateList, candidate: int, **words: Any) -> CandidateExplanation:
+    def explain(self, candidates: CandidateList, candidate: int, **options: Any) -> CandidateExplanation:
         """Explain why a candidate stands where it stands.
 
         Args:
-            candidates: ``(L, D)`` in schema order.
-            candidate: index of the candidate, from 0.
-            words: other arguments of :func:`listwright.ranking.explaining.explain.explain`.
+            candidates: Candidates of the list, with D features in schema order.
+            candidate: Index of the candidate, from 0.
+            options: Other arguments of :func:`listwright.ranking.explaining.explain.explain`.
 
         Raises:
             CandidateError: if there is no such candidate.
@@ -215,7 +216,7 @@ class Reranker:
         """
         from listwright.ranking.explaining.explain import explain  # noqa: PLC0415 - nothing is loaded while unused
 
-        return explain(self, candidates, candidate, **words)
+        return explain(self, candidates, candidate, **options)
 
     def _record_ms(self, stage: str, length: int, started: float) -> float:
         """Return the milliseconds since ``started``, and record them as the stage's time."""

@@ -25,8 +25,8 @@ class Query:
 
     Args:
         features: ``(L, D)`` raw features in schema order, read-only.
-        context: what the request says of the query as a whole.
-        first_stage_scores: ``(L,)``, read-only.
+        context: Entries that the request has on the query as a whole, by name.
+        first_stage_scores: ``(L,)`` scores of the first stage, read-only.
     """
 
     features: Float[np.ndarray, "L D"]
@@ -39,8 +39,8 @@ class Choice:
     """The decision of a hook or router.
 
     Args:
-        specialist: its number, counted from 0; None abstains: the strategy's default answers.
-        confidence: probability that it is the best specialist, if known.
+        specialist: Number of the specialist, counted from 0; None abstains: the strategy's default answers.
+        confidence: Probability that this is the best specialist, if known.
     """
 
     specialist: int | None
@@ -85,9 +85,9 @@ class Estimate:
     """Output of the bundle's router for a list.
 
     Args:
-        probabilities: ``(K,)`` calibrated, that each specialist is the best one; they sum to 1.
+        probabilities: ``(K,)`` calibrated probabilities that each specialist is the best one; they sum to 1.
         gains: ``(K,)`` estimated NDCG over the generalist's.
-        choice: the most probable specialist if its gain is above the margin, else an abstention.
+        choice: Most probable specialist if its gain is above the margin, else an abstention.
     """
 
     probabilities: Float[np.ndarray, " K"]
@@ -99,10 +99,10 @@ class BundleRouter:
     """The router that was fitted with the bundle. Holds no state between calls.
 
     Args:
-        stage: of the manifest.
-        aggregates: compute its input.
-        graph: ``(1, A) -> (1, 2 K)``.
-        anomaly: ``(1, M) -> (1, 1)``.
+        stage: Entry of the router in the manifest.
+        aggregates: List aggregates, which are the router's input.
+        graph: Graph ``(1, A) -> (1, 2 K)`` of the router.
+        anomaly: Graph ``(1, M) -> (1, 1)`` of the anomaly score.
     """
 
     def __init__(self, stage: RouterStage, aggregates: Aggregates, graph: Scorer, anomaly: Scorer) -> None:
@@ -120,9 +120,7 @@ class BundleRouter:
     ) -> Estimate:
         """Estimate each specialist's chance and gain on a list, and decide.
 
-        Args:
-            features, first_scores, by_first_stage, scores, scored: as for
-                :meth:`listwright.ranking.aggregates.Aggregates.of`.
+        The arguments are those of :meth:`listwright.ranking.aggregates.Aggregates.of`.
 
         Raises:
             RoutingError: if a graph fails.

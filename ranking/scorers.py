@@ -13,7 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from listwright.ranking.candidates import FirstPass, Route
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.manifest import Manifest
-from listwright.ranking.onnx_graph import checked
+from listwright.ranking.onnx_graph import check_graph
 from listwright.ranking.order import mixture
 from listwright.ranking.stages import NetworkStage, SecondStage
 
@@ -30,7 +30,7 @@ _ORT_ERRORS = (
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Scores a list as a whole."""
+    """A model that scores a list as a whole."""
 
     def score(self, features: Float[np.ndarray, "C E"]) -> Float[np.ndarray, " C *columns"]:
         """Return ``(C,)`` finite scores, comparable within this list only; ``(C, K)`` for K specialists.
@@ -48,10 +48,10 @@ class OnnxScorer:
     waits must not burn the core that another one needs.
 
     Args:
-        model: the serialised graph, with its weights inside.
-        width: E, columns of the input.
-        columns: K; None for one score per row without a column axis.
-        name: of the stage, for messages.
+        model: Serialised graph, with its weights inside.
+        width: Number E of columns of the input.
+        columns: Number K of columns of the output; None for one score per row without a column axis.
+        name: Name of the stage, for messages.
 
     ``metadata`` are the graph's own.
 
@@ -68,7 +68,9 @@ class OnnxScorer:
         options.add_session_config_entry("session.load_model_format", "ONNX")
         options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
         try:
-            self._session = onnxruntime.InferenceSession(checked(model), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                check_graph(model), options, providers=["CPUExecutionProvider"]
+            )
         except _ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
         self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
@@ -107,9 +109,9 @@ class SecondPass:
     """Scores by networks, specialists and their mixture. Threads may share it.
 
     Args:
-        manifest: of the bundle.
-        networks: by kind.
-        specialists: SRM's rankers, ``(C, E) -> (C, K)``, if the bundle has any.
+        manifest: Manifest of the bundle.
+        networks: Networks by kind.
+        specialists: SRM's rankers, ``(C, E) -> (C, K)``; None where the bundle has none.
     """
 
     def __init__(self, manifest: Manifest, networks: Mapping[str, Scorer], specialists: Scorer | None = None) -> None:
@@ -129,9 +131,10 @@ class SecondPass:
         """Return the candidates that reach the route's stage, in input order, and their scores.
 
         Args:
-            first: the list after the first stage.
-            route: to a second stage.
-            specialists: ``(M, K)`` of all K for the M candidates that reach them, if routing has computed them.
+            first: List after the first stage.
+            route: Route to a second stage.
+            specialists: ``(M, K)`` scores of all K specialists for the M candidates that reach them, if routing has
+                computed them.
 
         Raises:
             ScoringError: if the stage fails.

@@ -1,4 +1,4 @@
-"""Deprecated name of :mod:`listwright.ranking.served_log`; scripts written before 0.2 import it."""
+"""The deprecated name of ``served_log``, which scripts for older versions import."""
 
 import sys
 import warnings

@@ -37,9 +37,9 @@ class LightGbmStage(Frozen):
     """First stage: a LightGBM model in LightGBM's own text format.
 
     Args:
-        engine: what scores with it: ``compiled``, which is equal to the last bit and several times as fast, or
-            ``lightgbm`` itself.
-        relative: whether it sees the manifest's list-relative columns behind the features.
+        engine: Code that scores with the model: ``compiled``, which is equal to the last bit and several times as fast,
+            or ``lightgbm`` itself.
+        relative: Whether the model sees the manifest's list-relative columns behind the features.
     """
 
     kind: Literal["lightgbm"] = "lightgbm"
@@ -72,10 +72,10 @@ class NetworkStage(Frozen):
     """Second stage: a network as an ONNX graph ``(C, E) -> (C,)``.
 
     Args:
-        kind: which one. A variant of a kind (QILCM without its query normalisation) stands in the recipe.
-        cutoff: C, how many candidates of the first stage it scores.
-        first_stage_score: whether the first stage's score is its last input column.
-        relative: whether it sees the manifest's list-relative columns behind the features.
+        kind: Kind of network. A variant of a kind (QILCM without its query normalisation) stands in the recipe.
+        cutoff: Number C of the first stage's candidates that the network scores.
+        first_stage_score: Whether the first stage's score is the network's last input column.
+        relative: Whether the network sees the manifest's list-relative columns behind the features.
     """
 
     kind: NetworkKind = "qilcm"
@@ -96,9 +96,9 @@ class Specialist(Frozen):
     """One ranker of the mixture.
 
     Args:
-        weight: pi_k, the share of queries that the mixture gives it.
-        queries: training queries whose largest responsibility is this one's.
-        top_features: the largest weights by size; empty unless the ranker is linear.
+        weight: Pi_k, the share of queries that the mixture gives the specialist.
+        queries: Number of training queries whose largest responsibility is this specialist's.
+        top_features: Largest weights by size; empty unless the ranker is linear.
     """
 
     weight: Annotated[float, Field(ge=0.0, le=1.0)]
@@ -111,8 +111,8 @@ class SrmStage(Frozen):
 
     Args:
         cutoff: C; None scores the whole list.
-        first_stage_score: whether the first stage's score is its last input column.
-        relative: no: specialists see the features alone.
+        first_stage_score: Whether the first stage's score is the specialists' last input column.
+        relative: False: specialists see the features alone.
         specialists: K of them; a specialist's number is its place here, counted from 0.
     """
 
@@ -138,7 +138,8 @@ class AnomalyStage(Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.
 
     Args:
-        quantiles: of the training queries' scores, at :data:`listwright.ranking.features.QUANTILE_LEVELS`.
+        quantiles: Quantiles of the training queries' scores, at
+            :data:`listwright.ranking.features.QUANTILE_LEVELS`.
     """
 
     file: FileName = "anomaly.onnx"
@@ -146,12 +147,13 @@ class AnomalyStage(Frozen):
 
 
 class RouterStage(Frozen):
-    """Picks a specialist for an unseen list, or abstains to the manifest's strategy.
+    """Router, which picks a specialist for an unseen list, or abstains to the manifest's strategy.
 
     Args:
-        file: ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain over the generalist.
-        temperature: of the calibrated probabilities, ``p ~ share^(1 / temperature)``.
-        margin: a specialist is taken if its estimated gain less this is above 0; None: never.
+        file: Name of the graph's file, ``(1, A) -> (1, 2 K)``: list aggregates to each specialist's share and its gain
+            over the generalist.
+        temperature: Temperature of the calibrated probabilities, ``p ~ share^(1 / temperature)``.
+        margin: Gain that a specialist's estimated gain must exceed for it to be taken; None: none ever is.
     """
 
     file: FileName = "router.onnx"

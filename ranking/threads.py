@@ -11,15 +11,15 @@ from pathlib import Path, PurePosixPath
 def threads() -> int:
     """Return the number of threads of one process: the usable cores, or fewer by ``OMP_NUM_THREADS``."""
     first_level = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    given = int(first_level) if first_level.isdecimal() else 0  # OpenMP ignores other values, too
-    return min(cores(), given) if given else cores()
+    limit = int(first_level) if first_level.isdecimal() else 0  # OpenMP ignores other values, too
+    return min(cores(), limit) if limit else cores()
 
 
 def cores(root: Path = Path("/")) -> int:
     """Return the number of usable cores: those of the CPU affinity, or fewer by a CPU quota, rounded down.
 
     Args:
-        root: folder with ``proc/self/cgroup``, ``proc/self/mountinfo``, and the control groups that these name.
+        root: Folder with ``proc/self/cgroup``, ``proc/self/mountinfo``, and the control groups that these name.
 
     Convention: a quota below one core is one; of a control group and its ancestors, the lowest quota counts.
     """

@@ -7,10 +7,8 @@ import gc
 import http
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,29 +19,22 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from listwright.ranking.bundle import Bundle
-from listwright.service import hook, paths, problems
-from listwright.service.admission.body import BodyBudget
-from listwright.service.admission.gate import EarlyRefusal, Gate
-from listwright.service.admission.readiness import DegradedRun
-from listwright.service.admission.throttle import CachedMetrics, RequestThrottle
-from listwright.service.api import admin, events, explain, health, info, open_inference, rerank
+from listwright.service import hook, paths, problems, readiness
+from listwright.service.admission.gate import EarlyRefusal
+from listwright.service.admission.throttle import RequestThrottle
+from listwright.service.api import admin, events, explain, info, open_inference, rerank
 from listwright.service.api.openapi import complete
-from listwright.service.api.service import Service
-from listwright.service.auth.keys import Key, digest_of
 from listwright.service.auth.middleware import KeyMiddleware, Keyring
 from listwright.service.bundles import loading
-from listwright.service.bundles.models import Current, Models, models_of
-from listwright.service.bundles.reload import Reloader, count_served, hold_served
-from listwright.service.bundles.routing_switch import RoutingPolicy, RoutingSwitch
-from listwright.service.rules import LiveRules
+from listwright.service.bundles.models import Models, models_of
+from listwright.service.bundles.reload import count_models, hold_model_copies
+from listwright.service.bundles.routing_switch import RoutingSwitch
+from listwright.service.composition import Service, compose
 from listwright.service.settings import ALL_MODELS, Settings
 from listwright.service.telemetry.access_log import AccessLog
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.telemetry.tracer import open_tracer
-from listwright.service.transport.connection_limit import ConnectionLimit, room_outside
 from listwright.service.transport.server import DrainingServer
-from listwright.service.wire.ignored import IgnoredFeatures
-from listwright.service.wire.json_codec import JsonBounds
 from listwright.service.wire.schemas import check_query
 
 if TYPE_CHECKING:
@@ -67,7 +58,7 @@ class _First:
 
 
 class Contract(FastAPI):
-    """FastAPI with a complete document, and with what it serves."""
+    """FastAPI application with a complete document and its service."""
 
     service: Service
     _text: bytes | None = None
@@ -92,58 +83,56 @@ class Contract(FastAPI):
 def create_app(
     settings: Settings | None = None,
     *,
-    loaded: Bundle | Models | None = None,
-    swapped: Callable[[Models], None] | None = None,
+    models: Bundle | Models | None = None,
+    on_swap: Callable[[Models], None] | None = None,
 ) -> Contract:
     """Create the ASGI application.
 
     Args:
-        settings: by default from ``LISTWRIGHT_*`` environment variables.
-        loaded: what is loaded already; by default what the settings name is loaded at start-up.
-        swapped: called with the models that are served, after each change.
+        settings: Settings of the service; None: those of the ``LISTWRIGHT_*`` environment variables.
+        models: Models that are loaded already; None: those that the settings name are loaded at start-up.
+        on_swap: Function that is called with the served models after each change.
     """
     settings = settings or Settings()
     telemetry, tracer = Telemetry(), open_tracer()
-    first = _First(models_of(loaded, settings.model_name) if isinstance(loaded, Bundle) else loaded)
-    del loaded
+    first = _First(models_of(models, settings.model_name) if isinstance(models, Bundle) else models)
+    del models
     keyring, switch = Keyring(settings), RoutingSwitch(settings)
-    service = _compose(settings, telemetry, switch, swapped)
+    service = compose(settings, telemetry, switch, on_swap)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if first.models is None:
-            first.models = await to_thread.run_sync(loading.start, settings)
-        operator_hook = None
-        if settings.hook is not None:
-            called, threads = hook.load(settings.hook), HOOK_THREADS * max(1, settings.threads)
-            operator_hook = hook.IsolatedHook(called, budget_s=settings.hook_budget_ms / 1000.0, threads=threads)
-        service.routing_policy.hook = operator_hook
-        switch.start()
-        models, first.models = first.models, None
-        service.current.models = models
-        count_served(telemetry, models)
-        hold_served(models, settings)
-        gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
-        _log_served(models, settings)
-        for watching in (service.experiments, service.rules):
-            if watching is not None:
-                watching.start()
-        del models  # or this frame would keep it when it is served no more
-        watch_folder = asyncio.create_task(service.reloader.run()) if settings.models is not None else None
-        watch_keys = asyncio.create_task(keyring.watch()) if settings.keys_file is not None else None
-        yield
-        for task in (watch_folder, watch_keys):
-            if task is not None:
-                task.cancel()
-        switch.stop()
-        if service.rules is not None:
-            service.rules.stop()
-        if operator_hook is not None:
-            operator_hook.close()
-        # experiments before the log, which they still write to
-        for part in (service.explainer, service.events, service.experiments, service.served_log, tracer):
-            if part is not None:
-                await to_thread.run_sync(part.close)
+        async with AsyncExitStack() as stack:
+            # closed in reverse order: experiments before the log, which they still write to
+            for part in (tracer, service.served_log, service.experiments, service.events, service.explainer):
+                if part is not None:
+                    await stack.enter_async_context(_ending(part.close))
+            if first.models is None:
+                first.models = await to_thread.run_sync(loading.start, settings)
+            if settings.hook is not None:
+                called, threads = hook.load(settings.hook), HOOK_THREADS * max(1, settings.threads)
+                operator_hook = hook.IsolatedHook(called, budget_s=settings.hook_budget_ms / 1000.0, threads=threads)
+                await stack.enter_async_context(_ending(operator_hook.close))
+                service.routing_policy.hook = operator_hook
+            switch.start()
+            await stack.enter_async_context(_ending(switch.stop))
+            models, first.models = first.models, None
+            service.current.models = models
+            count_models(telemetry, models)
+            hold_model_copies(models, settings)
+            gc.freeze()  # else a full collection visits all that was imported: 100 ms in the middle of a request
+            _log_models(models, settings)
+            del models  # or this frame would keep it when it is served no more
+            if service.experiments is not None:
+                service.experiments.start()
+            if service.rules is not None:
+                service.rules.start()
+                await stack.enter_async_context(_ending(service.rules.stop))
+            if settings.models is not None:
+                stack.callback(asyncio.create_task(service.reloader.run()).cancel)
+            if settings.keys_file is not None:
+                stack.callback(asyncio.create_task(keyring.watch()).cancel)
+            yield
 
     app = Contract(
         title="Listwright",
@@ -162,12 +151,21 @@ def create_app(
     return app
 
 
+@asynccontextmanager
+async def _ending(close: Callable[[], None]) -> AsyncIterator[None]:
+    """Call a function at the end, in a thread. A callback of the stack would lose errors that were raised before."""
+    try:
+        yield
+    finally:
+        await to_thread.run_sync(close)
+
+
 def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     """Give the application its paths, its error bodies and its middleware, the innermost first."""
     service, telemetry = app.service, app.service.telemetry
     ranking = (open_inference.fast, rerank.ranking)
-    routers = (*ranking, health.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
-    answers, keyless = [route for router in routers for route in router.routes], frozenset[str]()
+    others = (readiness.routes, info.routes, open_inference.routes, admin.admin, events.routes, explain.routes)
+    answers, keyless = [route for router in (*ranking, *others) for route in router.routes], frozenset[str]()
     if service.settings.ui:
         from listwright.service.ui.routes import routes as page_routes  # noqa: PLC0415 - nothing of it is loaded elsewhere
 
@@ -202,63 +200,12 @@ def _head_of(route: APIRoute) -> APIRoute:
     return head
 
 
-def _compose(
-    settings: Settings, telemetry: Telemetry, switch: RoutingSwitch, swapped: Callable[[Models], None] | None
-) -> Service:
-    current, slots = Current(), max(1, settings.threads)
-    routing_policy, json_bounds = RoutingPolicy(switch), JsonBounds(settings)
-    gate = Gate(slots, settings.queue, patience_s=settings.queue_ms / 1000.0)
-    admin_key = settings.admin_key
-    rules = None if settings.rules is None else LiveRules(settings.rules, telemetry, current)
-    events_log = served_log = experiments = explainer = None
-    if settings.events_log is not None:
-        from listwright.service.events import EventWriter  # noqa: PLC0415 - not loaded where it is not wanted
-
-        events_log = EventWriter.open(settings, telemetry)
-    if settings.logs_served:
-        from listwright.service.served_log.writer import LogWriter  # noqa: PLC0415 - an extra, see pyproject.toml
-
-        served_log = LogWriter(settings, telemetry)
-    if settings.experiments is not None:
-        from listwright.service.experiments.live import LiveExperiments  # noqa: PLC0415 - as above
-
-        experiments = LiveExperiments(settings, telemetry, current)
-    if settings.explain:
-        from listwright.service.explaining.explainer import ExplanationService  # noqa: PLC0415 - as above
-
-        explainer = ExplanationService(settings, telemetry, routing_policy, json_bounds, rules)
-    return Service(
-        settings=settings,
-        telemetry=telemetry,
-        scraped=CachedMetrics(telemetry.text),
-        current=current,
-        reloader=Reloader(current, settings, telemetry, swapped),
-        routing_policy=routing_policy,
-        gate=gate,
-        pool=ThreadPoolExecutor(slots, "work"),
-        bodies=BodyBudget(settings.max_buffered_bytes, lambda: gate.retry_after_s),
-        connection_limit=ConnectionLimit(
-            settings.max_connections, telemetry, outside=room_outside(settings.max_connections)
-        ),
-        admin_key=None if admin_key is None else Key("admin", digest_of(admin_key.get_secret_value().encode())),
-        draining=threading.Event(),
-        degraded=DegradedRun(),
-        ignored=IgnoredFeatures(telemetry),
-        json_bounds=json_bounds,
-        events=events_log,
-        served_log=served_log,
-        experiments=experiments,
-        rules=rules,
-        explainer=explainer,
-    )
-
-
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:
     """Return a server for the application; it sets ``draining`` when the shutdown begins.
 
     Args:
-        app: of :func:`create_app`.
-        started: called in the event loop once requests are answered.
+        app: Application that :func:`create_app` made.
+        started: Function that is called in the event loop once requests are answered.
     """
     service = app.service
 
@@ -274,7 +221,7 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
         app,
         service.settings,
         limit=service.connection_limit,
-        draining=service.draining,
+        draining=service.readiness.draining,
         refused=count,
         reload=service.reloader.wake,
         grpc=grpc,
@@ -283,18 +230,21 @@ def server_of(app: Contract, started: Callable[[], None] | None = None) -> Drain
 
 
 def _gauges(service: Service) -> dict[str, tuple[str, Callable[[], float]]]:
-    bodies, connections = service.bodies, service.connection_limit
+    bodies, connections, readiness = service.bodies, service.connection_limit, service.readiness
     return {
         "listwright_waiting_requests": ("Requests that wait for their turn", lambda: service.gate.waiting),
         "listwright_working_requests": ("Requests in work", lambda: service.gate.working),
         "listwright_buffered_bytes": ("Bytes of bodies held, arriving, waiting or in work", lambda: bodies.held),
         "listwright_open_connections": ("Connections that are open", lambda: connections.present),
-        "listwright_ready_workers": ("Workers to which traffic may come", lambda: service.reason_unready() is None),
+        "listwright_ready_workers": (
+            "Workers to which traffic may come",
+            lambda: readiness.reason_unready is None,
+        ),
         "listwright_workers": ("Workers that should be ready", lambda: service.settings.workers),
     }
 
 
-def _log_served(models: Models, settings: Settings) -> None:
+def _log_models(models: Models, settings: Settings) -> None:
     for ready in models.current.values():
         _log.info("serving %s/%s from %s", ready.manifest.name, ready.manifest.version, ready.path)
     for name in settings.strategies.keys() - models.current.keys() - {ALL_MODELS}:

@@ -20,7 +20,7 @@ class Disk:
     """Calls that may hang, one at a time. For one event loop.
 
     Args:
-        what: name of the file system, for errors.
+        what: Name of the file system, for errors.
     """
 
     def __init__(self, what: str) -> None:
@@ -36,8 +36,8 @@ class Disk:
         """Return what a call returns, or raise what it raises; it runs in a thread of its own.
 
         Args:
-            call: reads or writes files.
-            within_s: seconds after which it is given up. The thread stays until the call returns; its result is lost.
+            call: Function that reads or writes files.
+            within_s: Seconds after which the call is given up. Its thread stays until it returns; its result is lost.
 
         Raises:
             OSError: ETIMEDOUT, if it takes longer, or one that was given up still hangs.

@@ -27,8 +27,8 @@ def why_no_json(body: bytes, error: ValueError) -> str:
     """Describe why a body is no JSON: the parser's words, and a remedy where another spelling is meant.
 
     Args:
-        body: that was parsed.
-        error: of the parser, with line and column.
+        body: Body that was parsed.
+        error: Error of the parser, with line and column.
     """
     if body[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in body[:4]:
         return "it is UTF-16 or UTF-32: send UTF-8"
@@ -57,44 +57,44 @@ class PlacedError(ListwrightError):
 
 
 class UndecodableBodyError(PlacedError):
-    """The body is not what it is announced as."""
+    """Error for a body that is not what it is announced as."""
 
 
 class SlowBodyError(ListwrightError):
-    """The body did not arrive in time."""
+    """Error for a body that did not arrive in time."""
 
 
 class UnsupportedMediaTypeError(ListwrightError):
-    """The body is announced as something that is not read."""
+    """Error for a body of a media type that is not read."""
 
 
 class RepeatedNameError(PlacedError):
-    """A name is repeated in one object of the body."""
+    """Error for a name that is repeated in one object of the body."""
 
 
 class TooLargeError(PlacedError):
-    """The body or the list is larger than the limits."""
+    """Error for a body or a list that is larger than the limits."""
 
 
 class UnknownModelError(ListwrightError):
-    """The caller asked for a bundle that is not served."""
+    """Error for a bundle that is not served."""
 
 
 class UnauthorizedError(ListwrightError):
-    """No key, or a wrong one."""
+    """Error for a missing or a wrong key."""
 
 
 class ReloadRefusedError(ListwrightError):
-    """A reload or rollback was refused; what was served stays."""
+    """Error for a reload or rollback that was refused; what was served stays."""
 
 
 class OverloadedError(ListwrightError):
-    """There is more to do than can be done in time.
+    """Error for a request for which there is no room or time.
 
     Args:
-        message: what is full.
-        retry_after_s: whole seconds after which there may be room.
-        closes: whether the connection ends, as the rest of the body is not read.
+        message: Description of what is full.
+        retry_after_s: Whole seconds after which there may be room.
+        closes: True if the connection ends, as the rest of the body is not read.
     """
 
     def __init__(self, message: str, retry_after_s: int, *, closes: bool = False) -> None:
@@ -103,19 +103,19 @@ class OverloadedError(ListwrightError):
 
 
 class RateLimitedError(OverloadedError):
-    """A key was used beyond its rate."""
+    """Error for a key that was used beyond its rate."""
 
 
 class ForbiddenError(ListwrightError):
-    """The key opens other paths, and not this one."""
+    """Error for a key that opens other paths, and not this one."""
 
 
 class EventsNotKeptError(ListwrightError):
-    """Events could not be written: their sender still has them.
+    """Error for events that could not be written: their sender still has them.
 
     Args:
-        message: why.
-        retry_after_s: whole seconds after which it may be possible.
+        message: Reason why they could not be written.
+        retry_after_s: Whole seconds after which it may be possible.
     """
 
     def __init__(self, message: str, retry_after_s: int) -> None:
@@ -124,16 +124,16 @@ class EventsNotKeptError(ListwrightError):
 
 
 class NotReadyError(ListwrightError):
-    """No bundle is loaded, or the process is draining, or its answers are degraded."""
+    """Error while no bundle is loaded, the process is draining, or its answers are degraded."""
 
 
 class DegradedError(ListwrightError):
-    """A stage failed or would have been late, and the settings allow no degraded answer."""
+    """Error for a degraded answer where the settings allow none."""
 
 
 class UnexplainedError(ListwrightError):
-    """Nothing was explained: the deadline passed before that, or a stage failed."""
+    """Error for an explanation without any part: the deadline passed, or a stage failed."""
 
 
 class ExplanationFailedError(ListwrightError):
-    """The process that explains has failed; ranking goes on with another copy of the bundle."""
+    """Error for a failure of the process that explains; ranking goes on with another copy of the bundle."""

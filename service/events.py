@@ -6,8 +6,8 @@ A file system that stalls holds the thread, and no request to rank. Nothing impo
 
 A file is named for the time it was begun, the host, the process and a number, so that names sort by time and several
 workers share a folder. It ends in ``.jsonl.part`` while it is written, and its writer holds a lock on it. It is synced
-and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first to see it
-renames it. Not every shared disk has locks: a file of another host must also have been left alone for long.
+and renamed to ``.jsonl`` when it is finished. A file whose writer was killed has no lock any more: the first process
+that sees it renames it. Not every shared disk has locks: a file of another host must also be unchanged for long.
 """
 
 from __future__ import annotations
@@ -91,18 +91,18 @@ class _Sent(NamedTuple):
 
 
 class EventWriter:
-    """Writes the events of one process, in a thread of its own, and keeps the folder tidy.
+    """Writer of the events of one process, in a thread of its own, which keeps the folder tidy.
 
     Args:
-        files: where they go.
-        telemetry: counts them.
+        files: Files that the events go into.
+        telemetry: Metrics that count the events.
     """
 
     def __init__(self, files: EventFiles, telemetry: Telemetry) -> None:
         self.bodies = BodyBudget(MAX_WAITING_BYTES, lambda: RETRY_AFTER_S)
         self._files, self._telemetry = files, telemetry
         self._queue: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
-        self._waiting = 0  # the event loop's alone
+        self._waiting = 0  # changed by the event loop only
         self._logged_at, self._since = -math.inf, 0
         self._tidied = -math.inf
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -132,8 +132,8 @@ class EventWriter:
         """Write the events of a body, and return their number; they are with the operating system by then.
 
         Args:
-            body: JSON, one event or an array.
-            within_s: seconds after which it is given up. The events may then be written later, or not.
+            body: One event or an array of events, as JSON.
+            within_s: Seconds after which the write is given up. The events may then be written later, or not.
 
         Raises:
             EventsNotKeptError: if they could not be written, or not in time, or too many wait.
@@ -206,7 +206,7 @@ class EventWriter:
         for sent in batch:
             try:
                 valid.append((sent, lines_of(sent.body)))
-            except Exception as error:  # also a bug's: the caller gets the error, and the thread goes on
+            except Exception as error:  # the caller gets the error, and the thread goes on
                 self._telemetry.events_refused.labels("invalid").inc()
                 _settle(sent, partial(sent.future.set_exception, error))
         if not valid:
@@ -254,13 +254,13 @@ class EventFiles:
     """The files of one writer. For one thread.
 
     Args:
-        folder: made where it is not there.
-        most_bytes: of all files in it, never exceeded: the oldest finished ones are removed before a write.
-        writers: that write into it at the same time.
-        most_s: seconds after its last event that a finished file is kept; None: no such limit.
-        mode: of the files.
-        removed: called with the number of files that were removed.
-        clock: seconds since 1970.
+        folder: Folder of the files, which is made if it does not exist.
+        most_bytes: Largest size of all files together, in bytes; the oldest finished ones are removed before a write.
+        writers: Number of processes that write into the folder at the same time.
+        most_s: Seconds after its last event that a finished file is kept; None: no such limit.
+        mode: Permissions of the files.
+        removed: Function that is called with the number of files that were removed.
+        clock: Clock in seconds since 1970.
     """
 
     def __init__(
@@ -337,10 +337,10 @@ class EventFiles:
         """Rename what killed writers left, and remove the oldest finished files beyond the bounds.
 
         Args:
-            room: bytes that this writer has room for afterwards, if finished files can make it; None: those of a file.
+            room: Bytes that this writer has room for afterwards, if finished files can make it; None: those of a file.
 
         Returns:
-            Bytes of all files that are left.
+            Bytes of all remaining files.
         """
         most_bytes = self._most_bytes - self._others_bytes - (self._roll_bytes if room is None else room)
         for part in self._folder.glob(f"events-*{PART}"):
@@ -438,8 +438,8 @@ class Lines(NamedTuple):
     """Lines of a body for the log.
 
     Args:
-        events: how many there are.
-        text: a line for each, all of them whole.
+        events: Number of events.
+        text: One whole line for each event.
     """
 
     events: int
@@ -450,8 +450,8 @@ def lines_of(body: bytes, now: datetime | None = None) -> Lines:
     """Return the lines of one event, or of an array of events; all that was sent stands in them, and ``received_at``.
 
     Args:
-        body: JSON.
-        now: when it was received; by default now.
+        body: One event or an array of events, as JSON.
+        now: Time of arrival; None: now.
 
     Raises:
         UndecodableBodyError: if it is no JSON, or neither an object nor an array.

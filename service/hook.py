@@ -21,7 +21,7 @@ PASSED = "hook_passed"
 """Kind of the RoutingError that says "no opinion": the bundle's router decides, and nothing went wrong."""
 
 MOST_SPECIALISTS = 100
-"""As many as a bundle can hold; larger numbers of a hook are refused."""
+"""Number of specialists that a bundle can hold; larger numbers of a hook are refused."""
 
 LEAVE_WITHIN_S = 2.0
 """Seconds that a hook's own threads may take to end, once the service has stopped."""
@@ -31,7 +31,7 @@ _Jobs = SimpleQueue[tuple[Query, _Answer] | None]
 
 
 class HookError(ListwrightError):
-    """The callable that the settings name cannot be a hook."""
+    """Error for a callable that cannot be a hook."""
 
 
 def load(name: str) -> Hook:
@@ -74,7 +74,7 @@ def exit_soon(code: int) -> None:
 def _check_takes_a_query(hook: Hook, name: str) -> None:
     try:
         signature = inspect.signature(hook)
-    except ValueError:  # of some callables written in C nothing is known
+    except ValueError:  # some callables written in C have no signature
         return
     try:
         signature.bind(None)
@@ -89,13 +89,13 @@ class IsolatedHook:
     its thread; when all of them are kept, further calls are refused at once, until one comes free. The threads are
     daemons: the process ends without waiting for them.
 
-    What this cannot do: a thread cannot be interrupted, so a call that spins takes its share of the CPU, and one that
+    A thread cannot be interrupted: a call that spins takes its share of the CPU, and one that
     never releases Python's global lock stops the process.
 
     Args:
-        hook: what is called.
-        budget_s: seconds that a call is waited for.
-        threads: calls that can be under way, hung ones included.
+        hook: Hook of the operator.
+        budget_s: Seconds that a call is waited for.
+        threads: Number of calls that can be under way, hung ones included.
     """
 
     def __init__(self, hook: Hook, *, budget_s: float, threads: int) -> None:

@@ -17,13 +17,13 @@ class Participation:
     """The part of one request in an experiment.
 
     Args:
-        experiment: its name.
-        kind: of the experiment.
-        arm: that the unit belongs to; of a split only.
-        teams: the arm that picked each shown place, or ``rule`` where a rule did; of an interleaved list only.
-        intervention: a random change of the order; None where there was none.
-        shadow: the challenger's ranking of the list, once there is one.
-        reason: why the answer is not what the experiment wanted, or why it has no scores; None otherwise.
+        experiment: Name of the experiment.
+        kind: Kind of the experiment.
+        arm: Arm that the unit belongs to; of a split only.
+        teams: Arm that picked each shown place, or ``rule`` where a rule did; of an interleaved list only.
+        intervention: Random change of the order; None where there was none.
+        shadow: Challenger's ranking of the list, once there is one.
+        reason: Reason why the answer differs from what the experiment asks for, or has no scores; None otherwise.
     """
 
     experiment: str

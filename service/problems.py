@@ -185,12 +185,12 @@ def body(
     """Build a problem body, of the form of :class:`Problem`.
 
     Args:
-        status: of the answer.
-        kind: stable name, for programs.
-        detail: for people.
-        request_id: of the request.
-        path: of the request; inference clients find the detail under a name of their own.
-        more: fields that not every problem has.
+        status: Status of the answer.
+        kind: Stable name of the problem, for programs.
+        detail: Description of the problem, for people.
+        request_id: Id of the request.
+        path: Path of the request; inference clients find the detail under a name of their own.
+        more: Fields that not every problem has.
     """
     content: dict[str, object] = {
         "type": f"urn:listwright:{kind}",
@@ -268,7 +268,7 @@ def faults_of(error: ValidationError, model: type[BaseModel], *place: str | int)
     Args:
         error: Error of the validation.
         model: Model that was validated.
-        place: of what was validated; by default the body.
+        place: Path of the validated part of the request; none: the body.
     """
     faults: list[Any] = error.errors(include_url=False)
     for fault in faults[:MAX_FAULTS]:
@@ -282,12 +282,12 @@ def fields_at(model: Any, place: Sequence[str | int]) -> list[str]:
     """Return the fields of the models at a place; of several kinds, those of the one that a part of the place names."""
     models = list(_models(model))
     for part in place:
-        if inner := [one.model_fields[part].annotation for one in models if part in one.model_fields]:
-            models = [one for annotation in inner for one in _models(annotation)]
+        if inner := [kind.model_fields[part].annotation for kind in models if part in kind.model_fields]:
+            models = [kind for annotation in inner for kind in _models(annotation)]
         else:
-            kinds = [one for one in models if any(part in get_args(f.annotation) for f in one.model_fields.values())]
+            kinds = [kind for kind in models if any(part in get_args(f.annotation) for f in kind.model_fields.values())]
             models = kinds or models
-    return [name for one in models for name in one.model_fields]
+    return [name for kind in models for name in kind.model_fields]
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -308,7 +308,7 @@ def _message(fault: dict[str, Any], request: Request) -> str:
     if fault["type"] == "literal_error" and fault["loc"][-1] == "strategy" and isinstance(sent, str):
         models = request.app.service.current.models
         bundles = () if models is None else models.current.values()
-        known = dict.fromkeys(name for one in bundles for name in ("auto", *one.manifest.strategies))
+        known = dict.fromkeys(name for bundle in bundles for name in ("auto", *bundle.manifest.strategies))
         return unknown("strategy", sent, [*known])
     return describe(fault)
 
@@ -322,8 +322,8 @@ def describe(fault: Mapping[str, Any]) -> str:
         return unknown(
             context["discriminator"].strip("'"), context["tag"], re.findall(r"\w+", context["expected_tags"])
         )
-    words = str(fault["msg"]).removeprefix("Value error, ").partition(" after validation")[0]
-    message = _WORDS.get(kind) or _SHOULD.sub("expected ", words)
+    text = str(fault["msg"]).removeprefix("Value error, ").partition(" after validation")[0]
+    message = _WORDS.get(kind) or _SHOULD.sub("expected ", text)
     if kind in _OBJECTS or kind == "value_error" or not (isinstance(sent, str) or is_number(sent)):
         return message
     return f"{message}, found {json.dumps(_clipped(sent, 100) if isinstance(sent, str) else sent)}"

@@ -30,7 +30,7 @@ MOST_BYTES = 2**20
 """Bytes of the file."""
 
 Rules = Mapping[str, Sequence[AnyRule]]
-"""By the name of their model."""
+"""Rules by the name of their model."""
 
 _FILE = TypeAdapter(dict[str, Annotated[list[Rule], Field(max_length=MOST_RULES_OF_FILE)]])
 
@@ -41,9 +41,9 @@ class LiveRules:
     """The rules of a file, as they are now.
 
     Args:
-        path: of the file.
-        telemetry: of the process.
-        current: bundles that are served.
+        path: Path of the file.
+        telemetry: Registry of the metrics.
+        current: Holder of the served models.
 
     Raises:
         WatchedFileError: if the file cannot be used. Later on the rules stay as they were.
@@ -73,7 +73,7 @@ class LiveRules:
             state = self._prepared = (content, {})
         prepared, key = state[1], (*names, bundle.manifest.fingerprint)
         if key not in prepared:
-            prepared[key] = self._prepare(next((content[one] for one in names if one in content), ()), bundle)
+            prepared[key] = self._prepare(next((content[model] for model in names if model in content), ()), bundle)
         return prepared[key]
 
     def _prepare(self, rules: Sequence[AnyRule], bundle: Bundle) -> RuleSet | None:
@@ -136,11 +136,11 @@ def parse(content: bytes) -> Rules:
 
 def _describe_fault(place: Sequence[str | int], message: str) -> str:
     """Describe a fault at a model's rule, from 1; behind the number stand its action and the field."""
-    words = [quote(str(place[0]))]
+    parts = [quote(str(place[0]))]
     if len(place) > 1:
-        words.append(f"rule {int(place[1]) + 1}")
-    words += [str(part)[:100] for part in place[3:]]
-    return ": ".join([*words, message[:300]])
+        parts.append(f"rule {int(place[1]) + 1}")
+    parts += [str(part)[:100] for part in place[3:]]
+    return ": ".join([*parts, message[:300]])
 
 
 def _describe_rules(rules: Rules) -> str:
@@ -150,16 +150,16 @@ def _describe_rules(rules: Rules) -> str:
 def rule_sets(request: RankingRequest, live: LiveRules | None) -> tuple[RuleSet, ...]:
     """Return the rules for a request: the file's, then its own."""
     of_file = None if live is None else live.of(request.bundle)
-    return tuple(one for one in (of_file, request.rules) if one is not None)
+    return tuple(rule_set for rule_set in (of_file, request.rules) if rule_set is not None)
 
 
 def with_rules(request: RankingRequest, ranking: Ranking, sets: Sequence[RuleSet]) -> tuple[RankingRequest, Ranking]:
     """Apply the rules for a request to its ranking.
 
     Args:
-        request: where it is in an experiment, places and teams move with their candidates.
-        ranking: whose order an experiment may have made.
-        sets: of :func:`rule_sets`.
+        request: Request; where it is in an experiment, places and teams move with their candidates.
+        ranking: Ranking, whose order an experiment may have made.
+        sets: Rules that :func:`rule_sets` returns.
 
     Raises:
         CandidateError: of :func:`~listwright.ranking.rules.apply.apply_rules`.
@@ -176,7 +176,7 @@ def _move_part(part: Participation, before: Ranking, after: Ranking, top_n: int 
     results = after.results[:top_n].tolist()
     if teams is not None:
         team_of: dict[int, Team] = dict(zip(before.order.tolist(), teams, strict=False))
-        team_of |= {index: "rule" for one in after.rules if one.action == "pin" for index in one.candidates}
+        team_of |= {index: "rule" for effect in after.rules if effect.action == "pin" for index in effect.candidates}
         teams = tuple(team_of.get(index, "rule") for index in results)
     if swap is not None:
         both = before.order[list(swap.places)].tolist()

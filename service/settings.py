@@ -146,7 +146,7 @@ Location = Annotated[
 PREFIX = "LISTWRIGHT_"
 
 ALL_MODELS = ""
-"""Stands for the name of every bundle that is not named."""
+"""Name that stands for every bundle without an entry of its own."""
 
 SECRETS = frozenset(("admin_key", "keys", "unit_salt", "served_stream"))
 """Settings whose values no message repeats."""
@@ -159,7 +159,7 @@ MOST_EVALUATIONS = 1_000_000
 _HOOK = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def _named(value: str) -> str:
+def _check_hook(value: str) -> str:
     if not _HOOK.fullmatch(value):
         raise ValueError("is not module:callable, e.g. shop.routing:by_device")
     return value
@@ -330,7 +330,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
         int, Field(ge=1024, description="bytes of bodies that one worker holds, arriving or waiting; beyond it, 429")
     ] = 64 * 2**20
     hook: Annotated[
-        Annotated[str, AfterValidator(_named)] | None,
+        Annotated[str, AfterValidator(_check_hook)] | None,
         Field(description="module:callable that picks a specialist, asked before the bundle's router"),
     ] = None
     hook_budget_ms: Annotated[

@@ -1,9 +1,9 @@
 """Several worker processes behind one listening socket, and the supervisor that starts, watches and replaces them.
 
-One socket, and not one per process (SO_REUSEPORT): connections that a killed worker has not accepted reach another one.
-A worker sends heartbeats over a pipe of its own: an event loop that waits for Python's global lock, or for a disk that
-is gone, belongs to a process that lives and answers no request, and nothing else would show that. A scrape reaches one
-worker and gets the sum over all: it asks the supervisor, which asks the others.
+All workers share one socket, not one per process (SO_REUSEPORT): another worker accepts the connections that a killed
+one has not accepted. A worker sends heartbeats over a pipe of its own. Only they show that its event loop waits for
+Python's global lock or for a disk, as the process itself stays alive. A worker that is scraped answers with the sum
+over all workers: it asks the supervisor, which asks the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from listwright.ranking.errors import ListwrightError
 from listwright.service import hook
 from listwright.service.app import create_app, server_of
 from listwright.service.bundles import loading
-from listwright.service.bundles.loading import Paths, Served
+from listwright.service.bundles.loading import BundleFolders, Paths
 from listwright.service.bundles.models import Models
 from listwright.service.child_process import adopt_orphans, reap_orphans, spawn
 from listwright.service.settings import Settings
@@ -55,7 +55,7 @@ LONGEST_PAUSE_S = 30.0
 """Longest pause between the end of a worker and the start of the next, where they keep ending."""
 
 STEADY_AFTER_S = 60.0
-"""A worker that ends this long after the one before is a single case: it is replaced at once."""
+"""Seconds after the last end of a worker from which the next one counts as the first: it is replaced at once."""
 
 MOST_KILLED = 8
 """Workers that are killed one after the other before any can serve; with the pauses between, about two minutes."""
@@ -73,8 +73,8 @@ def supervise(settings: Settings, ports: Sequence[socket.socket]) -> int:
     itself only when no worker can serve.
 
     Args:
-        settings: of the service.
-        ports: bound, not listening yet.
+        settings: Settings of the service.
+        ports: Sockets that are bound, not listening yet.
     """
     announce(settings, ports)
     workers = Workers(settings, ports)
@@ -109,15 +109,15 @@ class Worker:
     outbox: Outbox
     heartbeat: HeartbeatMonitor
     ready: bool = False
-    served: Served | None = None
+    folders: BundleFolders | None = None
 
 
 class Workers:
     """All worker processes.
 
     Args:
-        settings: of the service.
-        ports: bound, not listening yet.
+        settings: Settings of the service.
+        ports: Sockets that are bound, not listening yet.
     """
 
     def __init__(self, settings: Settings, ports: Sequence[socket.socket]) -> None:
@@ -126,7 +126,7 @@ class Workers:
         self._workers: list[Worker] = []
         own = CollectorRegistry()
         self._restarts, self._rounds = own_metrics(own), ScrapeRounds(own)
-        self._served: Served | None = None
+        self._folders: BundleFolders | None = None
         self._last_error: str | None = None
         self._stop_by: float | None = None
         self._deaths, self._killed, self._died_at, self._start_at = 0, 0, -STEADY_AFTER_S, 0.0
@@ -147,16 +147,16 @@ class Workers:
 
     def pause_s(self) -> float | None:
         """Return the seconds until something is due; None if nothing is."""
-        start_at = self._start_at if len(self._workers) < self._wanted() else None
+        start_at = self._start_at if len(self._workers) < self._count_due() else None
         moments = [at for at in (self._stop_by or start_at, self._rounds.due, self._check_at) if at is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def start_missing(self) -> None:
         """Start workers until there are enough, unless it is too early after the last death."""
-        while len(self._workers) < self._wanted() and time.monotonic() >= self._start_at:
+        while len(self._workers) < self._count_due() and time.monotonic() >= self._start_at:
             ours, theirs = spawn.Pipe()
             beats_in, beats_out = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._served))
+            process = spawn.Process(target=work, args=(self._settings, self._ports, theirs, beats_out, self._folders))
             before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -202,7 +202,7 @@ class Workers:
                     _log.error("the event loop of worker %s has hung for %g s: killed", worker.process.pid, hang_s)
                     worker.process.kill()
 
-    def _wanted(self) -> int:
+    def _count_due(self) -> int:
         return self._settings.workers if self._stop_by is None else 0
 
     def _serving(self) -> dict[Hashable, Outbox]:
@@ -211,7 +211,7 @@ class Workers:
     def _receive(self, worker: Worker) -> None:
         try:
             while not worker.pipe.closed and worker.pipe.poll():
-                message: Served | str | ScrapeRequest | Samples = worker.pipe.recv()
+                message: BundleFolders | str | ScrapeRequest | Samples = worker.pipe.recv()
                 if isinstance(message, str):
                     if message != self._last_error:  # all workers report it
                         logs.say(f"error: {message}")
@@ -219,24 +219,26 @@ class Workers:
                 elif isinstance(message, ScrapeRequest):
                     self._rounds.begin(worker.outbox, self._serving())
                 elif isinstance(message, Samples):
-                    self._rounds.add(worker.process.pid, message.packed[0])
+                    self._rounds.add(worker.process.pid, message.parts[0])
                 else:
                     worker.ready, self._killed = True, 0
                     self._sync_versions(worker, message)
         except (EOFError, ConnectionResetError):  # it is about to end
             worker.pipe.close()
 
-    def _sync_versions(self, worker: Worker, served: Served) -> None:
+    def _sync_versions(self, worker: Worker, folders: BundleFolders) -> None:
         """Note what a worker serves; have the others reload at once, and keep the same previous versions."""
-        worker.served = served
-        alike = [o.served for o in self._workers if o is not worker and o.served and o.served.current == served.current]
+        worker.folders = folders
+        alike = [
+            o.folders for o in self._workers if o is not worker and o.folders and o.folders.current == folders.current
+        ]
         if alike:  # the first to report the current versions has reported the previous ones
-            self._served = alike[0]
-            if served.previous != alike[0].previous:
+            self._folders = alike[0]
+            if folders.previous != alike[0].previous:
                 worker.outbox.put(Keep(alike[0].previous))
             return
-        first = self._served is None
-        self._served = served
+        first = self._folders is None
+        self._folders = folders
         for other in self._workers:
             if other is not worker and not first:
                 self._signal(other, signal.SIGHUP)
@@ -252,7 +254,7 @@ class Workers:
                 self.code = self.code or max(code, 1)
             return
         how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        self._killed += not worker.ready and code == -signal.SIGKILL  # for memory: later there may be enough
+        self._killed += not worker.ready and code == -signal.SIGKILL  # probably for lack of memory, which may pass
         alone = not worker.ready and not any(other.ready for other in self._workers)
         if alone and not (code == -signal.SIGKILL and self._killed <= MOST_KILLED):
             _log.critical("worker %s ended %s before it could serve, and no other serves: stopping", pid, how)
@@ -285,19 +287,23 @@ HELD = (signal.SIGINT, signal.SIGHUP)
 
 
 def work(
-    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+    settings: Settings,
+    ports: Sequence[socket.socket],
+    pipe: Connection,
+    beats: Connection,
+    others: BundleFolders | None,
 ) -> None:
     """Load, serve and end, in a worker process.
 
     Args:
-        settings: of the service.
-        ports: bound; shared with the other workers.
-        pipe: to the supervisor: what is served, first when ready and then after each swap, or why nothing can be; and
-            metrics.
-        beats: to the supervisor, for heartbeats of the event loop.
-        others: what the other workers serve, in case that a bundle is refused, and keep for a rollback.
+        settings: Settings of the service.
+        ports: Bound sockets, which the workers share.
+        pipe: Pipe to the supervisor. It gets the folders of the served bundles, first when the worker is ready and then
+            after each swap, or the reason why nothing can be served; and metrics.
+        beats: Pipe to the supervisor for heartbeats of the event loop.
+        others: Folders of the other workers, in case that a bundle is refused, and of what they keep for a rollback.
     """
-    os.setpgrp()  # Ctrl-C is the supervisor's to pass on
+    os.setpgrp()  # the supervisor passes Ctrl-C on
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread of a library may take it, blocked as it is
     logs.configure(settings.log_level)
     try:
@@ -307,13 +313,17 @@ def work(
 
 
 def _serve(
-    settings: Settings, ports: Sequence[socket.socket], pipe: Connection, beats: Connection, others: Served | None
+    settings: Settings,
+    ports: Sequence[socket.socket],
+    pipe: Connection,
+    beats: Connection,
+    others: BundleFolders | None,
 ) -> None:
-    def send_served(served: Models) -> None:
-        pipe.send(Served.of(served))
+    def send_folders(models: Models) -> None:
+        pipe.send(BundleFolders.of(models))
 
     try:
-        app = create_app(settings, loaded=loading.start(settings, others), swapped=send_served)
+        app = create_app(settings, models=loading.start(settings, others), on_swap=send_folders)
     except ListwrightError as error:
         pipe.send(str(error))
         sys.exit(1)
@@ -335,7 +345,7 @@ def _serve(
         heartbeat.beat()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
         assert app.service.current.models is not None  # they are loaded before the server starts
-        send_served(app.service.current.models)
+        send_folders(app.service.current.models)
 
     server = server_of(app, started)
     server.run(list(ports))
@@ -353,7 +363,7 @@ MOST_UNREAD = 16
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """From a worker: collect the metrics of all workers. From the supervisor: send your own."""
+    """Message of a worker: collect the metrics of all workers; of the supervisor: send your own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,16 +377,16 @@ class Keep:
 class Samples:
     """Metrics of a worker (to the supervisor), or of each of them (to the worker that was scraped)."""
 
-    packed: tuple[bytes, ...]
+    parts: tuple[bytes, ...]
 
 
 class MetricsRelay:
     """Metrics of all workers, on the worker's side. For its event loop.
 
     Args:
-        pipe: to the supervisor.
-        telemetry: of this process.
-        keep: of this process.
+        pipe: Pipe to the supervisor.
+        telemetry: Metrics of this process.
+        keep: Function that keeps the versions of some folders for a rollback.
     """
 
     def __init__(
@@ -400,7 +410,7 @@ class MetricsRelay:
                 self._unread += 1
                 self._pipe.send(ScrapeRequest())
             parts = await asyncio.wait_for(answer, 2 * WITHIN_S)
-        except (OSError, TimeoutError):  # the supervisor is gone, or stopped: this worker will soon be, too
+        except (OSError, TimeoutError):  # the supervisor has ended or is stopped, and this worker soon will be
             parts = (await asyncio.to_thread(self._own_samples),)
         finally:
             if answer in self._answers:
@@ -421,7 +431,7 @@ class MetricsRelay:
                     answers, self._answers = self._answers, []
                     for answer in answers:
                         if not answer.done():
-                            answer.set_result(message.packed)
+                            answer.set_result(message.parts)
                 else:
                     task = asyncio.ensure_future(
                         self._keep(message.paths) if isinstance(message, Keep) else self._send_samples()
@@ -441,7 +451,7 @@ class Outbox:
     """Messages from the supervisor to a worker, sent by a thread of its own: a worker that hangs delays no other.
 
     Args:
-        pipe: to the worker.
+        pipe: Pipe to the worker.
     """
 
     def __init__(self, pipe: Connection) -> None:
@@ -474,7 +484,7 @@ class ScrapeRounds:
     The last counts of workers that ended stay in the sum, or counters would go down.
 
     Args:
-        own: metrics of the supervisor itself, which go into the sum.
+        own: Metrics of the supervisor itself, which go into the sum.
     """
 
     own: CollectorRegistry
@@ -532,8 +542,8 @@ class HeartbeatSender:
     """Heartbeats of a worker, from its event loop.
 
     Args:
-        pipe: to the supervisor, for nothing else.
-        every_s: seconds between two beats.
+        pipe: Pipe to the supervisor, for nothing else.
+        every_s: Seconds between two beats.
     """
 
     def __init__(self, pipe: Connection, every_s: float) -> None:
@@ -554,7 +564,7 @@ class HeartbeatMonitor:
     finds none, and nothing is killed.
 
     Args:
-        pipe: from the worker.
+        pipe: Pipe from the worker.
     """
 
     def __init__(self, pipe: Connection) -> None:

@@ -24,21 +24,21 @@ Content = TypeVar("Content")
 
 
 class WatchedFileError(ListwrightError):
-    """The file cannot be used; the message goes on behind its name."""
+    """Error for a file that cannot be used; the message goes on behind its name."""
 
 
 class WatchedFile(Generic[Content]):
     """The last valid content of a file.
 
     Args:
-        path: of the file.
-        most_bytes: a larger file is refused.
-        parse: returns the content of bytes, or raises :class:`WatchedFileError`.
-        content: before the first look.
-        absent: content where there is no file; None: then the last one stays.
-        describe: returns what a content holds, for the log.
-        log: of whoever uses it.
-        clock: seconds.
+        path: Path of the file.
+        most_bytes: Largest size of the file, in bytes.
+        parse: Function that returns the content of bytes, or raises :class:`WatchedFileError`.
+        content: Content before the first look.
+        absent: Content where there is no file; None: the last one stays.
+        describe: Function that describes a content, for the log.
+        log: Logger of the caller.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class WatchedFile(Generic[Content]):
         """Why the file as it is now is not used."""
 
     def look(self) -> None:
-        """Read the file if it has changed, and two looks find the same: it may be written in place just now.
+        """Read the file if it has changed, once it is the same at two looks: it may still be being written.
 
-        One that cannot be used is tried again: what keeps it may pass.
+        A file that cannot be used is tried again: the cause may pass.
         """
         stamp = _stamp(self._path)
         if stamp == self._stamp and (self.refused is None or self._clock() < self._again_at):
@@ -89,8 +89,10 @@ class WatchedFile(Generic[Content]):
                 self._log.error("refused %s: %s; %s stays as it was", self._path, error, stays)
             return
         self.content, self.refused = content, None
-        words = self._describe(content)
-        self._log.info("%s: %s", self._path.name, words if stamp is not None else f"{words}, as there is no file")
+        description = self._describe(content)
+        self._log.info(
+            "%s: %s", self._path.name, description if stamp is not None else f"{description}, as there is no file"
+        )
 
     def read(self) -> Content:
         """Read the file.
@@ -111,7 +113,7 @@ class WatchedFile(Generic[Content]):
 
 
 def _stamp(path: Path) -> tuple[int, ...] | str | None:
-    """Return a stamp that changes when the file is written again; None where there is none, an error's words else."""
+    """Return a stamp that changes when the file is written again; None without one; the text of an error."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -125,9 +127,9 @@ class LookThread:
     """A daemon thread that looks again and again: a file system that hangs holds this thread, and no request.
 
     Args:
-        name: of the thread.
-        look: called in the thread.
-        log: of errors.
+        name: Name of the thread.
+        look: Function that is called in the thread.
+        log: Logger of errors.
     """
 
     def __init__(self, name: str, look: Callable[[], None], log: logging.Logger) -> None:
@@ -140,7 +142,7 @@ class LookThread:
         self._first.wait(START_S)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._end.set()
 
     def _look_on(self) -> None:

@@ -32,7 +32,7 @@ OF_THE_CHART = {
 HEAD = "# Made by `python tools/chart.py` from the chart beside this folder, with its default values: edit those.\n"
 
 
-def rendered(values: dict[str, Any] | None = None, *, release: str = RELEASE) -> list[dict[str, Any]]:
+def render(values: dict[str, Any] | None = None, *, release: str = RELEASE) -> list[dict[str, Any]]:
     """Render the objects of the chart, in the order of their files.
 
     Raises:
@@ -57,8 +57,8 @@ def settings_schema() -> dict[str, Any]:
     properties = {}
     for name, field in Settings.model_json_schema()["properties"].items():
         if name not in OF_THE_CHART:
-            (given,) = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
-            bounds = {key: value for key, value in given.items() if key not in ("default", "title", "format")}
+            (setting,) = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
+            bounds = {key: value for key, value in setting.items() if key not in ("default", "title", "format")}
             properties[PREFIX + name.upper()] = bounds | {"description": field["description"]}
     return {
         "description": "environment variables of the service; others follow from other values of the chart",
@@ -76,7 +76,7 @@ def schema_text() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def merged(files: Sequence[Path]) -> dict[str, Any]:
+def merge_values(files: Sequence[Path]) -> dict[str, Any]:
     """Merge the values of several files as Helm does: later files win."""
     values: dict[str, Any] = {}
     for file in files:
@@ -98,10 +98,10 @@ def main() -> int:
     parser.add_argument("values", nargs="*", type=Path, metavar="FILE", help="values: print the chart with them")
     files = parser.parse_args().values
     if files:
-        print(as_yaml(rendered(merged(files))), end="")
+        print(as_yaml(render(merge_values(files))), end="")
         return 0
     SCHEMA.write_text(schema_text(), encoding="utf-8")
-    RENDERED.write_text(HEAD + as_yaml(rendered()), encoding="utf-8")
+    RENDERED.write_text(HEAD + as_yaml(render()), encoding="utf-8")
     print(f"{SCHEMA}\n{RENDERED}")
     return 0
 

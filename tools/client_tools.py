@@ -32,9 +32,9 @@ def fetch(folder: Path = FOLDER) -> None:
         sys.stderr.write("no npm: TypeScript is not fetched\n")
         return
     packages = json.loads((TYPESCRIPT_CLIENT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
-    wanted = [f"{name}@{version}" for name, version in packages.items()]
+    requirements = [f"{name}@{version}" for name, version in packages.items()]
     npm = ["npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent"]
-    subprocess.run([*npm, *wanted], cwd=folder, check=True)
+    subprocess.run([*npm, *requirements], cwd=folder, check=True)
 
 
 if __name__ == "__main__":

@@ -22,15 +22,15 @@ START_WITHIN_S = 120.0
 COMMAND_WITHIN_S = 120.0
 
 
-def podman(*words: str) -> str:
+def podman(*arguments: str) -> str:
     """Run a podman command and return its output.
 
     Raises:
         RuntimeError: if it fails; holds what it said.
     """
-    done = subprocess.run(["podman", *words], capture_output=True, text=True, check=False, timeout=COMMAND_WITHIN_S)
+    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, check=False, timeout=COMMAND_WITHIN_S)
     if done.returncode != 0:
-        raise RuntimeError(f"podman {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"podman {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout.strip()
 
 
@@ -38,10 +38,10 @@ class Pod:
     """One pod of a Deployment, listening on a port of this machine.
 
     Args:
-        objects: of the chart; a ConfigMap and a Deployment among them.
-        name: of the pod.
-        port: of this machine.
-        folder: for its manifest.
+        objects: Objects that the chart renders; a ConfigMap and a Deployment among them.
+        name: Name of the pod.
+        port: Port of this machine.
+        folder: Folder to write the pod's manifest into.
     """
 
     def __init__(self, objects: list[dict[str, Any]], name: str, port: int, folder: Path) -> None:

@@ -69,7 +69,7 @@ class RetryingCallers(drain.Callers):
 @contextmanager
 def pods(folder: Path) -> Iterator[list[Pod]]:
     """Start two pods and yield them, ready, with a third that is not started."""
-    objects = chart.rendered(chart.merged([VALUES]))
+    objects = chart.render(chart.merge_values([VALUES]))
     places = [Pod(objects, f"listwright-smoke-{number}", drain.free_port(), folder) for number in range(3)]
     try:
         for pod in places:
@@ -144,7 +144,10 @@ def main() -> int:
         served = places[1].files("/logs/served")
         check(any(".avro" in name for name in served), f"the pod's volume has no served records: {served}")
         runs = places[1].info()["experiments"]["experiments"]
-        check([(one["name"], one["running"]) for one in runs] == [("places", True)], f"the experiment: {runs}")
+        check(
+            [(experiment["name"], experiment["running"]) for experiment in runs] == [("places", True)],
+            f"the experiment: {runs}",
+        )
         outcomes = kill(places, lambda port: drain.Callers(port, body))
         print(report_lost("killed pod, no retries", outcomes, allowed=2 * drain.CALLERS), flush=True)
         retrying: list[RetryingCallers] = []

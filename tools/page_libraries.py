@@ -28,14 +28,17 @@ FILES = {
     "preact.js": ("preact", "dist/preact.mjs"),
     "preact-hooks.js": ("preact", "hooks/dist/hooks.mjs"),
     "htm.js": ("htm", "dist/htm.module.js"),
-    "uplot.js": ("uplot", "dist/uPlot.esm.js"),
+    "uplot.js": ("uplot", "dist/uPlot.iife.min.js"),
     "uplot.css": ("uplot", "dist/uPlot.min.css"),
     **{f"{name}-LICENSE.txt": (name, "LICENSE") for name in VERSIONS},
 }
 """By our name: the package and its own name there."""
 
-CHANGES = {"preact-hooks.js": ('from"preact"', 'from"./preact.js"')}
-"""A browser finds no module by the name of its package."""
+CHANGES = {
+    "preact-hooks.js": ('from"preact"', 'from"./preact.js"'),
+    "uplot.js": ("var uPlot=", "export const uPlot="),
+}
+"""A browser finds no module by the name of its package, and uPlot's module is not minified: its script is."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,11 @@ class VendoredFile:
     """One file of a library.
 
     Args:
-        name: here.
-        package, version, licence: of the package, as npm knows it.
-        source: path in the package.
-        sha256, source_sha256: of the file here, and in the package; they differ where it was changed.
-        change: the words that were replaced, and by what; empty where nothing was.
+        name: Name of the file in this repository.
+        package, version, licence: Name, version and licence of the package, as npm knows it.
+        source: Path in the package.
+        sha256, source_sha256: SHA-256 of the file here, and in the package; they differ where it was changed.
+        change: Text that was replaced, and its replacement; empty where nothing was.
     """
 
     name: str
@@ -67,13 +70,13 @@ def fetch(vendor: Path = VENDOR) -> None:
         shutil.rmtree(vendor, ignore_errors=True)
         vendor.mkdir(parents=True)
         record = [_take(vendor, packages, name) for name in FILES]
-    text = json.dumps([asdict(one) for one in record], indent=1) + "\n"
+    text = json.dumps([asdict(file) for file in record], indent=1) + "\n"
     (vendor / RECORD).write_text(text, encoding="utf-8")
 
 
 def _installed(folder: Path, versions: dict[str, str]) -> Path:
-    wanted = [f"{name}@{version}" for name, version in versions.items()]
-    command = ["npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent", *wanted]
+    packages = [f"{name}@{version}" for name, version in versions.items()]
+    command = ["npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent", *packages]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "node_modules"
 
@@ -97,28 +100,28 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recorded(vendor: Path = VENDOR) -> list[VendoredFile]:
+def read_record(vendor: Path = VENDOR) -> list[VendoredFile]:
     """Read the record of vendored files."""
     entries = json.loads((vendor / RECORD).read_text(encoding="utf-8"))
-    return [VendoredFile(**{**one, "change": tuple(one["change"])}) for one in entries]
+    return [VendoredFile(**{**entry, "change": tuple(entry["change"])}) for entry in entries]
 
 
 def faults(vendor: Path = VENDOR) -> list[str]:
     """List where the folder, its record and this script differ; empty where they agree."""
     differences = []
-    record = {one.name: one for one in recorded(vendor)}
+    record = {file.name: file for file in read_record(vendor)}
     present = {path.name for path in vendor.iterdir()} - {RECORD}
     differences += [f"{name} is not in the record" for name in sorted(present - record.keys())]
     differences += [f"{name} is not there" for name in sorted(record.keys() - present)]
     differences += [f"{name} is not in the record" for name in FILES if name not in record]
     for name in sorted(present & record.keys()):
-        one, content = record[name], (vendor / name).read_text(encoding="utf-8")
-        if (one.package, one.source) != FILES.get(name) or one.version != VERSIONS[one.package]:
-            differences.append(f"{name} is recorded as {one.source} of {one.package} {one.version}")
-        if _digest(content) != one.sha256:
+        file, content = record[name], (vendor / name).read_text(encoding="utf-8")
+        if (file.package, file.source) != FILES.get(name) or file.version != VERSIONS[file.package]:
+            differences.append(f"{name} is recorded as {file.source} of {file.package} {file.version}")
+        if _digest(content) != file.sha256:
             differences.append(f"{name} is not the file that was recorded")
-        original = content.replace(one.change[1], one.change[0]) if one.change else content
-        if _digest(original) != one.source_sha256:
+        original = content.replace(file.change[1], file.change[0]) if file.change else content
+        if _digest(original) != file.source_sha256:
             differences.append(f"{name} is not the package's own file but for its change")
     return differences
 

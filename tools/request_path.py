@@ -58,7 +58,7 @@ class Trace:
 
 async def trace_request(folder: Path, body: object) -> list[tuple[str, str]]:
     """Return the entries of the second of two requests to a bundle."""
-    app = create_app(Settings(bundle=folder), loaded=bundle.load(folder))
+    app = create_app(Settings(bundle=folder), models=bundle.load(folder))
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:

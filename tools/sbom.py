@@ -73,11 +73,11 @@ def sbom(site_packages: Path, status: str, python: str, image: str, digest: str)
     """Build the SBOM of an image.
 
     Args:
-        site_packages: folder of its Python packages.
-        status: dpkg's list.
-        python: version of its Python.
-        image: its name.
-        digest: of its configuration, ``sha256:...``.
+        site_packages: Folder of the image's Python packages.
+        status: Text of dpkg's list of packages.
+        python: Version of the image's Python.
+        image: Name of the image.
+        digest: Digest of the image's configuration, ``sha256:...``.
 
     Raises:
         SystemExit: if a package is missing, or the SBOM is not what the specification says.

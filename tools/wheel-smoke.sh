@@ -32,6 +32,13 @@ case $said in
 esac
 
 (cd "$ROOT" && install "$(echo dist/listwright-*.whl)[training]")
+said=$(listwright experiment table2 2>&1) && die "ran a suite without the laboratory"
+case $said in
+  *listwright-lab*) echo "without the laboratory: $said" ;;
+  *) die "does not say what to install: $said" ;;
+esac
+(cd "$ROOT" && install dist/listwright_lab-*.whl)
+listwright experiment --help >/dev/null || die "the laboratory has no suites"
 listwright fit demo --quick --out models/demo/1 >fit.log 2>&1 || { cat fit.log >&2; die "listwright fit demo failed"; }
 listwright verify models/demo/1
 LISTWRIGHT_UI=true LISTWRIGHT_PORT=$PORT listwright serve models/demo/1 >serve.log 2>&1 &

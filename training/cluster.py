@@ -85,9 +85,9 @@ def connected(on: str, cores: int | None, *, address: str | None = None) -> Iter
     """Connect to Ray, and yield its module and the number of the cluster's cores.
 
     Args:
-        on: ``ray``, ``auto`` or ``ray://ADDRESS``.
-        cores: of a local Ray; None for those of this machine.
-        address: of the cluster that ``auto`` means; None to look for one.
+        on: Value of ``--on``: ``ray``, ``auto`` or ``ray://ADDRESS``.
+        cores: Number of cores of a local Ray; None for those of this machine.
+        address: Address of the cluster that ``auto`` means; None to look for it.
 
     Raises:
         RecipeError: if Ray is not installed, cannot be reached, has another version of something, or has no room.
@@ -167,7 +167,7 @@ def check_room(ray: Any, seconds: float) -> None:
     Raises:
         RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
     """
-    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), packed(os.getpid))
+    probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), pickle_call(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
     if not ready:
         ray.cancel(probe, force=True)
@@ -197,9 +197,9 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
     """Start an executor, and yield it with the number of pieces of work to submit at a time.
 
     Args:
-        on: value of ``--on``; None for processes of this machine.
-        jobs: value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
-        local_jobs: how many are worth while here.
+        on: Value of ``--on``; None for processes of this machine.
+        jobs: Value of ``--jobs``; None for ``local_jobs`` here, and for all cores of a cluster.
+        local_jobs: Number of jobs that are worth while on this machine.
 
     Raises:
         RecipeError: see :func:`listwright.training.cluster.connected`.
@@ -222,7 +222,7 @@ class RayExecutor(Executor):
     All work is given up once the cluster has been without any core for :func:`room_seconds`.
 
     Args:
-        ray: the module, connected.
+        ray: Module of Ray, connected.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -242,7 +242,7 @@ class RayExecutor(Executor):
         with self._change:
             if self._over:
                 raise RuntimeError("this executor is shut down")
-            self._running[self._task.remote(self._origin, packed(fn, *args))] = future
+            self._running[self._task.remote(self._origin, pickle_call(fn, *args))] = future
             self._change.notify()
         return future
 
@@ -311,10 +311,10 @@ class Workers:
     """A cluster on which groups of workers are started.
 
     Args:
-        ray: the module, connected.
-        size: workers of a group, one core each.
-        device: ``cuda`` gives each a GPU of its own.
-        idle: processes of a group that is done, for the next one.
+        ray: Module of Ray, connected.
+        size: Number of workers of a group, one core each.
+        device: Torch device; ``cuda`` gives each worker a GPU of its own.
+        idle: Processes of a finished group, for the next group.
     """
 
     ray: Any
@@ -323,20 +323,50 @@ class Workers:
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
-        """Return a group. ``work(rank)`` is packed work that creates a rank's object, see
-        :func:`listwright.training.cluster.packed`.
+        """Return a group. ``work(rank)`` is pickle_call work that creates a rank's object, see
+        :func:`listwright.training.cluster.pickle_call`.
 
         What is held has a method ``join(rank, addresses)``, which gets it in touch with the others.
         """
         return Group(self, work)
 
 
+@contextmanager
+def connected_workers(on: str, size: int | None, device: str) -> Iterator[Workers]:
+    """Connect to Ray, and yield the workers of a data-parallel fit.
+
+    Args:
+        on: Value of ``--on``: ``ray``, ``auto`` or ``ray://ADDRESS``.
+        size: Number of workers; None for one per core, or on ``cuda`` per GPU.
+        device: ``cpu``, or ``cuda`` for a GPU of its own for each worker.
+
+    Raises:
+        RecipeError: if the cluster has fewer GPUs than workers; otherwise as :func:`connected`.
+    """
+    if size is not None and size < 1:
+        raise RecipeError(f"--workers {size}: expected 1 or more")
+    with connected(on, size) as (ray, cores):
+        most = min(cores, _gpus(ray, on, size or 1)) if device.startswith("cuda") else cores
+        yield Workers(ray, size or most, device)
+
+
+def _gpus(ray: Any, on: str, least: int) -> int:
+    """Return the number of GPUs of the cluster; each worker needs one."""
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if gpus < least:
+        raise RecipeError(
+            f"--on {on}: a worker on CUDA needs a GPU, and the nodes have {gpus} for {least}: take fewer --workers, or "
+            "--device cpu"
+        )
+    return gpus
+
+
 class Group:
     """A group of W actors, started with the first step.
 
     Args:
-        workers: where they run.
-        work: see :meth:`Workers.group`.
+        workers: Cluster of the actors.
+        work: Function of the rank; see :meth:`Workers.group`.
     """
 
     def __init__(self, workers: Workers, work: Callable[[int], bytes]) -> None:
@@ -348,9 +378,9 @@ class Group:
         repeated.
 
         Args:
-            method: of what they hold.
-            arguments: of the method.
-            addressed: whether the hosts and free ports of all are one more argument.
+            method: Name of a method of the objects that the actors hold.
+            arguments: Arguments of the method.
+            addressed: Whether to add the hosts and free ports of all ranks as a last argument.
 
         Raises:
             RecipeError: if there is no room, or workers are lost again and again.
@@ -419,7 +449,7 @@ class Worker:
     """An actor that holds an object and calls its methods.
 
     Args:
-        origin: the command that it works for.
+        origin: Origin of the command.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -448,11 +478,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a task comes from: the folder and the versions of the command that submitted it.
+    """Origin of a task: the folder and the versions of the command that submitted it.
 
     Args:
-        folder: its working folder, which every node must see under the same path.
-        versions: of Python and of :data:`LIBRARIES`.
+        folder: Working folder of the command, which every node must see under the same path.
+        versions: Versions of Python and of :data:`LIBRARIES`.
     """
 
     folder: str
@@ -506,13 +536,13 @@ def call(origin: Origin, work: bytes) -> Any:
     return function(*arguments)
 
 
-def packed(function: Callable[..., object], *arguments: object) -> bytes:
+def pickle_call(function: Callable[..., object], *arguments: object) -> bytes:
     """Pickle a function and its arguments for :func:`call`."""
     return pickle.dumps((function, arguments), protocol=5)
 
 
 class _OneThreadProcess(SpawnProcess):
-    """A process with one thread: it is started with these variables, which its parent does not keep."""
+    """A process with one thread, started with variables that its parent does not keep."""
 
     def start(self) -> None:
         allocator = {name: value for name, value in KEPT_PAGES.items() if name not in os.environ}

@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
-from listwright.training.console.command import write_whole
 
 
 @contextmanager
@@ -25,8 +25,8 @@ def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
     """Raise DataError where a write below a folder fails because the disk is full.
 
     Args:
-        folder: that is named where no room is left.
-        remedy: what to do then.
+        folder: Folder that the error names.
+        remedy: Remedy that the error names.
 
     Raises:
         DataError: if the disk is full.
@@ -41,11 +41,32 @@ def disk_full_as_data_error(folder: Path, remedy: str) -> Iterator[None]:
         raise
 
 
-_JOB, _LOCK = "job.json", "lock"
-
-
 class WorkerStoppedError(RecipeError):
-    """A worker process was killed from outside: the job's folder stays as it is."""
+    """Error for a worker process that was killed from outside: the job's folder stays as it is."""
+
+
+class JobKind(NamedTuple):
+    """A kind of job, with its messages, which are formats.
+
+    Args:
+        name: Noun of the messages.
+        facts: Name of the file of the facts.
+        in_use: Message if another process works in ``{folder}`` on ``{out}``.
+        other: Message if the fact ``{name}`` was ``{before}`` in the interrupted job, and is ``{now}``.
+    """
+
+    name: str
+    facts: str
+    in_use: str
+    other: str
+
+
+JOB = JobKind(
+    "job",
+    "job.json",
+    "{folder} is in use: another process writes {out}",
+    "{name} was {before!r} when the job was interrupted, and is {now!r}: resume with what it was, or delete {folder}",
+)
 
 
 def folder_of(out: Path) -> Path:
@@ -54,14 +75,17 @@ def folder_of(out: Path) -> Path:
 
 
 @contextmanager
-def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_pattern: str) -> Iterator[Path]:
+def job_folder(
+    out: Path, facts: Mapping[str, Any], *, resume: bool, keep_pattern: str, kind: JobKind = JOB
+) -> Iterator[Path]:
     """Lock the hidden folder next to ``out`` against other jobs.
 
     Args:
-        out: the file or folder that will be published.
-        facts: what the parts depend on, as JSON has it; a job is resumed under the same only.
-        resume: whether an interrupted job goes on.
-        keep_pattern: pattern of file names; after an error the folder stays if it has such a file.
+        out: File or folder that will be published.
+        facts: Values that the parts depend on, as JSON has them; a job is resumed under the same only.
+        resume: Whether an interrupted job goes on.
+        keep_pattern: Pattern of file names; after an error the folder stays if it has such a file.
+        kind: Kind of the job, which has the words of the messages.
 
     Raises:
         RecipeError: if there is nothing to resume, or an interrupted job and ``resume`` is False, or other facts, or
@@ -71,23 +95,66 @@ def job_folder(out: Path, facts: Mapping[str, Any], *, resume: bool, keep_patter
     begun = folder.exists()
     if resume and not begun:
         raise RecipeError(f"nothing to resume for {out}: there is no {folder}; run without --resume")
-    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, kind.in_use.format(folder=folder, out=out)):
+        if begun and not resume:
+            message = f"holds an interrupted {kind.name}: continue it with --resume, or delete that folder"
+            raise RecipeError(f"{folder} {message}")
+        try:
+            store_facts(folder / kind.facts, facts, kind.other)
+        except DataError as error:
+            raise RecipeError(f"{folder} is no {kind.name} that can be resumed ({error}): delete it") from error
+        try:
+            yield folder
+        except WorkerStoppedError:
+            raise
+        except Exception:
+            if not any(folder.glob(keep_pattern)):
+                shutil.rmtree(folder)
+            raise
+
+
+@contextmanager
+def locked(folder: Path, in_use: str, option: str = "--out") -> Iterator[None]:
+    """Make a folder if it is missing, and lock it against other processes.
+
+    Args:
+        folder: Folder that one process at a time may work in.
+        in_use: Message of the error if another process holds it.
+        option: Command-line option that names it.
+
+    Raises:
+        RecipeError: if the folder is in use, or cannot be made.
+    """
     try:
-        with FileLock(folder / _LOCK, timeout=0):
-            if begun and not resume:
-                message = "holds an interrupted job: continue it with --resume, or delete that folder"
-                raise RecipeError(f"{folder} {message}")
-            _check_same(folder / _JOB, facts)
-            try:
-                yield folder
-            except WorkerStoppedError:
-                raise
-            except Exception:
-                if not any(folder.glob(keep_pattern)):
-                    shutil.rmtree(folder)
-                raise
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock").acquire(timeout=0)
     except Timeout:
-        raise RecipeError(f"{folder} is in use: another process writes {out}") from None
+        raise RecipeError(in_use) from None
+    except OSError as error:
+        raise RecipeError(f"{option} {folder} cannot be made: {error.strerror or error}; choose another") from error
+    with lock:
+        yield
+
+
+def store_facts(file: Path, facts: Mapping[str, Any], other: str) -> None:
+    """Add facts to a JSON file that has none of them, or check that it has the same.
+
+    Args:
+        file: File in the folder that depends on the facts.
+        facts: Values by name, as JSON has them.
+        other: Format of the error's message, with ``folder``, ``name``, ``before`` and ``now``.
+
+    Raises:
+        RecipeError: if a value differs.
+        DataError: if the file is damaged.
+    """
+    earlier = read_object(file) if file.exists() else {}
+    if earlier.keys().isdisjoint(facts):
+        write_json(file, {**earlier, **facts})
+        return
+    for name, now in facts.items():
+        if (before := earlier.get(name)) != now:
+            raise RecipeError(other.format(folder=file.parent, name=name, before=before, now=now))
 
 
 def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) -> None:
@@ -105,18 +172,4 @@ def remove_unused(folder: Path, inside: Sequence[Path], files: Sequence[str]) ->
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file in full or not at all."""
-    write_whole(path, json.dumps(value))
-
-
-def _check_same(path: Path, facts: Mapping[str, Any]) -> None:
-    """Store what the parts depend on, or compare it with what an earlier job stored."""
-    if not path.exists():
-        write_json(path, dict(facts))
-        return
-    before = read_object(path)
-    changed = [name for name, value in facts.items() if before.get(name) != value]
-    if changed:
-        raise RecipeError(
-            f"{changed[0]} was {before.get(changed[0])!r} when the job was interrupted, and is {facts[changed[0]]!r}: "
-            f"resume with what it was, or delete {path.parent}"
-        )
+    atomic_write(path, json.dumps(value))

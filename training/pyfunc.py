@@ -23,7 +23,7 @@ class BundleModel:
     """A verified bundle with the interface of a ``pyfunc`` model.
 
     Args:
-        folder: of the bundle.
+        folder: Folder of the bundle.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,11 +33,13 @@ class BundleModel:
         """Rank lists of candidates.
 
         Args:
-            data: frame of pandas, a row a candidate, with the features by name; one that has a default, or that was
-                missing at times in training, may be absent. A missing value counts as in a request. Other columns are
-                ignored. Also records, a record, arrays by name, or an array with the features in the bundle's order.
-            params: ``qid``, the column with the query id (default: ``qid``), whose rows may stand anywhere; without
-                the default's all rows are one list, with a warning. ``strategy``, as in a request (default: ``auto``).
+            data: Frame of pandas, a row a candidate, with the features by name; a feature that has a default, or that
+                was missing at times in training, may be absent. A missing value counts as in a request. Other columns
+                are ignored. Also records, a record, arrays by name, or an array with the features in the bundle's
+                order.
+            params: Parameters: ``qid``, the column with the query id (default: ``qid``), whose rows may stand anywhere;
+                without the default's all rows are one list, with a warning. ``strategy``, as in a request (default:
+                ``auto``).
 
         Returns:
             ``rank`` from 1, ``score``, ``first_stage_score`` and ``strategy`` of every row, under the frame's index.

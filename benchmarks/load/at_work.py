@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float
 from benchmarks.load.pairs import BLOCK_S, RESAMPLES
 
 LOOK_S = 0.002
-"""Between two looks at a process."""
+"""Seconds between two looks at a process."""
 
 PAUSE_S = 0.02
-"""A process that waits so long for its core, as requests want it, is still at work."""
+"""Seconds without its core for which a process still counts as at work, as requests may have the core."""
 
 QUANTILE = 99
 
@@ -33,15 +33,15 @@ def spans_of_work(process: int) -> Iterator[list[list[float]]]:
     account = Path(f"/proc/{process}/schedstat")
 
     def look() -> None:
-        used, last_look = account.read_text().split()[0], time.perf_counter()
+        core_time, last_look = account.read_text().split()[0], time.perf_counter()
         while not over.wait(LOOK_S):
-            now, uses = time.perf_counter(), account.read_text().split()[0]
-            if uses != used:
+            now, core_time_now = time.perf_counter(), account.read_text().split()[0]
+            if core_time_now != core_time:
                 if spans and last_look - spans[-1][1] <= PAUSE_S:
                     spans[-1][1] = now
                 else:
                     spans.append([last_look, now])
-            used, last_look = uses, now
+            core_time, last_look = core_time_now, now
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -56,8 +56,8 @@ def beside(answers: Float[np.ndarray, "N 2"], spans: list[list[float]]) -> Bool[
     """Return whether each request was on its way while the process worked.
 
     Args:
-        answers: when each was due, and its seconds.
-        spans: beginnings and ends, in order.
+        answers: ``(N, 2)`` time at which each request was due, and seconds until its answer.
+        spans: Beginning and end of each span of work, in order.
     """
     begins, ends = np.array(spans, dtype=np.float64).reshape(-1, 2).T
     due, done = answers[:, 0], answers.sum(axis=1)
@@ -78,7 +78,7 @@ def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"],
     stalled, firsts = np.unique(since[late].astype(int), return_index=True)
     undisturbed = ~np.isin(since.astype(int), stalled)
     with_stalls = {"p99_ms_with_stalls": _percentiles(ms, at_work, QUANTILE)}
-    counted = {
+    stalls = {
         "stalled_seconds": len(stalled),
         "of": int(since[-1]) + 1,
         "begun_beside": int(at_work[late[firsts]].sum()),
@@ -87,10 +87,12 @@ def lateness(answers: Float[np.ndarray, "N 2"], at_work: Bool[np.ndarray, " N"],
     ms, at_work, block_of = ms[undisturbed], at_work[undisturbed], (since[undisturbed] / BLOCK_S).astype(int)
     blocks = [np.flatnonzero(block_of == number) for number in np.unique(block_of)]
     rng = np.random.default_rng(0)
-    drawn = [np.concatenate([blocks[n] for n in rng.integers(len(blocks), size=len(blocks))]) for _ in range(RESAMPLES)]
-    low, high = np.percentile([_later(ms[rows], at_work[rows]) for rows in drawn], (2.5, 97.5))
+    samples = [
+        np.concatenate([blocks[n] for n in rng.integers(len(blocks), size=len(blocks))]) for _ in range(RESAMPLES)
+    ]
+    low, high = np.percentile([_later(ms[rows], at_work[rows]) for rows in samples], (2.5, 97.5))
     return {
-        **counted,
+        **stalls,
         "requests": len(ms),
         "p50_ms": _percentiles(ms, at_work, 50),
         "p99_ms": _percentiles(ms, at_work, QUANTILE),

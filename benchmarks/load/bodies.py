@@ -35,22 +35,22 @@ HONEST = ("by name", "by name, each in another order", "by name, with accents", 
 """Lists that people send: most JSON libraries escape what is not ASCII. The slowest of them is the measure."""
 
 ROUNDS = 7
-"""Of all bodies in turns; the quickest time of each counts, as nothing but the machine makes one longer."""
+"""Number of turns of all bodies; the quickest time of each counts, as only the machine makes one longer."""
 
 LIMIT = 3.0
-"""Times the longest honest list."""
+"""Largest time of a hostile body, as a multiple of the longest honest list's."""
 
 JSON, NPY = b"application/json", b"application/x-npy"
 
-Named = tuple[str, bytes]
+NamedBody = tuple[str, bytes]
 
 
 class Maker:
     """Bodies for one schema, just below the limits.
 
     Args:
-        schema: of the served bundle.
-        bounds: on bodies.
+        schema: Features of the served bundle.
+        bounds: Limits that the service sets to bodies.
     """
 
     def __init__(self, schema: FeatureSchema, bounds: Bounds) -> None:
@@ -63,13 +63,13 @@ class Maker:
 
     def honest(self) -> bytes:
         """Return the longest list by name."""
-        return json.dumps({"candidates": self._named(), "top_n": 10}).encode()
+        return json.dumps({"candidates": self._rows_by_name(), "top_n": 10}).encode()
 
-    def hostile(self) -> Iterator[Named]:
+    def hostile(self) -> Iterator[NamedBody]:
         """Yield every kind of JSON for ``/rerank``."""
         return chain(self._honest_but_slow(), self._ends_in_a_fault(), self._names_and_faults(), self._long_texts())
 
-    def tensors(self) -> Iterator[Named]:
+    def tensors(self) -> Iterator[NamedBody]:
         """Yield JSON for the Open Inference Protocol."""
         head = b'{"inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","data":[' % (
             self._bounds.candidates,
@@ -84,41 +84,41 @@ class Maker:
         np.save(file, np.full((self._bounds.candidates, len(self._names)), np.nan, dtype="<f4"))
         return file.getvalue()
 
-    def _named(self, **more: Any) -> list[dict[str, Any]]:
+    def _rows_by_name(self, **more: Any) -> list[dict[str, Any]]:
         return [
             {"id": f"sku-{n}", "features": dict(zip(self._names, row, strict=True)) | more}
             for n, row in enumerate(self._rows)
         ]
 
-    def _many(self, one: Callable[[int], bytes]) -> bytes:
+    def _many(self, element: Callable[[int], bytes]) -> bytes:
         """Return as many elements as values and bytes allow, with commas."""
         parts, size = list[bytes](), 200
         for number in range(self._bounds.values - 200):
-            parts.append(one(number))
+            parts.append(element(number))
             size += len(parts[-1]) + 1
             if size > self._bounds.size_of(number, 2):
                 parts.pop()
                 break
         return b",".join(parts)
 
-    def _honest_but_slow(self) -> Iterator[Named]:
-        backwards = [{**row, "features": dict(reversed(row["features"].items()))} for row in self._named()]
+    def _honest_but_slow(self) -> Iterator[NamedBody]:
+        backwards = [{**row, "features": dict(reversed(row["features"].items()))} for row in self._rows_by_name()]
         yield "by name, each in another order", json.dumps({"candidates": backwards}).encode()
-        escaped = json.dumps([{**row, "id": f"Prag\u00e9 {n}"} for n, row in enumerate(self._named())])
+        escaped = json.dumps([{**row, "id": f"Prag\u00e9 {n}"} for n, row in enumerate(self._rows_by_name())])
         yield "by name, with accents", b'{"candidates":' + escaped.encode() + b"}"
         yield "a colon in an id", self.honest().replace(b'"sku-0"', b'"a\\":b"', 1)
         yield "numbers of 300 digits", b'{"features":[[' + self._many(lambda _: b"0." + b"1" * 300) + b"]]}"
 
-    def _ends_in_a_fault(self) -> Iterator[Named]:
+    def _ends_in_a_fault(self) -> Iterator[NamedBody]:
         yield "numbers, then NaN", b'{"features":[[' + self._many(lambda _: b"1") + b",NaN]]}"
         yield "strings, then NaN", b'{"features":[[' + self._many(lambda _: b'"' + b"a" * 26 + b'"') + b",NaN]]}"
         yield "names, then NaN", b'{"context":{' + self._many(lambda n: b'"%d":1' % n) + b'},"id":NaN}'
         yield "rows, then half a surrogate", self.honest()[:-1] + b',"id":"\\ud800"}'
         yield "whole numbers of 4000 digits", b'{"features":[[' + self._many(lambda _: b"7" * 4000) + b"]]}"
 
-    def _names_and_faults(self) -> Iterator[Named]:
+    def _names_and_faults(self) -> Iterator[NamedBody]:
         names, one_name = self._many(lambda n: b'"%d":1' % n), self._many(lambda _: b'"a":1')
-        numbers = self._many(lambda n: b'"%d"' % n)
+        texts = self._many(lambda n: b'"%d"' % n)
         count = self._bounds.candidates
         unknown = [{"features": {f"u{n}-{d}": 1 for d in range(len(self._names))}} for n in range(count)]
         fields = b",".join(b'"%d":1' % d for d in range(min(30, self._bounds.values // count - 3)))
@@ -127,9 +127,9 @@ class Maker:
         yield "the last name twice", b'{"candidates":[{"features":{' + names + b',"0":1}}]}'
         yield "unknown names in a candidate", b'{"candidates":[{"features":{' + names + b"}}]}"
         yield "unknown names everywhere", json.dumps({"candidates": unknown}).encode()
-        yield "one unknown name everywhere", json.dumps({"candidates": self._named(unknown=1)}).encode()
-        yield "feature_names", b'{"features":[[1]],"feature_names":[' + numbers + b"]}"
-        yield "ids", b'{"features":[[1]],"ids":[' + numbers + b"]}"
+        yield "one unknown name everywhere", json.dumps({"candidates": self._rows_by_name(unknown=1)}).encode()
+        yield "feature_names", b'{"features":[[1]],"feature_names":[' + texts + b"]}"
+        yield "ids", b'{"features":[[1]],"ids":[' + texts + b"]}"
         yield "ids of a wrong type", b'{"features":[[1]],"ids":[' + self._many(lambda _: b"1") + b"]}"
         yield "unknown fields", b'{"candidates":[' + b",".join([b"{%s}" % fields] * count) + b"]}"
         yield "faults", b'{"candidates":[' + b",".join([b'{"id":1,"features":[]}'] * count) + b"]}"
@@ -137,7 +137,7 @@ class Maker:
         deep = b"[" * 190 + b"]" * 190
         yield "deep arrays", b'{"features":[' + b",".join([deep] * (self._bounds.containers // 200)) + b"]}"
 
-    def _long_texts(self) -> Iterator[Named]:
+    def _long_texts(self) -> Iterator[NamedBody]:
         size = self._bounds.size_of(0, 1) - 200
         for what, unit in (
             ("colons", b'\\":'),
@@ -183,10 +183,11 @@ async def answered(app: Any, path: str, media_type: bytes, content: bytes) -> tu
 async def measured(served: Path, rounds: int) -> dict[str, Any]:
     """Time all bodies; return the times, and their multiples of the longest honest list's."""
     settings = Settings(bundle=served, timeout_ms=600_000)
-    loaded = bundle.load(served)
-    app = create_app(settings, loaded=loaded)
-    maker = Maker(loaded.reranker.schema, bounds_of(settings.max_candidates, [loaded.reranker.schema]))
-    infer = f"/v2/models/{loaded.manifest.name}/infer"
+    served_bundle = bundle.load(served)
+    schema = served_bundle.reranker.schema
+    app = create_app(settings, models=served_bundle)
+    maker = Maker(schema, bounds_of(settings.max_candidates, [schema]))
+    infer = f"/v2/models/{served_bundle.manifest.name}/infer"
     bodies = {"by name": ("/rerank", JSON, maker.honest()), "a matrix of NaN": ("/rerank", NPY, maker.matrix())}
     bodies |= {kind: ("/rerank", JSON, content) for kind, content in maker.hostile()}
     bodies |= {kind: (infer, JSON, content) for kind, content in maker.tensors()}
@@ -210,7 +211,7 @@ async def measured(served: Path, rounds: int) -> dict[str, Any]:
         }
         for kind, took in sorted(best.items(), key=lambda item: -item[1])
     ]
-    facts = {"features": len(loaded.reranker.schema), "candidates": settings.max_candidates}
+    facts = {"features": len(schema), "candidates": settings.max_candidates}
     return facts | {"honest_ms": round(honest * 1000.0, 2), "bodies": table}
 
 

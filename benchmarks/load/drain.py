@@ -67,8 +67,8 @@ PATIENT_MS = 60_000
 """While one of two is away the other may be full: its refusals are no loss of a restart's."""
 
 
-class Listening(Protocol):
-    """A process that listens on a port of this machine."""
+class Listener(Protocol):
+    """Process that listens on a port of this machine."""
 
     port: int
 
@@ -161,7 +161,7 @@ class Callers:
 
 
 @contextmanager
-def behind_haproxy(services: Sequence[Listening], retries: str = "retries 0") -> Iterator[int]:
+def behind_haproxy(services: Sequence[Listener], retries: str = "retries 0") -> Iterator[int]:
     """Start a haproxy in front of services and yield its port; ``retries`` are lines of its configuration."""
     port = free_port()
     servers = "\n".join(f"    server s{n} 127.0.0.1:{service.port}" for n, service in enumerate(services))

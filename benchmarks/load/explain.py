@@ -33,19 +33,19 @@ from listwright_lab import machine
 
 CANDIDATES = 100
 LOADS = (0.3, 0.6)
-"""Of the open loops, shares of the peak without explanations."""
+"""Rates of the open loops, as shares of the peak without explanations."""
 
 PAIRS, SECONDS = 12, 8.0
 QUICK_PAIRS, QUICK_SECONDS = 2, 2.0
 
 MOST_LATER = 0.05
-"""The target: by which share the 99th percentile may grow."""
+"""Target: largest growth of the 99th percentile, as a share."""
 
 MEDIA_TYPE = "application/x-npy"
 
 
 class ExplainedPair(Pair):
-    """Two services, of which the one with explanations explains while it ranks."""
+    """Pair of services, of which the one with explanations explains while it ranks."""
 
     def __init__(self, services: Pair, body: bytes) -> None:
         super().__init__(services.folder, services.ports)
@@ -148,7 +148,7 @@ def main() -> int:
         request = ("without", services.folder / "body", MEDIA_TYPE, seconds)
         peak = float(np.median([services.ask(*request)["accepted_per_second"] for _ in range(3)]))
         loads = {f"{load:g}": measured(services, pairs, seconds, load * peak) for load in LOADS}
-        counted = outcomes(services.metrics())
+        outcome_counts = outcomes(services.metrics())
     result: dict[str, object] = {
         "candidates": CANDIDATES,
         "workers": options.workers,
@@ -157,7 +157,7 @@ def main() -> int:
         "target": MOST_LATER,
         "peak_per_second": peak,
         "loads": loads,
-        "outcomes": counted,
+        "outcomes": outcome_counts,
         "earlier": earlier_runs(),
     }
     print(json.dumps(result, indent=1))

@@ -27,26 +27,27 @@ DEGRADED = b'"status":"degraded"'
 
 @dataclass(frozen=True)
 class Plan:
-    """The requests to send, and how.
+    """Requests to send, and their timing.
 
     Args:
-        port: of the service on this machine.
-        body: file with the body of every request.
-        seconds: for how long.
-        callers: of a closed loop; in an open one, the most connections at a time.
-        rate: requests a second of an open loop; 0 for a closed one.
-        patient: whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
+        port: Port of the service on this machine.
+        body: File with the body of every request.
+        seconds: Duration in seconds.
+        callers: Number of callers of a closed loop; in an open one, largest number of connections at a time.
+        rate: Requests a second of an open loop; 0 for a closed one.
+        patient: Whether a refused caller of a closed loop waits as long as ``Retry-After`` says.
         due: ``.npy`` file of the seconds at which the requests of an open loop are due, instead of a rate.
-        answers: ``.npy`` file that gets of each answer of 200 when it was due, by the machine's clock, and its seconds.
-        calm_ms: after an open loop, one caller asks until it is answered this fast three times in a row; 0: none does.
-        media_type: of body and answer.
-        target: method and path.
-        other_port: of a second service, or of the same one under another request id, which an open loop asks in turns
-            with the first; 0: there is none. A coin, the same in each run, says which has the first turn of a pair.
-        turn_s: how long a turn is.
-        settle_s: what of a turn is not looked at: there the work of the last one may go on.
-        turns: file that gets the milliseconds of answers of 200, for each pair of turns of both services, as JSON.
-        request_ids: of all requests to the first service, and of those to the second; empty: the service makes them.
+        answers: ``.npy`` file for the answers of 200: time at which each was due, by the machine's clock, and seconds.
+        calm_ms: Milliseconds of a fast answer: after an open loop one caller asks until it gets three in a row; 0 for
+            no such caller.
+        media_type: Media type of body and answer.
+        target: Method and path.
+        other_port: Port of a second service, or of the same one under another request id, which an open loop asks in
+            turns with the first; 0 for none. A coin, the same in each run, says which has the first turn of a pair.
+        turn_s: Seconds of a turn.
+        settle_s: Seconds at the beginning of a turn that are not measured: work of the last turn may go on there.
+        turns: File for the milliseconds of answers of 200, for each pair of turns of both services, as JSON.
+        request_ids: Request ids of the first service and of the second; empty if the service makes them.
     """
 
     port: int
@@ -95,7 +96,7 @@ class Answer(NamedTuple):
 
 
 class Caller(asyncio.Protocol):
-    """One kept-alive connection."""
+    """Kept-alive connection of a caller."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -137,7 +138,7 @@ class Caller(asyncio.Protocol):
 
 @dataclass
 class Outcome:
-    """Answers so far of one service."""
+    """Answers of one service so far."""
 
     seconds: dict[int, list[float]] = field(default_factory=dict)
     answered: list[tuple[float, float]] = field(default_factory=list)
@@ -146,7 +147,7 @@ class Outcome:
     degraded: int = 0
     cpu_before_s: float = field(default_factory=time.process_time)
 
-    async def one(self, caller: Caller, request: bytes, port: int, due: float, turn: int | None = 0) -> Answer | None:
+    async def ask(self, caller: Caller, request: bytes, port: int, due: float, turn: int | None = 0) -> Answer | None:
         """Send a request that was due at a time, and count what becomes of it."""
         try:
             answer = await caller.ask(request, port)
@@ -188,7 +189,7 @@ async def closed(plan: Plan, requests: list[bytes]) -> dict[str, object]:
     async def call() -> None:
         caller = Caller()
         while (due := time.perf_counter()) < began + plan.seconds:
-            answer = await outcome.one(caller, requests[0], plan.port, due)
+            answer = await outcome.ask(caller, requests[0], plan.port, due)
             if answer is not None and plan.patient and answer.retry_after_s:
                 await asyncio.sleep(min(answer.retry_after_s, max(0.0, began + plan.seconds - time.perf_counter())))
 
@@ -210,7 +211,7 @@ async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
 
     async def call(side: int, due: float, turn: int | None) -> None:
         caller = idle[side].pop()
-        await outcomes[side].one(caller, requests[side], ports[side], due, turn)
+        await outcomes[side].ask(caller, requests[side], ports[side], due, turn)
         idle[side].append(caller)
 
     for number, after_s in enumerate(_due(plan)):
@@ -233,7 +234,7 @@ async def open_loop(plan: Plan, requests: list[bytes]) -> dict[str, object]:
     if len(ports) == 1:
         return {**summaries[0], "calm_after_seconds": calm_after_s}
     turns = [outcome.turns for outcome in outcomes]
-    pairs = [[one[pair] for one in turns] for pair in sorted(turns[0]) if pair in turns[1]]
+    pairs = [[by_pair[pair] for by_pair in turns] for pair in sorted(turns[0]) if pair in turns[1]]
     Path(plan.turns).write_text(json.dumps(pairs), encoding="utf-8")
     return {"services": summaries}
 
@@ -272,8 +273,8 @@ def _requests(plan: Plan) -> list[bytes]:
         f"Accept: {plan.media_type}",
         f"Content-Length: {len(body)}",
     )
-    named = [[f"X-Request-ID: {name}"] for name in plan.request_ids] or [[]] * len(plan.ports)
-    return ["\r\n".join((*lines, *more)).encode() + b"\r\n\r\n" + body for more in named]
+    headers = [[f"X-Request-ID: {name}"] for name in plan.request_ids] or [[]] * len(plan.ports)
+    return ["\r\n".join((*lines, *more)).encode() + b"\r\n\r\n" + body for more in headers]
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ CANDIDATES = 100
 ROUNDS, QUICK_ROUNDS = 1500, 50
 
 MOST = 1.15
-"""The target: times the sum of both rankers."""
+"""Target: largest cost of an interleaved list, as a multiple of the sum of both rankers' costs."""
 
 FILE = '[[experiment]]\nname = "next"\nkind = "interleave"\ncontrol = "wide"\nchallenger = "rival"\n'
 WAYS = ("control", "challenger", "interleaved")

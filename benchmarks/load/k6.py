@@ -21,7 +21,7 @@ MOST_WAITING = 128
 """Requests that may wait for their answer at a constant arrival rate; one more is dropped."""
 
 FINISH_WITHIN_S = 4
-"""How long after the last request answers are waited for; k6.js gives every request less."""
+"""Seconds for which answers are awaited after the last request; k6.js gives every request less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stretch of load. Milliseconds are of answered requests; None where none was answered.
+    """Measured stretch of load. Milliseconds are of answered requests; None where none was answered.
 
     ``offered_rps`` is None where clients wait for their answers. ``failed`` had another answer than 200, or none in
     time; ``dropped`` were due and never sent.
@@ -141,5 +141,5 @@ def _run(k6: Path, target: Target, scenario: dict[str, object], seconds: int, ra
 
 
 def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -23,7 +23,7 @@ TURN = 20
 QUANTILE = 99
 
 ABOUT = 101
-"""Requests that say how fast the core is."""
+"""Number of requests whose median says how fast the core is."""
 
 
 def core_seconds(process: int) -> float:
@@ -32,32 +32,32 @@ def core_seconds(process: int) -> float:
     return sum(int(account.read_text().split()[0]) for account in accounts) / 1e9
 
 
-def more_work(ask: Callable[[str], None], used: Callable[[], float], pairs: int) -> dict[str, Any]:
+def more_work(ask: Callable[[str], None], core_time: Callable[[], float], pairs: int) -> dict[str, Any]:
     """Measure by which share a request ``with`` something takes more of a core than one ``without`` it.
 
     The share is the median over pairs of turns, whose order a coin says; the interval is of 95 % (bootstrap).
 
     Args:
-        ask: sends a request of a kind, and waits for its answer.
-        used: seconds of a core so far.
-        pairs: of turns.
+        ask: Function that sends a request of a kind, and waits for its answer.
+        core_time: Function that returns the seconds of a core that the service has had.
+        pairs: Number of pairs of turns.
     """
     rng, kinds = np.random.default_rng(0), ("without", "with")
     seconds = np.empty((pairs, 2))
     for pair in seconds:
         for kind in rng.permutation(2):
             ask(kinds[kind])
-            before = used()
+            before = core_time()
             for _ in range(TURN):
                 ask(kinds[kind])
-            pair[kind] = (used() - before) / TURN
+            pair[kind] = (core_time() - before) / TURN
     share = seconds[:, 1] / seconds[:, 0] - 1.0
-    drawn = np.median(rng.choice(share, (RESAMPLES, pairs)), axis=1)
+    medians = np.median(rng.choice(share, (RESAMPLES, pairs)), axis=1)
     return {
         "requests": pairs * TURN,
         "core_us": {kind: round(float(np.median(of)) * 1e6, 1) for kind, of in zip(kinds, seconds.T, strict=True)},
         "more": round(float(np.median(share)), 4),
-        "more_95": [round(float(value), 4) for value in np.percentile(drawn, (2.5, 97.5))],
+        "more_95": [round(float(value), 4) for value in np.percentile(medians, (2.5, 97.5))],
     }
 
 
@@ -68,9 +68,9 @@ def answered_again(answers: Float[np.ndarray, "N 2"], more: float) -> Float[np.n
     is more than the core's time, so the result is rather too late.
 
     Args:
-        answers: when each was due, in order, and its seconds.
-        more: share of what the requests about it take, by the median: a core that is slower is so with all work, while
-            a pause is as long with more of it.
+        answers: ``(N, 2)`` time at which each request was due, in order, and seconds until its answer.
+        more: Additional work of a request, as a share of the median of the requests around it: a slower core is slower
+            with all work, while a pause is as long with more of it.
     """
     due, done = answers[:, 0], np.sort(answers.sum(axis=1))
     busy = done - np.maximum(due, np.concatenate([[-np.inf], done[:-1]]))
@@ -86,9 +86,9 @@ def later_by(answers: Float[np.ndarray, "N 2"], work: dict[str, Any], *, stall_m
     Seconds with an answer above ``stall_ms`` are left out, as pauses of the machine.
 
     Args:
-        answers: of requests without the work: when each was due, and its seconds.
-        work: of :func:`more_work`.
-        stall_ms: see above.
+        answers: ``(N, 2)`` time at which each request without the work was due, and seconds until its answer.
+        work: Result of :func:`more_work`.
+        stall_ms: Milliseconds of an answer that count as a pause of the machine.
     """
     answers = answers[np.argsort(answers[:, 0])]
     second = (answers[:, 0] - answers[0, 0]).astype(int)

@@ -33,10 +33,10 @@ from listwright_lab import machine
 CANDIDATES = 100
 CALLERS = (4, 16, 64)
 TURNS = 4
-"""Of each number of callers; its throughput is their median. A turn is long enough for the refused to come back."""
+"""Turns of each number of callers, whose throughput is their median. A turn is long enough for refused callers."""
 FACTOR = 5
 CONNECTIONS = 512
-"""Most connections of the open loop; none should ever be lacking."""
+"""Largest number of connections of the open loop; enough for every request."""
 
 
 def main() -> int:
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 class Bench:
-    """A service and the generator beside it."""
+    """Running service, and the generator of its load."""
 
     def __init__(self, folder: Path, kind: str, port: int, process: psutil.Process) -> None:
         self._folder, self._kind, self._port, self._process = folder, kind, port, process

@@ -19,21 +19,21 @@ from benchmarks.load.service import metrics_of, service
 from benchmarks.wide_bundle import RANKER
 
 TURN_S, SETTLE_S = 0.25, 0.05
-"""Of each service, where one generator asks both: a shared machine is as fast in the next turn, mostly. Where a turn
-begins, the other service may still work: that is not looked at."""
+"""Seconds of a turn of each service where one generator asks both, and of its beginning, which is not measured: the
+other service may still work there. A shared machine is mostly as fast in the next turn."""
 
 STALL_MS = 50.0
-"""An answer that takes so long is taken for a pause of the machine: its pair of turns is left out. What is measured may
-be the cause, too: so the result counts such turns of each service, and has the percentiles of all turns."""
+"""Milliseconds of an answer that count as a pause of the machine: its pair of turns is left out. The service may be the
+cause, too, so the result counts such turns of each service, and has the percentiles of all turns."""
 
 MOST_REFUSED = 0.005
-"""Share of the requests: in a pause of the machine the queue is full."""
+"""Largest share of refused requests: in a pause of the machine the queue is full."""
 
 RESAMPLES, BLOCK_S = 2000, 10.0
-"""Of the bootstrap; and how long the machine stays as fast as it is."""
+"""Samples of the bootstrap, and seconds of its blocks, in which the machine is about equally fast."""
 
 CALLERS, MOST_CALLERS = 4, 256
-"""Of a closed loop, which measures the peak, and of an open one, which a pause of the machine must not exhaust."""
+"""Callers of a closed loop, which measures the peak, and of an open one, which a pause must not exhaust."""
 
 Outcome = dict[str, Any]
 Turns = Sequence[tuple[np.ndarray, np.ndarray]]
@@ -41,12 +41,12 @@ Turns = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class Pair:
-    """The two services.
+    """Two services, one ``without`` and one ``with`` the measured feature.
 
     Args:
-        folder: for plans.
-        ports: by name, of the service ``without`` and ``with`` what is measured.
-        request_ids: by name; where one service is both, these tell it which requests are to be ``with`` it.
+        folder: Folder for plans.
+        ports: Ports of the services, by the names ``without`` and ``with``.
+        request_ids: Request ids by name, from which one service that is both knows which requests are ``with`` it.
     """
 
     def __init__(self, folder: Path, ports: Mapping[str, int], request_ids: Mapping[str, str] | None = None) -> None:
@@ -100,7 +100,7 @@ class Pair:
         It is the median over pairs of open loops.
         """
         loads = self.in_turns(pairs, body, media_type, seconds, rate)
-        p99 = {name: [one[name]["milliseconds"]["200"]["p99"] for one in loads] for name in self.ports}
+        p99 = {name: [load[name]["milliseconds"]["200"]["p99"] for load in loads] for name in self.ports}
         later = [with_it / without - 1.0 for without, with_it in zip(p99["without"], p99["with"], strict=True)]
         return {
             "rate": round(rate, 1),
@@ -126,13 +126,13 @@ class Pair:
         Künsch 1989).
 
         Args:
-            body: file with the body of every request.
-            media_type: of the body.
-            seconds: of both together.
-            rate: requests a second.
-            turn_s: of each turn.
-            settle_s: its beginning, which is not looked at: there the other service may still work.
-            stall_ms: see :data:`STALL_MS`.
+            body: File with the body of every request.
+            media_type: Media type of the body.
+            seconds: Duration of both together, in seconds.
+            rate: Requests a second.
+            turn_s: Seconds of each turn.
+            settle_s: Seconds at the beginning of a turn that are not measured: the other service may still work there.
+            stall_ms: Milliseconds of an answer that count as a pause, see :data:`STALL_MS`.
 
         Raises:
             SystemExit: if answers are not 200, but for a share of :data:`MOST_REFUSED`; if no pair is without a stall.
@@ -142,30 +142,30 @@ class Pair:
         turns = self.folder / "turns.json"
         plan = replace(plan, other_port=with_it, turn_s=turn_s, settle_s=settle_s, turns=str(turns))
         outcome = self._run_generator(replace(plan, request_ids=self._ids(self.ports)))
-        for name, one in zip(self.ports, outcome["services"], strict=True):
-            _check(name, one)
-        every = [(np.array(one), np.array(other)) for one, other in json.loads(turns.read_bytes())]
+        for name, service_outcome in zip(self.ports, outcome["services"], strict=True):
+            _check(name, service_outcome)
+        every = [(np.array(first), np.array(second)) for first, second in json.loads(turns.read_bytes())]
         stalled = np.array([[turn.max() > stall_ms for turn in pair] for pair in every])
         pairs = [pair for pair, stalls in zip(every, stalled, strict=True) if not stalls.any()]
         if not pairs:
             raise SystemExit(f"each of {len(every)} pairs of turns has an answer above {stall_ms:g} ms: lower the load")
         block = max(1, min(len(pairs), round(BLOCK_S / (2.0 * turn_s))))
         rng, p99 = np.random.default_rng(0), _p99(pairs)
-        drawn = np.array([_p99(_drawn(pairs, block, rng)) for _ in range(RESAMPLES)])
+        samples = np.array([_p99(_resample(pairs, block, rng)) for _ in range(RESAMPLES)])
         return {
             "rate": round(rate, 1),
             "turns": len(every),
             "pairs": len(pairs),
             "stalled": dict(zip(self.ports, stalled.sum(axis=0).tolist(), strict=True)),
             "refused": {
-                name: one["answers"].get("429", 0) for name, one in zip(self.ports, outcome["services"], strict=True)
+                name: part["answers"].get("429", 0) for name, part in zip(self.ports, outcome["services"], strict=True)
             },
             "turn_s": turn_s,
             "p99_ms": dict(zip(self.ports, p99.round(3).tolist(), strict=True)),
             "later_ms": round(float(p99[1] - p99[0]), 3),
-            "later_ms_95": _interval(drawn[:, 1] - drawn[:, 0], 3),
+            "later_ms_95": _interval(samples[:, 1] - samples[:, 0], 3),
             "later": round(float(p99[1] / p99[0] - 1.0), 4),
-            "later_95": _interval(drawn[:, 1] / drawn[:, 0] - 1.0, 4),
+            "later_95": _interval(samples[:, 1] / samples[:, 0] - 1.0, 4),
             "p99_ms_with_stalls": dict(zip(self.ports, _p99(every).round(3).tolist(), strict=True)),
         }
 
@@ -186,7 +186,7 @@ def _p99(pairs: Turns) -> np.ndarray:
     return np.array([np.percentile(np.concatenate(turns), 99) for turns in zip(*pairs, strict=True)])
 
 
-def _drawn(pairs: Turns, block: int, rng: np.random.Generator) -> Turns:
+def _resample(pairs: Turns, block: int, rng: np.random.Generator) -> Turns:
     """Draw about as many pairs of turns, in blocks that followed each other, with replacement."""
     starts = rng.integers(len(pairs) - block + 1, size=-(-len(pairs) // block))
     return [pairs[start + place] for start in starts for place in range(block)][: len(pairs)]
@@ -201,10 +201,10 @@ def pair(folder: Path, served: Path, common: Mapping[str, Any], more: Mapping[st
     """Start two services of the wide bundle, of which the second has more settings.
 
     Args:
-        folder: for plans.
-        served: the bundle.
-        common: settings of both.
-        more: settings of the second.
+        folder: Folder for plans.
+        served: Folder of the bundle.
+        common: Settings of both services.
+        more: Further settings of the second service.
     """
     with ExitStack() as stack:
         ports = {}

@@ -97,16 +97,16 @@ def by_files() -> Figures:
 
 def by_messages() -> Figures:
     """Measure our way: two snapshots as they travel, and what replaced workers counted; without the pipes."""
-    each_us, one = count(REQUESTS)
-    past = drop_gauges(snapshot(one.registry))
+    each_us, telemetry = count(REQUESTS)
+    past = drop_gauges(snapshot(telemetry.registry))
 
     def scrape() -> bytes:
-        live = [pack(snapshot(one.registry)), pack(snapshot(one.registry))]
+        live = [pack(snapshot(telemetry.registry)), pack(snapshot(telemetry.registry))]
         return text(merge([past, *map(unpack, live)]))
 
     fresh_ms = median_ms(scrape)
     for _ in range(REPLACED):
-        past = merge([past, drop_gauges(snapshot(one.registry))])
+        past = merge([past, drop_gauges(snapshot(telemetry.registry))])
     return {
         "request_us": each_us,
         "scrape_ms": fresh_ms,
@@ -138,7 +138,10 @@ def main() -> int:
         print(json.dumps(WAYS[options.way]()))
         return 0
     turns = [{way: turn(way) for way in WAYS} for _ in range(TURNS)]
-    ways = {way: {name: statistics.median(one[way][name] for one in turns) for name in turns[0][way]} for way in WAYS}
+    ways = {
+        way: {name: statistics.median(figures[way][name] for figures in turns) for name in turns[0][way]}
+        for way in WAYS
+    }
     print(json.dumps(ways, indent=1))
     result = {"turns": TURNS, "workers": 2, "replaced": REPLACED, "ways": ways}
     print(save("scrapes", "python -m benchmarks.load.scrapes", dict(result)))

@@ -32,17 +32,17 @@ from listwright.service.served_log.writer import in_share
 from listwright_lab import machine
 
 CANDIDATES, LOAD = 100, 0.5
-"""Of the open loop, the share of the peak without a log."""
+"""Candidates of a list, and rate of the open loop as a share of the peak without a log."""
 
 STARTS, PAIRS, SECONDS = 5, 8, 2.0
 QUICK_STARTS, QUICK_PAIRS, QUICK_SECONDS = 1, 2, 1.0
-"""Of the peak: how often both services are started, pairs of each start, and how long each is asked."""
+"""Measurement of the peak: starts of both services, pairs of turns of each start, and seconds of a turn."""
 
 LATENCY_S, QUICK_LATENCY_S = 360.0, 4.0
-"""Of both kinds of turns together; a 99th percentile of a shared machine needs many requests."""
+"""Seconds of both kinds of turns together; a 99th percentile of a shared machine needs many requests."""
 
 MOST_LOST = 0.05
-"""The target: share of the peak that is lost."""
+"""Target: largest loss, as a share of the peak."""
 
 FORMATS = {"npy": "application/x-npy", "columnar JSON": "application/json"}
 
@@ -101,7 +101,7 @@ def peaks(
 
 
 def _lost(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    rates = {name: [one[name]["accepted_per_second"] for one in rounds] for name in ("without", "with")}
+    rates = {name: [outcomes[name]["accepted_per_second"] for outcomes in rounds] for name in ("without", "with")}
     lost = [1.0 - with_log / without for without, with_log in zip(rates["without"], rates["with"], strict=True)]
     return {
         "per_second": {name: round(float(np.median(values)), 1) for name, values in rates.items()},

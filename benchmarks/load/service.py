@@ -153,23 +153,23 @@ def _is_ready(connection: http.client.HTTPConnection) -> bool:
 
 def start_up(folder: Path, *, runs: int = 5) -> dict[str, float]:
     """Measure the seconds until ready, and the resident memory, of a worker; medians over fresh processes."""
-    seconds, idle, used = [], [], []
+    seconds, idle_mb, busy_mb = [], [], []
     rng = np.random.default_rng(1)
     reranker = bundle.load(folder).reranker
     body = json.dumps({"features": _spelled(reranker, rng.normal(size=(1000, len(reranker.schema))))}).encode()
     for _ in range(runs):
         with service(folder) as (process, connection, ready_s):
             seconds.append(ready_s)
-            idle.append(process.memory_info().rss / 1e6)
+            idle_mb.append(process.memory_info().rss / 1e6)
             for _ in range(20):
                 _post(connection, body)
-            used.append(process.memory_info().rss / 1e6)
+            busy_mb.append(process.memory_info().rss / 1e6)
     return {
         "runs": runs,
         "ready_s": round(float(np.median(seconds)), 3),
         "ready_s_worst": round(max(seconds), 3),
-        "resident_mb_when_ready": round(float(np.median(idle)), 1),
-        "resident_mb_after_lists_of_1000": round(float(np.median(used)), 1),
+        "resident_mb_when_ready": round(float(np.median(idle_mb)), 1),
+        "resident_mb_after_lists_of_1000": round(float(np.median(busy_mb)), 1),
     }
 
 

@@ -1,7 +1,7 @@
 """``python -m benchmarks.load.shadow``: what a challenger in the background costs requests.
 
-A service ranks lists of 100 candidates with 136 features, in an open loop at shares of the peak. A
-shadow costs requests in two ways:
+A service ranks lists of 100 candidates with 136 features, in an open loop at shares of the peak. A shadow costs
+requests in two ways:
 
 - Each request that is shadowed takes longer: it is counted, and its list waits or is dropped. Here the challenger has
   no time to rank. The core's time of such requests is measured, and the 99th percentile with it is computed. It is
@@ -41,26 +41,27 @@ from listwright_lab import machine
 
 CANDIDATES = 100
 LOADS = (0.3, 0.6)
-"""Of the open loops, shares of the peak of a query that is not shadowed."""
+"""Rates of the open loops, as shares of the peak of a query that is not shadowed."""
 
 NO_TIME, CORE_SHARE = 1e-9, 0.005
-"""Of a core, for the challenger: none but for one list, and the default."""
+"""Shares of a core for the challenger: enough for one list only, and the default."""
 
 SECONDS, QUICK_SECONDS = 180.0, 4.0
-"""At each load with the challenger's work, and as long without it; a 99th percentile of a shared machine needs many
+"""Duration at each load with the challenger's work, and without it; a 99th percentile of a shared machine needs many
 requests."""
 
 PEAKS, PEAK_S = 3, 5.0
-"""Closed loops, before the core's time is measured and after: of a slow moment alone the peak would be too low."""
+"""Number and seconds of the closed loops, before the core's time is measured and after: in a slow moment alone the peak
+would be too low."""
 
 TURNS, QUICK_TURNS = 1000, 10
-"""Pairs of them, in which the core's time is measured."""
+"""Pairs of turns in which the core's time is measured."""
 
 STALL_MS = 20.0
-"""An answer that takes so long is taken for a pause of the machine: four times the 99th percentile."""
+"""Milliseconds of an answer that count as a pause of the machine: four times the 99th percentile."""
 
 MOST_LATER = 0.03
-"""The target: by which share the 99th percentile may grow."""
+"""Target: largest growth of the 99th percentile, as a share."""
 
 FILE = """[[experiment]]
 name = "rival"
@@ -185,7 +186,7 @@ def main() -> int:
             parts = [taking_part(services, work, seconds, load * peak) for load in LOADS]
         with shadowed(folder, models, CORE_SHARE) as (services, process):
             ranking = [ranking_beside(services, challenger(process), seconds, load * peak) for load in LOADS]
-            counted = outcomes(services.metrics())
+            outcome_counts = outcomes(services.metrics())
     loads = {
         f"{load:g}": {
             "taking_part": part,
@@ -202,7 +203,7 @@ def main() -> int:
         "peak_per_second": peak,
         "core_time": work,
         "loads": loads,
-        "outcomes": counted,
+        "outcomes": outcome_counts,
     }
     print(json.dumps(result, indent=1))
     if quick:

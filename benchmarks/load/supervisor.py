@@ -34,24 +34,24 @@ from benchmarks.rivals.environments import prepare, versions
 from listwright_lab.machine import save
 
 WITHIN_S = 45.0
-"""What has not happened by then counts as never."""
+"""Seconds after which an event that has not happened counts as never."""
 
 WATCHED_S = 20.0
-"""How long workers that fail at their start are watched."""
+"""Seconds for which workers that fail at their start are watched."""
 
 HANG_S = 5.0
-"""How long a worker may be silent: uvicorn's default, and here that of all."""
+"""Seconds for which a worker may be silent, under every supervisor: uvicorn's default."""
 
 SUPERVISORS = ("ours", "uvicorn", "gunicorn")
 
 LOADED_S = 5.0
-"""After the first worker is ready, the other one is, too."""
+"""Seconds from the first worker's readiness until the other is ready, too."""
 
 Figures = dict[str, float | None]
 
 
-class Supervised:
-    """A service of two workers under one of the supervisors."""
+class SupervisedService:
+    """Service of two workers under one of the supervisors."""
 
     def __init__(self, supervisor: str, folder: Path, bundle: Path) -> None:
         self.port, self._starts, self._failing = free_port(), folder / "starts", folder / "failing"
@@ -66,7 +66,7 @@ class Supervised:
 
     @property
     def starts(self) -> int:
-        """Workers that have started so far."""
+        """Number of workers that have started so far."""
         return len(self._starts.read_text().splitlines())
 
     def fail(self) -> None:
@@ -102,10 +102,10 @@ def gunicorns_packages() -> str:
 
 
 @contextmanager
-def supervised(supervisor: str, bundle: Path) -> Iterator[tuple[Supervised, psutil.Process]]:
+def supervised(supervisor: str, bundle: Path) -> Iterator[tuple[SupervisedService, psutil.Process]]:
     """Start a service; yield it, and one of its workers."""
     with tempfile.TemporaryDirectory() as folder:
-        service = Supervised(supervisor, Path(folder), bundle)
+        service = SupervisedService(supervisor, Path(folder), bundle)
         workers = service.listening()
         try:
             yield service, workers[0]
@@ -123,21 +123,21 @@ def after(happened: Callable[[], bool], within_s: float = WITHIN_S) -> float | N
     return None
 
 
-def killed(service: Supervised, worker: psutil.Process) -> Figures:
+def killed(service: SupervisedService, worker: psutil.Process) -> Figures:
     """Kill a worker: seconds until another has started."""
     before = service.starts
     worker.kill()
     return {"another_starts_after_s": after(lambda: service.starts > before)}
 
 
-def stalled(service: Supervised, worker: psutil.Process) -> Figures:
+def stalled(service: SupervisedService, worker: psutil.Process) -> Figures:
     """Stall a worker's event loop: seconds until another has started."""
     before = service.starts
     worker.send_signal(STALL)
     return {"another_starts_after_s": after(lambda: service.starts > before)}
 
 
-def failing(service: Supervised, worker: psutil.Process) -> Figures:
+def failing(service: SupervisedService, worker: psutil.Process) -> Figures:
     """Let every new worker fail: how many are started, and the processor time that they take."""
     before = service.starts
     service.fail()
@@ -147,14 +147,14 @@ def failing(service: Supervised, worker: psutil.Process) -> Figures:
     return {"starts": service.starts - before, "processor_s": ended.children_user + ended.children_system}
 
 
-def told_to_end(service: Supervised, worker: psutil.Process) -> Figures:
+def told_to_end(service: SupervisedService, worker: psutil.Process) -> Figures:
     """Stall a worker and send SIGTERM: seconds until the service has ended."""
     worker.send_signal(STALL)
     service.process.terminate()
     return {"ended_after_s": after(lambda: service.process.status() == psutil.STATUS_ZOMBIE)}
 
 
-def orphaned(service: Supervised, _: psutil.Process) -> Figures:
+def orphaned(service: SupervisedService, _: psutil.Process) -> Figures:
     """Kill the supervisor: seconds until its port can be taken again."""
     service.process.kill()
     return {"port_is_free_after_s": after(lambda: is_free(service.port))}

@@ -18,9 +18,8 @@ from pathlib import Path
 
 FAILING, STARTS = "FAILING", "STARTS"
 
-
 STALL = signal.SIGRTMIN
-"""None of the supervisors gives it a meaning."""
+"""Signal to which none of the supervisors gives a meaning."""
 
 
 def _stall(*_: object) -> None:
@@ -56,7 +55,7 @@ def app() -> FastAPI:
     """Build the application for uvicorn's supervisor; exit if the bundle is at fault."""
     settings = Settings()
     try:
-        return create_app(settings, loaded=loading.start(settings))
+        return create_app(settings, models=loading.start(settings))
     except ListwrightError:
         sys.exit(STARTUP_FAILURE)
 
@@ -92,6 +91,6 @@ def gunicorns(settings: Settings) -> int:
 RIVALS = {"uvicorn": uvicorns, "gunicorn": gunicorns}
 
 if __name__ == "__main__":
-    if (named := os.environ["SUPERVISOR"]) in RIVALS:
-        vars(command_line)["supervise"] = RIVALS[named]
+    if (supervisor := os.environ["SUPERVISOR"]) in RIVALS:
+        vars(command_line)["supervise"] = RIVALS[supervisor]
     sys.exit(command_line.main([]))

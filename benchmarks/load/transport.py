@@ -34,12 +34,12 @@ from listwright_lab import machine
 
 TURNS = 5
 MOST, FILES, HELD, TRIES = 100, 140, 200, 20
-"""Of the limit: connections that are served, files that the process may open for them, connections that idle callers
-hold, and those that are tried."""
+"""Sizes for the limit: connections that are served, files that the process may open for them, connections that idle
+callers hold, and connections that are tried."""
 
 WAIT_S = 5.0
 FLOOD = 32 * 2**20
-"""Bytes of a head or of trailers, at most."""
+"""Largest number of bytes of a head or of trailers."""
 
 CHUNKED = b"Host: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
 HEAD, NO_MORE = b"POST /livez HTTP/1.1\r\nHost: x\r\n", b"\r\n\r\n0\r\n\r\n"
@@ -56,8 +56,8 @@ class Bench:
     """Folders and files of a run.
 
     Args:
-        folder: for bodies and plans.
-        served: the bundle.
+        folder: Folder for bodies and plans.
+        served: Folder of the bundle.
     """
 
     def __init__(self, folder: Path, served: Path) -> None:
@@ -212,7 +212,7 @@ def shared(bench: Bench, name: str, seconds: float) -> dict[str, object]:
             children = process.children()
             before = [sum(child.cpu_times()[:2]) for child in children]
             rates.append(bench.rate(port, 4, seconds, 100)["accepted_per_second"])
-            spent = [sum(child.cpu_times()[:2]) - used for child, used in zip(children, before, strict=True)]
+            spent = [sum(child.cpu_times()[:2]) - earlier for child, earlier in zip(children, before, strict=True)]
             shares.append(max(spent) / sum(spent))
     return {
         "per_second": round(float(np.median(rates)), 1),

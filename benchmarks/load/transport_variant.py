@@ -66,10 +66,10 @@ def no_shedding() -> None:
     EarlyRefusal.refuses = lambda *_: False  # type: ignore[method-assign]
 
 
-VARIANTS = {one.__name__: one for one in (httptools, h11, limit_concurrency, plain_accept, no_shedding)}
+VARIANTS = {variant.__name__: variant for variant in (httptools, h11, limit_concurrency, plain_accept, no_shedding)}
 
-if (named := os.environ.get("TRANSPORT", "ours")) != "ours":
-    VARIANTS[named]()
+if (variant := os.environ.get("TRANSPORT", "ours")) != "ours":
+    VARIANTS[variant]()
 
 if __name__ == "__main__":
     sys.exit(main([]))

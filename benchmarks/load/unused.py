@@ -75,7 +75,7 @@ def main() -> int:
         for pair in range(options.pairs):
             for name in sorted(trees, reverse=pair % 2 == 1):
                 start_ups[name].append(started(trees[name], bundle))
-        loaded = {name: modules(tree) for name, tree in trees.items()}
+        imported = {name: modules(tree) for name, tree in trees.items()}
     pairs = {name: np.array(values) for name, values in start_ups.items()}
     more = pairs["now"] - pairs["before"]
     low, high = np.percentile(more, (25, 75), axis=0)
@@ -84,7 +84,7 @@ def main() -> int:
         "pairs": options.pairs,
         "ready_s": {name: round(float(np.median(values[:, 0])), 3) for name, values in pairs.items()},
         "resident_mb": {name: round(float(np.median(values[:, 1])), 1) for name, values in pairs.items()},
-        "modules": loaded,
+        "modules": imported,
         "more_s": round(float(np.median(more[:, 0])), 4),
         "more_s_quartiles": [round(float(low[0]), 4), round(float(high[0]), 4)],
         "more_mb": round(float(np.median(more[:, 1])), 2),

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import wide_bundle
-from benchmarks.rivals import figure, report, turns
+from benchmarks.rivals import report, turns
 from benchmarks.rivals.contenders import OURS, RIVALS
 from benchmarks.rivals.cores import IndivisibleError, divided, shared
 from benchmarks.rivals.environments import BUILD, NotInstallableError, prepare
@@ -110,7 +110,7 @@ def _in_turns(bench: Bench, results: list[Result]) -> dict[str, object] | None:
     if best is None or not any(result.ours for result in results):
         return None
     rival, there = best
-    contender = next(one for one in RIVALS if one.title == rival.title)
+    contender = next(candidate for candidate in RIVALS if candidate.title == rival.title)
     return turns.in_turns(bench, contender, there)
 
 
@@ -150,17 +150,17 @@ def _publish(
         "servers": [result.report(bench.limit_ms) for result in results],
         "skipped": skipped,
     }
-    words = ["python -m benchmarks.rivals"]
-    words += ["--shared"] * (not bench.cores.apart) + ["--quick"] * quick
+    command = ["python -m benchmarks.rivals"]
+    command += ["--shared"] * (not bench.cores.apart) + ["--quick"] * quick
     if not quick:
         for option, value, usual in (
             ("seconds", bench.plan.step_s, WHOLE.step_s),
             ("rounds", bench.plan.rounds, WHOLE.rounds),
         ):
-            words += [f"--{option} {value}"] * (value != usual)
-    print(machine.save(name, " ".join(words), written, folder=folder))
+            command += [f"--{option} {value}"] * (value != usual)
+    print(machine.save(name, " ".join(command), written, folder=folder))
     if results:
-        print(figure.draw(results, bench.limit_ms, folder / f"{name}.svg"))
+        print(report.draw(results, bench.limit_ms, folder / f"{name}.svg"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The servers that are compared, how each is started, and the formats in which each is asked.
+"""Servers to compare, how each is started, and the formats in which each is asked.
 
 Everyone gets the same lists: one process that computes for each of its cores, one thread per inference, no log line per
 request.
@@ -24,7 +24,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A request format: how a list becomes a body, and how the answer becomes ranks in input order."""
+    """Request format: how a list becomes a body, and how the answer becomes ranks in input order."""
 
     name: str
     path: str
@@ -35,7 +35,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server's surroundings: its programs, port and workers, the bundle, a folder for its files."""
+    """Surroundings of a server: its programs, port and workers, the bundle, a folder for its files."""
 
     programs: Path
     port: int
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server. ``environment`` names its environment and requirements; None is this one: ours."""
+    """Server to measure. ``environment`` names its environment and requirements; None is this one: ours."""
 
     name: str
     title: str

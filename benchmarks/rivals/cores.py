@@ -1,4 +1,4 @@
-"""Which cores the servers run on, and which the generator of the load."""
+"""Cores for the servers, and for the generator of the load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class IndivisibleError(Exception):
-    """The cores cannot be divided."""
+    """Error of cores that cannot be divided."""
 
 
 @dataclass(frozen=True, slots=True)

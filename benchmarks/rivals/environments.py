@@ -29,14 +29,14 @@ def prepare(name: str) -> Path:
     """
     requirements = REQUIREMENTS / f"{name}.txt"
     folder = BUILD / name
-    stamp, wanted = folder / "requirements.sha256", sha256(requirements.read_bytes()).hexdigest()
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+    stamp, digest = folder / "requirements.sha256", sha256(requirements.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
         print(f"(installing {name} into {folder}) ", end="", flush=True)
         uv = find_uv_bin()
         _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)])
         python = str(folder / "bin" / "python")
         _run([uv, "pip", "install", "--quiet", "--python", python, "--requirement", str(requirements)])
-        stamp.write_text(wanted, encoding="utf-8")
+        stamp.write_text(digest, encoding="utf-8")
     return folder / "bin"
 
 

@@ -1,4 +1,4 @@
-"""One server in one format: started, compared with ours, warmed up, and asked more and more."""
+"""Measurement of one server in one format: started, compared with ours, warmed up, and loaded more and more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.rivals.cores import Cores, on
 from benchmarks.rivals.environments import BUILD, prepare, versions
 from benchmarks.rivals.processes import NotServingError, Server, first_answer, free_port, running
 from benchmarks.rivals.report import Result
-from benchmarks.rivals.rising_load import Observed, bisected, rising_steps
+from benchmarks.rivals.rising_load import Observation, bisected, rising_steps
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright_lab import machine
@@ -125,13 +125,13 @@ def ready(bench: Bench, server: Server, place: Place, request_format: Format) ->
 
 def _under_load(
     bench: Bench, server: Server, target: Target, limits: Sequence[float]
-) -> tuple[Observed, list[Observed]]:
+) -> tuple[Observation, list[Observation]]:
     plan = bench.plan
 
-    def at_rate(rate: float) -> Observed:
+    def at_rate(rate: float) -> Observation:
         return observed_at(bench, server, target, rate)
 
-    def by_clients(seconds: int) -> Observed:
+    def by_clients(seconds: int) -> Observation:
         return _observe(bench, server, machine.speed(), lambda: k6.by_clients(bench.k6, target, CLIENTS, seconds))
 
     by_clients(plan.warm_up_s)
@@ -148,13 +148,16 @@ def _under_load(
 
 def observed_at(
     bench: Bench, server: Server, target: Target, rate: float, *, as_at_speed: float | None = None
-) -> Observed:
+) -> Observation:
     """Measure one step at a constant arrival rate.
 
     Args:
-        bench, server, target: what is asked.
-        rate: requests a second.
-        as_at_speed: of the machine, where the rate is meant for it; more are sent if it is faster now, fewer if slower.
+        bench: Settings of the measurement.
+        server: Server under load.
+        target: Address and bodies of the requests.
+        rate: Requests a second.
+        as_at_speed: Speed of the machine for which the rate is meant, so that more are sent on a faster one; None to
+            send the rate as it is.
     """
     server.settle()
     speed = machine.speed()
@@ -165,14 +168,14 @@ def observed_at(
     return observed
 
 
-def _observe(bench: Bench, server: Server, speed: float, run: Callable[[], Step]) -> Observed:
+def _observe(bench: Bench, server: Server, speed: float, run: Callable[[], Step]) -> Observation:
     """Measure a step, the machine's speed before it, and the CPU time of others than its generator meanwhile."""
-    began, busy, used = time.monotonic(), _busy_s(), server.cpu_s()
+    began, busy_s, server_s = time.monotonic(), _busy_s(), server.cpu_s()
     with on(bench.cores.generator):
         step = run()
-    elapsed, used = time.monotonic() - began, server.cpu_s() - used
-    others = (_busy_s() - busy - used - step.generator_cpu_s) / elapsed
-    return Observed(step, used, max(0.0, others), speed)
+    elapsed, server_s = time.monotonic() - began, server.cpu_s() - server_s
+    others = (_busy_s() - busy_s - server_s - step.generator_cpu_s) / elapsed
+    return Observation(step, server_s, max(0.0, others), speed)
 
 
 def _busy_s() -> float:

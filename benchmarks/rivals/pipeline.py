@@ -21,7 +21,7 @@ class Pipeline:
     """LightGBM over all candidates, QILCM over the best hundred; one thread each.
 
     Args:
-        folder: with ``first_stage.txt`` and ``qilcm.onnx``; default: ``RIVALS_BUNDLE``, which the benchmark sets.
+        folder: Folder with ``first_stage.txt`` and ``qilcm.onnx``; default: ``RIVALS_BUNDLE`` of the environment.
     """
 
     def __init__(self, folder: str | None = None) -> None:

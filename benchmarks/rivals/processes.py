@@ -34,7 +34,7 @@ IDLE_CORES = 0.3
 
 
 class NotServingError(Exception):
-    """The server did not start, or stopped."""
+    """Error of a server that did not start, or stopped."""
 
 
 def free_port() -> int:
@@ -46,7 +46,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server."""
+    """Running server, with all of its processes."""
 
     process: subprocess.Popen[bytes]
     mark: str
@@ -69,8 +69,8 @@ class Server:
         total = 0.0
         for member in self.family():
             with suppress(psutil.Error):
-                used = member.cpu_times()
-                total += used.user + used.system
+                times = member.cpu_times()
+                total += times.user + times.system
         return total
 
     def settle(self) -> None:

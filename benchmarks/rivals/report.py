@@ -1,18 +1,29 @@
-"""What the measured servers say side by side: the headline, the results file's body and the table."""
+"""Results of the measured servers side by side: the headline, the results file's body, the table and the figure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from benchmarks.rivals.rising_load import Observed, knee
+from benchmarks.rivals.rising_load import Observation, knee
+from listwright_lab.science.drawing import GREY, page, plain
 
 QUIET_CORES = 0.15
+
+COLOURS = ("#bf8700", "#e5534b", "#8957e5", "#2da44e", "#db61a2")
+"""Colours of the rivals, in their order."""
+
+OURS, DASHES = "#2f81f7", ("-", "--", ":", "-.")
+"""Colour of our lines, and their dashes in the order of the formats."""
+
+TICKS = [digit * 10.0**power for power in range(-1, 5) for digit in (1, 2, 5)]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The steps of one server in one format."""
+    """Steps of one server in one format."""
 
     title: str
     request_format: str
@@ -20,8 +31,8 @@ class Result:
     versions: dict[str, str]
     body_bytes: int
     ready_s: float
-    peak: Observed
-    steps: tuple[Observed, ...]
+    peak: Observation
+    steps: tuple[Observation, ...]
 
     @property
     def label(self) -> str:
@@ -43,7 +54,7 @@ class Result:
         }
 
 
-def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Observed] | None:
+def best_rival(results: Sequence[Result], limit_ms: float) -> tuple[Result, Observation] | None:
     """Return the rival that sustains most within the limit, and its step; None if none sustains anything."""
     reached = [(result, knee(result.steps, limit_ms)) for result in results if not result.ours]
     sustained = [(result, step) for result, step in reached if step is not None]
@@ -74,7 +85,7 @@ def headline(results: Sequence[Result], limit_ms: float) -> dict[str, object] | 
     }
 
 
-def _over(ours: Observed | None, theirs: Observed) -> dict[str, float] | None:
+def _over(ours: Observation | None, theirs: Observation) -> dict[str, float] | None:
     if ours is None:
         return None
     return {"sustained_rps": ours.offered, "ratio": round(ours.offered / theirs.offered, 2)}
@@ -127,3 +138,34 @@ def sentences(figures: dict[str, object] | None, limit_ms: float) -> list[str]:
 
 def _times(over: dict[str, float] | None) -> str:
     return "nothing sustained" if over is None else f"{over['ratio']} x ({over['sustained_rps']} req/s)"
+
+
+def draw(results: Sequence[Result], limit_ms: float, path: Path) -> Path:
+    """Draw percentiles against load.
+
+    Loads at which more than next to nothing was lost are hollow: their percentile is of the answered ones only.
+    """
+    with page(path, 8.0, 4.8, salt="rivals") as figure:
+        axes = figure.subplots()
+        for dashes, result in zip(DASHES, (result for result in results if result.ours), strict=False):
+            _line(axes, result, color=OURS, linestyle=dashes, linewidth=2.2)
+        for colour, result in zip(COLOURS, (result for result in results if not result.ours), strict=False):
+            _line(axes, result, color=colour, linestyle="-", linewidth=1.4)
+        axes.axhline(limit_ms, color=GREY, linewidth=1.0, linestyle=(0, (2, 3)))
+        axes.annotate(f"{limit_ms:g} ms", (1.0, limit_ms), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        axes.set(yscale="log", xlabel="offered load, requests a second", ylabel="99th percentile, ms")
+        axes.set_xlim(left=0)
+        low, high = axes.get_ylim()
+        axes.set_yticks([tick for tick in TICKS if low <= tick <= high])
+        axes.yaxis.set_major_formatter("{x:g}")
+        plain(axes)
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, labelcolor=GREY)
+    return path
+
+
+def _line(axes: Any, result: Result, *, color: str, **style: Any) -> None:
+    steps = [(o.offered, o.step.p99_ms, o) for o in result.steps if o.step.p99_ms is not None]
+    axes.plot([x for x, _, _ in steps], [y for _, y, _ in steps], label=result.label, color=color, **style)
+    for x, y, observation in steps:
+        whole = observation.sustained(float("inf"))
+        axes.plot(x, y, marker="o", markersize=4, color=color, markerfacecolor=color if whole else "none")

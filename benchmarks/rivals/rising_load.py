@@ -8,21 +8,21 @@ from dataclasses import asdict, dataclass
 from benchmarks.load.k6 import Step
 
 LOST = 0.001
-"""Share of the requests that may stay without a good answer where a load counts as sustained."""
+"""Largest share of requests without a good answer at a load that counts as sustained."""
 
 BEYOND, MOST_BEYOND = 1.2, 4
-"""By how much the load rises where even the last share was sustained, and how often."""
+"""Factor of each further load where even the last share was sustained, and largest number of such loads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A step, and the machine meanwhile.
+class Observation:
+    """Observation of a step of load, and of the machine during it.
 
     Args:
-        step: what k6 saw.
-        server_cpu_s: CPU time of the server.
-        others_cores: cores that everybody else but the generator used.
-        speed: of the machine just before, see :func:`listwright_lab.machine.speed`.
+        step: Figures of k6.
+        server_cpu_s: CPU seconds of the server.
+        others_cores: Number of cores used by all processes except server and generator.
+        speed: Speed of the machine just before, see :func:`listwright_lab.machine.speed`.
     """
 
     step: Step
@@ -32,7 +32,7 @@ class Observed:
 
     @property
     def offered(self) -> float:
-        """Requests a second that were due; those answered where clients waited for their answers."""
+        """Requests a second that were due; where clients wait for their answers, those that were answered."""
         return self.step.answered_rps if self.step.offered_rps is None else self.step.offered_rps
 
     def sustained(self, limit_ms: float) -> bool:
@@ -53,10 +53,10 @@ class Observed:
 
 
 def rising_steps(
-    measure: Callable[[float], Observed], peak: float, limit_ms: float, *, shares: Sequence[float], halvings: int
-) -> list[Observed]:
+    measure: Callable[[float], Observation], peak: float, limit_ms: float, *, shares: Sequence[float], halvings: int
+) -> list[Observation]:
     """Measure at these shares of the peak, upwards, until one is not sustained; then ``halvings`` in between."""
-    steps: list[Observed] = []
+    steps: list[Observation] = []
     for share in (*shares, *(shares[-1] * BEYOND**n for n in range(1, MOST_BEYOND + 1))):
         step = tried(measure, peak * share, limit_ms)
         steps.append(step)
@@ -65,15 +65,15 @@ def rising_steps(
     return bisected(measure, steps, limit_ms, halvings=halvings)
 
 
-def tried(measure: Callable[[float], Observed], rate: float, limit_ms: float) -> Observed:
+def tried(measure: Callable[[float], Observation], rate: float, limit_ms: float) -> Observation:
     """Measure a step; if it is not sustained, measure it again, and the second counts: machines pause."""
     step = measure(rate)
     return step if step.sustained(limit_ms) else measure(rate)
 
 
 def bisected(
-    measure: Callable[[float], Observed], steps: Iterable[Observed], limit_ms: float, *, halvings: int
-) -> list[Observed]:
+    measure: Callable[[float], Observation], steps: Iterable[Observation], limit_ms: float, *, halvings: int
+) -> list[Observation]:
     """Return the steps, sorted by load, and ``halvings`` more.
 
     Each of these is halfway from the most sustained to the next above it.
@@ -89,7 +89,7 @@ def bisected(
     return observed
 
 
-def knee(steps: Iterable[Observed], limit_ms: float) -> Observed | None:
+def knee(steps: Iterable[Observation], limit_ms: float) -> Observation | None:
     """Return the highest load that was sustained, with every lower one; None if not even the lowest was."""
     last = None
     for step in sorted(steps, key=lambda step: step.offered):

@@ -17,14 +17,14 @@ from statistics import median
 from benchmarks.load.k6 import Step
 from benchmarks.rivals.contenders import OURS, Contender
 from benchmarks.rivals.measure import Bench, observed_at, ready, started
-from benchmarks.rivals.rising_load import LOST, Observed, tried
+from benchmarks.rivals.rising_load import LOST, Observation, tried
 
 MULTIPLES = (2.0, 2.5, 3.0, 3.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The steps of one server at one load, in all rounds."""
+    """Steps of one server at one load, in all rounds."""
 
     steps: tuple[Step, ...]
 
@@ -49,13 +49,13 @@ class Turns:
         }
 
 
-def in_turns(bench: Bench, rival: Contender, sustained: Observed) -> dict[str, object]:
+def in_turns(bench: Bench, rival: Contender, sustained: Observation) -> dict[str, object]:
     """Measure all rounds.
 
     Args:
-        bench: what all servers are measured with.
-        rival: asked in its first format.
-        sustained: the most that it sustained under rising load.
+        bench: Settings that all servers are measured with.
+        rival: Rival to measure, in its first format.
+        sustained: Highest load that the rival sustained under rising load.
     """
     rate, speed, limit_ms = sustained.offered, sustained.speed, bench.limit_ms
     print(f"{rival.title} and {OURS.title} in turns", end=" ", flush=True)

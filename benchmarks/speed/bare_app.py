@@ -1,4 +1,4 @@
-"""The least that can answer a request: reads its body, returns as many bytes as it was told. For the floor."""
+"""Smallest application that answers a request, for the floor: reads its body, returns the requested number of bytes."""
 
 from starlette.types import Receive, Scope, Send
 

@@ -85,12 +85,12 @@ def _with_relative_columns() -> dict[str, Score]:
     codes = tuple(map(str, range(int(data.features[:, :CATEGORIES].max()) + 1)))
     categories = [Feature(name=name, kind="categorical", categories=codes) for name in data.schema.names[:CATEGORIES]]
     mixed = replace(data, schema=FeatureSchema(features=(*categories, *data.schema.features[CATEGORIES:])))
-    numbers = candidates(data.schema, NUMBER_KINDS)
+    of_numbers = candidates(data.schema, NUMBER_KINDS)
     of_categories = candidates(mixed.schema, CATEGORY_KINDS + WITHIN_KINDS)[: RELATIVE // 2]
     for name, lists, columns in (
-        (f"{RELATIVE} columns of {RELATIVE // 2} features", data, numbers[:RELATIVE]),
-        (f"{RELATIVE} columns of {RELATIVE} features", data, numbers[: 2 * RELATIVE : 2]),
-        (f"{RELATIVE} columns, half of categories", mixed, (*numbers[-RELATIVE // 2 :], *of_categories)),
+        (f"{RELATIVE} columns of {RELATIVE // 2} features", data, of_numbers[:RELATIVE]),
+        (f"{RELATIVE} columns of {RELATIVE} features", data, of_numbers[: 2 * RELATIVE : 2]),
+        (f"{RELATIVE} columns, half of categories", mixed, (*of_numbers[-RELATIVE // 2 :], *of_categories)),
     ):
         wide = widened_part(lists, columns)
         relative = RelativeColumns(columns, lists.schema)

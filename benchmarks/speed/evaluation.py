@@ -95,12 +95,13 @@ def main() -> int:
         many.head(options.lists * LENGTH).write_parquet(folder / "many.parquet")
         (folder / "choices.toml").write_text(RECIPE, encoding="utf-8")
         steps: dict[str, list[dict[str, float]]] = {tree: [] for tree in trees}
-        words = ["--qid", "qid", "--label", "label", "--ignore", "part", "--data", f"{folder / 'choices.parquet'}"]
+        rows = str(folder / "choices.parquet")
+        fit_options = ["--qid", "qid", "--label", "label", "--ignore", "part", "--data", rows]
         for turn in range(TURNS):
             for tree, path in trees.items():
                 out = folder / tree / f"{turn + 1}"
-                command = [sys.executable, "-c", STEPS, f"{folder / 'choices.toml'}", *words, "--out", f"{out}"]
-                steps[tree].append(json.loads(_output_of(command, path).splitlines()[-1]))
+                fit = ["-c", STEPS, str(folder / "choices.toml"), *fit_options, "--out", str(out)]
+                steps[tree].append(json.loads(_output_of([sys.executable, *fit], path).splitlines()[-1]))
                 print(tree, {step: round(spent, 2) for step, spent in steps[tree][-1].items()}, flush=True)
         commands = _commands(folder)
         seconds: dict[str, dict[str, float]] = {kind: {} for kind in commands}
@@ -113,7 +114,7 @@ def main() -> int:
         "rows": LISTS * LENGTH,
         "features": FEATURES,
         "steps": {
-            tree: {step: round(float(np.median([one[step] for one in runs])), 2) for step in runs[0]}
+            tree: {step: round(float(np.median([run[step] for run in runs])), 2) for step in runs[0]}
             for tree, runs in steps.items()
         },
         "lists": options.lists,

@@ -130,17 +130,17 @@ def precision(name: str, reranker: Reranker, listed: CandidateList, *, exhaustiv
     explained = [int(ranking.order[place]) for place in (1, len(listed) // 2)]
     budget = 2 ** len(reranker.schema) if exhaustive else LONG
     with sampled(budget if exhaustive else 0):
-        truth = {one: contributions_of(reranker, listed, ranking, one, budget, seed=1000)[0] for one in explained}
+        truth = {c: contributions_of(reranker, listed, ranking, c, budget, seed=1000)[0] for c in explained}
     for budget in BUDGETS:
         errors, claims, within, seconds = [], [], [], []
-        for one in explained:
-            largest = np.abs(truth[one]).max()
+        for candidate in explained:
+            largest = np.abs(truth[candidate]).max()
             for seed in range(SEEDS):
                 started = perf_counter()
                 with sampled(0):
-                    values, error = contributions_of(reranker, listed, ranking, one, budget, seed=seed)
+                    values, error = contributions_of(reranker, listed, ranking, candidate, budget, seed=seed)
                 seconds.append(perf_counter() - started)
-                apart = np.abs(values - truth[one])
+                apart = np.abs(values - truth[candidate])
                 errors.append(apart.max() / largest)
                 claims.append(error.max() / largest)
                 within.append((apart <= 3.0 * error + 1e-6 * largest).mean())
@@ -172,14 +172,14 @@ def contributions_of(
         reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until()
     ).explanations
     assert stage is not None
-    by_name = {one.feature: (one.contribution, one.standard_error or 0.0) for one in stage.contributions}
+    by_name = {c.feature: (c.contribution, c.standard_error or 0.0) for c in stage.contributions}
     values, errors = np.array([by_name[name] for name in reranker.schema.names]).T
     return values, errors
 
 
 def claimed(stage: StageContributions) -> float:
     """Return the largest standard error, in shares of the largest contribution."""
-    largest = max(one.standard_error or 0.0 for one in stage.contributions)
+    largest = max(contribution.standard_error or 0.0 for contribution in stage.contributions)
     return largest / max(abs(stage.contributions[0].contribution), 1e-12)
 
 

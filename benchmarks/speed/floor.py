@@ -33,7 +33,7 @@ from listwright_lab import machine
 
 ROUNDS = {10: 400, 100: 400, 1000: 60}
 STARTS = 10
-"""Of both servers: how fast a process is depends on the core that it was put on."""
+"""Starts of both servers: the speed of a process depends on the core that it runs on."""
 
 WARM_UP = 20
 LISTS = 20

@@ -27,7 +27,7 @@ from listwright.training.second_stage.loop import NetworkWorker, state_of
 from listwright_lab import machine
 
 WEIGHT = 1e-8
-"""Of the confusion loss: it is computed and changes nothing."""
+"""Weight of the confusion loss, which is computed and changes nothing."""
 
 
 def alone(epochs: int, device: str) -> dict[str, dict[str, float]]:
@@ -37,7 +37,7 @@ def alone(epochs: int, device: str) -> dict[str, dict[str, float]]:
     for name, spec in MODELS.items():
         half = spec.model_copy(update={"precision": "bfloat16"})
         ways = {"cpu": (spec, "cpu"), "float32": (spec, device), "bfloat16": (half, device)}
-        times[name] = {way: measure(one, data, epochs, where)["seconds"] for way, (one, where) in ways.items()}
+        times[name] = {way: measure(spec, data, epochs, where)["seconds"] for way, (spec, where) in ways.items()}
         print(f"{name:>30}  " + ", ".join(f"{way} {seconds:.3f} s" for way, seconds in times[name].items()))
     return times
 

@@ -31,17 +31,17 @@ from listwright_lab import machine
 
 RECORDS, CANDIDATES, FEATURES = 1_000_000, 20, 20
 SHARES = (0.1, 1.0)
-"""Of the records, the smaller log first."""
+"""Sizes of the logs as shares of the records, the smaller one first."""
 
 FILE_RECORDS = 10_000
 A_SECOND = 100
-"""Records that are served a second."""
+"""Records a second in the log."""
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 NAMES = tuple(f"feature_{d + 1}" for d in range(FEATURES))
 LABELS = "[labels]\npurchase = 3\nclick = 1\n"
 JOIN_PROCESSES = 2
-"""That write the log; the join itself is one process."""
+"""Processes that write the log; the join itself is one process."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,9 +70,9 @@ def _measured(folder: Path, files: int) -> dict[str, object]:
     with ProcessPoolExecutor(JOIN_PROCESSES, mp_context=get_context("spawn")) as pool:
         events = sum(pool.map(partial(_write_file, folder), range(files)))
     written_s = time.perf_counter() - began
-    words = ["--served", "served", "--events", "events", "--labels", "labels.toml", "--out", "rows.parquet"]
+    options = ["--served", "served", "--events", "events", "--labels", "labels.toml", "--out", "rows.parquet"]
     began = time.perf_counter()
-    command = [sys.executable, "-m", "listwright", "join", *words]
+    command = [sys.executable, "-m", "listwright", "join", *options]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     output = process.stdout.read()

@@ -1,4 +1,4 @@
-"""What the workers of ``benchmarks.speed.on_ray`` do: a module of its own, so that they can import it."""
+"""Work of the workers of ``benchmarks.speed.on_ray``, in a module of its own that they can import."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def demo_bundle() -> bundle.Bundle:
 
 
 class Scorer:
-    """An actor of Ray Data."""
+    """Actor of Ray Data that scores batches."""
 
     def __init__(self) -> None:
         demo_bundle()

@@ -35,11 +35,11 @@ READERS = ("listwright", "listwright, not compiled", "polars, into strings", "sc
 def write(path: Path, rows: int, rng: np.random.Generator) -> None:
     """Write an MSLR-shaped file."""
     whole = rng.random(FEATURES) < 2 / 3
-    numbers = np.where(whole, rng.geometric(0.02, (DISTINCT, FEATURES)) - 1, rng.lognormal(0, 2, (DISTINCT, FEATURES)))
-    numbers[rng.random(numbers.shape) < 0.4] = 0
+    values = np.where(whole, rng.geometric(0.02, (DISTINCT, FEATURES)) - 1, rng.lognormal(0, 2, (DISTINCT, FEATURES)))
+    values[rng.random(values.shape) < 0.4] = 0
     distinct = [
         " ".join(f"{d}:{value:.0f}" if value % 1 == 0 else f"{d}:{value:.6f}" for d, value in enumerate(row, start=1))
-        for row in numbers
+        for row in values
     ]
     labels = rng.choice(5, size=rows, p=[0.52, 0.32, 0.13, 0.02, 0.01])
     picked = rng.integers(DISTINCT, size=rows)
@@ -122,7 +122,9 @@ def compare(rows: int) -> dict[str, object]:
         "features": FEATURES,
         "whole_file": {"file_mb": megabytes, "listwright": alone},
         "a_tenth": results,
-        "times_of_listwright": {reader: round(one["seconds"] / ours["seconds"], 2) for reader, one in results.items()},
+        "times_of_listwright": {
+            reader: round(result["seconds"] / ours["seconds"], 2) for reader, result in results.items()
+        },
         "load_average_after": round(os.getloadavg()[0], 2),
     }
 

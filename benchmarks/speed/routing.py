@@ -39,7 +39,7 @@ ROUTES = {
     "router_to_specialist": ("srm", "router"),
     "specialist": ("srm", "caller"),
 }
-"""Of each kind, the ranker and who chose it."""
+"""Ranker and source of the choice, by kind of request."""
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from listwright_lab import machine
 
 LENGTH, LISTS, TURNS, STARTS = 100, 20, 25, 4
 PAUSE_S = 0.005
-"""After a turn: what comes after an answer belongs to it, and the account is up to date."""
+"""Seconds after a turn in which the work that follows its answers ends, and the core's time is updated."""
 
 FIVE = [
     {"action": "pin", "id": "sku-70", "place": 3},
@@ -67,7 +67,9 @@ def main() -> int:
                     "without, by QILCM": (now, both),
                     "five of the request, by QILCM": (now, both | {"rules": rules}),
                 }
-                sent = {name: [json.dumps(one | more).encode() for one in lists] for name, (_, more) in ways.items()}
+                sent = {
+                    name: [json.dumps(request | more).encode() for request in lists] for name, (_, more) in ways.items()
+                }
                 for number in range(1 + TURNS):
                     turn = number % len(ways)
                     for name in [*ways][turn:] + [*ways][:turn]:

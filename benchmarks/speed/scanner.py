@@ -38,19 +38,19 @@ Reader = Callable[[bytes], Matrix]
 
 
 class NamedRow(msgspec.Struct):
-    """A candidate in the form of rows by name."""
+    """Candidate with its features by name."""
 
     features: dict[str, float | None]
 
 
 class NamedRows(msgspec.Struct):
-    """A body of such rows."""
+    """Request body with rows by name."""
 
     candidates: list[NamedRow]
 
 
 class SharedNames(msgspec.Struct):
-    """A body with one matrix."""
+    """Request body with one matrix."""
 
     features: list[list[float | None]]
 
@@ -123,15 +123,15 @@ def libraries_by_name(names: tuple[str, ...]) -> dict[str, Reader]:
 
     def by_msgspec(body: bytes) -> Matrix:
         candidates = typed.decode(body).candidates
-        return np.array([[one.features[name] for name in names] for one in candidates], dtype=np.float32)
+        return np.array([[candidate.features[name] for name in names] for candidate in candidates], dtype=np.float32)
 
     def by_simdjson(body: bytes) -> Matrix:
         candidates = parser.parse(body)["candidates"]
-        return np.array([[one["features"][name] for name in names] for one in candidates], dtype=np.float32)
+        return np.array([[candidate["features"][name] for name in names] for candidate in candidates], dtype=np.float32)
 
     def by_pydantic(body: bytes) -> Matrix:
         candidates = pydantic_core.from_json(body)["candidates"]
-        return np.array([[one["features"][name] for name in names] for one in candidates], dtype=np.float32)
+        return np.array([[candidate["features"][name] for name in names] for candidate in candidates], dtype=np.float32)
 
     return {"msgspec": by_msgspec, "simdjson": by_simdjson, "pydantic_core": by_pydantic}
 

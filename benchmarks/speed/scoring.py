@@ -42,22 +42,22 @@ DEMO_DATA = SyntheticData(min_length=5, max_length=20, numeric=10, categorical=2
 """Lists as the demo's recipe has them."""
 
 FILE_LISTS = 8_000
-"""Of a generated file: about 100,000 rows of the demo."""
+"""Lists of a generated file: about 100,000 rows of the demo."""
 
 STRATEGY = "qilcm"
 
 SHORT_ROWS, LONG_ROWS, FLOOR_ROWS = 4_000_000, 10_000_000, 1_500_000
-"""Of the jobs, and of a floor between two of them."""
+"""Rows of the jobs, and of a floor between two of them."""
 
 ALL, IDS = ("--with-features",), ("--columns", "qid")
 WIDE_LENGTH = 100
 
 HELD_ROWS = 20_000
-"""Rows that a process of the floor holds, and ranks again and again."""
+"""Rows that each process of the floor holds in memory, and ranks again and again."""
 
 ROUNDS = 3
 LOOK_S = 0.5
-"""Between two looks at the memory: each takes milliseconds of a core that scores."""
+"""Seconds between two looks at the memory: each takes milliseconds of a core that scores."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         table = []
         for served, make_frame, rows, written in plan:
             data = _generated(folder / "data", int(rows * share), make_frame)
-            table += [_measured(folder, served, data, jobs, words, int(FLOOR_ROWS * share)) for words in written]
+            table += [_measured(folder, served, data, jobs, options, int(FLOOR_ROWS * share)) for options in written]
             shutil.rmtree(data)
         start = _start_seconds(folder, wide, jobs)
     facts = {"jobs": jobs, "seconds_of_a_start": start, "table": table}
@@ -116,11 +116,11 @@ def _wide_rows(number: int) -> pl.DataFrame:
     return pl.DataFrame({"qid": ids, **dict(zip(names, np.ascontiguousarray(rows.T), strict=True))})
 
 
-def listwright(*words: str) -> None:
+def listwright(*arguments: str) -> None:
     """Run a command of ours; its output is kept for a failure."""
-    done = subprocess.run([sys.executable, "-m", "listwright", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "listwright", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"listwright {words[0]} failed:\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"listwright {arguments[0]} failed:\n{done.stdout}{done.stderr}")
 
 
 def scored(served: Path, data: Path, out: Path, jobs: int, written: Sequence[str] = ()) -> float:
@@ -141,8 +141,8 @@ def _start_seconds(folder: Path, served: Path, jobs: int) -> float:
     return round(median(seconds[1:]), 2)
 
 
-def _columns(words: Sequence[str]) -> str:
-    return "query ids" if words == IDS else "all"
+def _columns(options: Sequence[str]) -> str:
+    return "query ids" if options == IDS else "all"
 
 
 def _count(folder: Path) -> int:
@@ -153,32 +153,32 @@ def floor(served: Path, data: Path, rows: int, jobs: int) -> float:
     """Return the candidates a second and core of processes that rank lists in memory at the same time."""
     with pool(jobs) as workers:
         each = [workers.submit(_ranked, str(served), str(data), rows) for _ in range(jobs)]
-        return sum(one.result() for one in each) / jobs
+        return sum(future.result() for future in each) / jobs
 
 
 def _ranked(served: str, data: str, rows: int) -> float:
-    loaded = bundle.load(Path(served))
-    schema = loaded.manifest.feature_schema
+    served_bundle = bundle.load(Path(served))
+    schema = served_bundle.manifest.feature_schema
     frame = pl.read_parquet(Path(data) / "*.parquet", n_rows=HELD_ROWS)
     held, _ = read_unjudged(frame.select(schema.names), frame["qid"], schema, schema.names)
     lists = [CandidateList(candidates) for candidates, _ in held.lists()]
     for candidates in lists[:20]:
-        wide_bundle.check_route(loaded.reranker.rerank(candidates, strategy=STRATEGY), STRATEGY)
+        wide_bundle.check_route(served_bundle.reranker.rerank(candidates, strategy=STRATEGY), STRATEGY)
     done, began = 0, time.perf_counter()
     while done < rows:
         for candidates in lists:
-            loaded.reranker.rerank(candidates, strategy=STRATEGY)
+            served_bundle.reranker.rerank(candidates, strategy=STRATEGY)
         done += held.rows
     return done / (time.perf_counter() - began)
 
 
-def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence[str], rows: int) -> dict[str, Any]:
+def _measured(folder: Path, served: Path, data: Path, jobs: int, options: Sequence[str], rows: int) -> dict[str, Any]:
     """Run jobs between floors of ``rows`` rows; return their rates, and the peak memory of all and of one process."""
     out, count = folder / "scored", _count(data)
     floors, seconds, memories = [floor(served, data, rows, jobs)], [], []
     for _ in range(ROUNDS):
         with memory() as most:
-            seconds.append(scored(served, data, out, jobs, words))
+            seconds.append(scored(served, data, out, jobs, options))
         memories.append(most)
         shutil.rmtree(out)
         floors.append(floor(served, data, rows, jobs))
@@ -186,7 +186,7 @@ def _measured(folder: Path, served: Path, data: Path, jobs: int, words: Sequence
     ratios = [rate / mean(around) for rate, around in zip(rates, pairwise(floors), strict=True)]
     return {
         "bundle": served.parent.name,
-        "columns": _columns(words),
+        "columns": _columns(options),
         "features": len(bundle.load(served).manifest.feature_schema),
         "rows": count,
         "bytes_of_data": sum(path.stat().st_size for path in data.iterdir()),

@@ -40,13 +40,13 @@ def write(path: Path, rng: np.random.Generator) -> None:
     lengths = rng.integers(2, LONGEST + 1, QUERIES)
     query = np.repeat(np.arange(QUERIES), lengths)
     rows = len(query)
-    numbers = np.where(rng.random((NUMBERS, rows)) < 0.1, np.nan, rng.normal(size=(NUMBERS, rows)))
+    numeric = np.where(rng.random((NUMBERS, rows)) < 0.1, np.nan, rng.normal(size=(NUMBERS, rows)))
     days = np.datetime64("2026-01-01") + rng.integers(0, 75, QUERIES)
     columns = {
         "search": pl.Series(query).cast(pl.String),
         "day": days[query],
         "bought": (rng.random(rows) < 0.05).astype(np.int32),
-        **{f"n{d}": pl.Series(values).fill_nan(None) for d, values in enumerate(numbers)},
+        **{f"n{d}": pl.Series(values).fill_nan(None) for d, values in enumerate(numeric)},
         **{
             f"c{d}": pl.Series(rng.integers(0, count, rows)).cast(pl.String) + "x" for d, count in enumerate(CATEGORIES)
         },

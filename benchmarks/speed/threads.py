@@ -79,9 +79,9 @@ def planted() -> pl.DataFrame:
     features = rng.normal(size=(LISTS, LENGTH, FEATURES)).astype(np.float32)
     relative = features[:, :, 0] - features[:, :, 0].mean(1, keepdims=True)
     worth = relative + 0.5 * features[:, :, 1] + rng.gumbel(size=(LISTS, LENGTH))
-    chosen = (worth == worth.max(1, keepdims=True)).astype(int)
+    labels = (worth == worth.max(1, keepdims=True)).astype(int)
     columns = {f"f{d}": features[:, :, d].ravel() for d in range(FEATURES)}
-    return pl.DataFrame({"qid": np.repeat(np.arange(LISTS), LENGTH), "label": chosen.ravel(), **columns})
+    return pl.DataFrame({"qid": np.repeat(np.arange(LISTS), LENGTH), "label": labels.ravel(), **columns})
 
 
 def grow(data: Path, by: str) -> None:
@@ -120,13 +120,13 @@ def measured(folder: Path, group: Path | None = None) -> dict[str, dict[str, flo
     return figures
 
 
-def seconds(words: Sequence[str], group: Path | None, limit: float = 1800.0) -> dict[str, float | bool]:
+def seconds(arguments: Sequence[str], group: Path | None, limit: float = 1800.0) -> dict[str, float | bool]:
     """Run Python with default threads; CPU and wall seconds, those of what it starts included."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "POLARS_"))}
     enter = "" if group is None else f"echo $$ > {group / 'cgroup.procs'}; "
     began = time.perf_counter()
     process = subprocess.Popen(
-        ["sh", "-c", f'{enter}exec "$@"', "sh", sys.executable, *words], env=variables, stdout=subprocess.DEVNULL
+        ["sh", "-c", f'{enter}exec "$@"', "sh", sys.executable, *arguments], env=variables, stdout=subprocess.DEVNULL
     )
     stop = threading.Timer(limit, process.kill)
     stop.start()
@@ -135,7 +135,7 @@ def seconds(words: Sequence[str], group: Path | None, limit: float = 1800.0) -> 
     process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     if process.returncode and wall < limit:
-        raise SystemExit(f"{' '.join(words)} failed")
+        raise SystemExit(f"{' '.join(arguments)} failed")
     return {"cpu_s": round(usage.ru_utime + usage.ru_stime, 2), "wall_s": round(wall, 2), "ended": wall < limit}
 
 

@@ -34,7 +34,7 @@ CANDIDATES, CLIENTS, SECONDS = 100, 4, 10.0
 LENGTHS = (100, 550, 1000)
 ROUNDS = 400
 TURNS, TURN, WARM = 12, 40, 8
-"""Of every length and format, the rounds of each, and how many of them do not count."""
+"""Turns of every length and format, rounds of a turn, and rounds at its beginning that do not count."""
 
 FORMATS = ("npy", "columnar JSON")
 SETTINGS: dict[str, dict[str, Any]] = {

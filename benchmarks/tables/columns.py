@@ -34,7 +34,7 @@ VIEWS = ("validation", *(f"{queries}, {folds} folds" for folds in FOLDS for quer
 """Queries that a rule may see: "both" are validation and training queries pooled."""
 
 BEFORE = "mean > 0.002 or interval above 0"
-"""The rule until decision 17."""
+"""Rule of the product until decision 17."""
 
 
 def _take_in_two_steps(means: Mapping[str, float]) -> str:
@@ -70,7 +70,7 @@ class Gain:
 
 
 Rule = Callable[[Gain], bool]
-"""Whether the columns are taken."""
+"""Function from a gain to whether the columns are taken."""
 
 
 RULES: Mapping[str, Rule] = {
@@ -112,20 +112,20 @@ def measure(splits: Splits, seed: int = 0) -> Row:
     with tempfile.TemporaryDirectory() as state, tempfile.TemporaryDirectory() as other:
         plain, wide = with_and_without(spec, splits, seed=seed, state=Path(state))
         only = spec.model_copy(update={"relative": NUMBER_KINDS})
-        numbers = wide
+        narrow = wide
         if any(column.kind not in NUMBER_KINDS for column in candidates(splits.train.schema, KINDS)):
-            numbers = fit(only, splits, seed=seed, state=Path(other))
+            narrow = fit(only, splits, seed=seed, state=Path(other))
 
     def means(part: Callable[[FittedFirstStage], Sequence[Float[np.ndarray, " N"]]]) -> dict[str, float]:
-        fits = {"plain": plain, "numbers": numbers, "all": wide}
-        return {name: round(float(np.concatenate(part(one)).mean()), 5) for name, one in fits.items()}
+        fits = {"plain": plain, "numbers": narrow, "all": wide}
+        return {name: round(float(np.concatenate(part(fitted)).mean()), 5) for name, fitted in fits.items()}
 
     def ndcg(part: Dataset, scores: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
         return lambdamart.query_ndcg(part, scores, spec.ndcg_at)
 
     steps = {
-        "seen": means(lambda one: [ndcg(splits.valid, one.valid_scores), ndcg(splits.train, one.train_scores)]),
-        "test": means(lambda one: [ndcg(splits.test, one.scores_of(splits.test))]),
+        "seen": means(lambda fit: [ndcg(splits.valid, fit.valid_scores), ndcg(splits.train, fit.train_scores)]),
+        "test": means(lambda fit: [ndcg(splits.test, fit.scores_of(splits.test))]),
     }
 
     def gains(part: str, scores: Callable[[FittedFirstStage], Float[np.ndarray, " R"]]) -> Float[np.ndarray, " N"]:
@@ -159,19 +159,19 @@ def judge(rows: Sequence[Row]) -> list[Row]:
     """Return for each view and rule what it lost on the test queries, on average and at worst over tables and splits.
 
     Args:
-        rows: of :func:`measure`, with ``table`` and ``split``.
+        rows: Results of :func:`measure`, with ``table`` and ``split``.
 
     Returns:
-        One row each. Regret is the test NDCG of the better of both, less that of the one that the rule takes;
-        ``over_before`` is the mean gain over the rule :data:`BEFORE` on the same view, with its 95 % bootstrap interval
-        over tables.
+        Row of each view and rule. Regret is the test NDCG of the better of both, less that of the one that the rule
+        takes; ``over_before`` is the mean gain over the rule :data:`BEFORE` on the same view, with its 95 % bootstrap
+        interval over tables.
     """
     tests = np.array([row["test"]["mean"] for row in rows])
     _, table = np.unique([row["table"] for row in rows], return_inverse=True)
     result = []
     for view in VIEWS:
         alone = [Gain(**row["gains"][view]) for row in rows]
-        gains = [shrink(one, [alone[m] for m in np.flatnonzero(table != table[n])]) for n, one in enumerate(alone)]
+        gains = [shrink(gain, [alone[m] for m in np.flatnonzero(table != table[n])]) for n, gain in enumerate(alone)]
         before = tests * np.array([RULES[BEFORE](gain) for gain in gains])
         for name, rule in RULES.items():
             takes = np.array([rule(gain) for gain in gains])

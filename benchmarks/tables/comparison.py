@@ -15,7 +15,7 @@ from listwright.training.evaluation.bootstrap import bootstrap_interval
 from listwright_lab.science.drawing import GREY, page, plain
 
 PICKED = "afternoon"
-"""Of the rankers of an afternoon, that which ranks a split's validation queries best."""
+"""Name of the best ranker of an afternoon by the validation queries of a split."""
 
 STYLES = (
     ("#bf8700", "o", "lambdarank"),
@@ -37,7 +37,7 @@ def compare(rows: Iterable[Row]) -> Row:
     """Return a row for each table, and what they say together.
 
     Args:
-        rows: of tables, splits and entrants; a table counts with the splits that all its entrants have.
+        rows: Results by table, split and entrant; of each table only the splits that all its entrants have count.
 
     Returns:
         ``tables``, and ``all`` where the default was measured. Gains are means with 95 % bootstrap intervals over the

@@ -77,7 +77,7 @@ Values = Float[np.ndarray, " N"]
 Rows = Sequence[Mapping[int, Row]]
 
 PARTS = (ON_COLUMNS, ALONE, f"{ON_COLUMNS}, persons apart", f"{ALONE}, persons apart", COMPOSITION)
-"""What is measured; "persons apart": no person has lists in two of training, validation and test queries."""
+"""Parts to measure; "persons apart": no person has lists in two of training, validation and test queries."""
 
 
 PERSONS_APART = ("qilcm", "mlp")
@@ -172,7 +172,7 @@ def measure_composition(splits: Splits, seed: int = 0) -> Row:
         parts = splits
         if name != FIRST:
             rng = np.random.default_rng(seed) if name == SHUFFLED else None
-            train, valid, test = (with_counts(one, columns, rng) for one in (splits.train, splits.valid, splits.test))
+            train, valid, test = (with_counts(part, columns, rng) for part in (splits.train, splits.valid, splits.test))
             parts = replace(splits, train=train, valid=valid, test=test)
         with tempfile.TemporaryDirectory() as state:
             fitted = first_stage.fit(spec, parts, seed=seed, state=Path(state))
@@ -282,7 +282,7 @@ def gains_over_lightgbm(by_part: Mapping[tuple[str, str], Sequence[Row]]) -> lis
         splits = sorted({row["split"] for row in rows} & {row["split"] for row in beside})
         if alone != ALONE or not splits:
             continue
-        of_split = [{row["split"]: row["values"] for row in one} for one in (rows, beside)]
+        of_split = [{row["split"]: row["values"] for row in part_rows} for part_rows in (rows, beside)]
 
         def values(on_columns: bool, name: str, of: Rows = of_split, at: Sequence[int] = splits) -> Values:
             return np.concatenate([of[on_columns][split][name] for split in at])

@@ -111,10 +111,10 @@ def fit_mlp(train: Dataset, _valid: Dataset) -> Ranker:
 def _inputs(train: Dataset) -> ColumnTransformer:
     """Return the usual inputs of a linear model: standardised numbers and one column for each category."""
     categorical = [train.schema.names[place] for place in train.schema.categorical]
-    numbers = [name for name in train.schema.names if name not in categorical]
+    numeric = [name for name in train.schema.names if name not in categorical]
     scaled = make_pipeline(SimpleImputer(add_indicator=True, keep_empty_features=True), StandardScaler())
     by_category = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    return ColumnTransformer([("numbers", scaled, numbers), ("categories", by_category, categorical)])
+    return ColumnTransformer([("numbers", scaled, numeric), ("categories", by_category, categorical)])
 
 
 AFTERNOON: Mapping[str, Callable[[Dataset, Dataset], Ranker]] = {
@@ -145,8 +145,8 @@ def measure(table: Path, split: int, entrant: str) -> Row:
 
     Args:
         table: Parquet with ``qid`` and ``label``.
-        split: number from 1.
-        entrant: one of :data:`ENTRANTS`.
+        split: Number of the split, from 1.
+        entrant: One of :data:`ENTRANTS`.
     """
     if entrant in FITS:
         return _measure_fit(table, split, FITS[entrant])
@@ -162,18 +162,18 @@ def _measure_fit(table: Path, split: int, options: Sequence[str]) -> Row:
     """Return the same of ``listwright fit``, without a figure of validation queries, and what it ships."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / table.stem / "1"
-        words = ["fit", "--data", str(table), "--qid", "qid", "--label", "label", "--fold", str(split), *options]
-        words += [word for column in ignored(table) for word in ("--ignore", column)]
+        arguments = ["fit", "--data", str(table), "--qid", "qid", "--label", "label", "--fold", str(split), *options]
+        arguments += [argument for column in ignored(table) for argument in ("--ignore", column)]
         began, worked = time.perf_counter(), _seconds_of_children()
-        command = [sys.executable, "-m", "listwright", *words, "--out", str(out)]
+        command = [sys.executable, "-m", "listwright", *arguments, "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"listwright {' '.join(words)}: {done.stdout}{done.stderr}")
+            raise SystemExit(f"listwright {' '.join(arguments)}: {done.stdout}{done.stderr}")
         seconds = {"wall_s": time.perf_counter() - began, "cpu_s": _seconds_of_children() - worked}
-        loaded = bundle.load(out)
-    manifest = loaded.manifest
+        fitted = bundle.load(out)
+    manifest = fitted.manifest
     kind = "LightGBM" if manifest.strategy == "first_stage" else manifest.strategy
-    evaluation = evaluate(loaded.reranker, read_split(table, split).test)
+    evaluation = evaluate(fitted.reranker, read_split(table, split).test)
     values = np.nan_to_num(evaluation.values[manifest.strategy][f"ndcg@{CUTOFF}"])
     ships = kind + (" + relative" if manifest.relative else "")
     return {"ships": ships, "reason": manifest.default_reason, **_rounded(values, seconds)}
@@ -181,8 +181,8 @@ def _measure_fit(table: Path, split: int, options: Sequence[str]) -> Row:
 
 def _seconds_of_children() -> float:
     """Return the CPU seconds of all subprocesses that ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _rounded(values: Float[np.ndarray, " N"], seconds: Mapping[str, float]) -> Row:

@@ -53,7 +53,7 @@ def judge(rows: Mapping[Key, Row], columns: Iterable[Row]) -> Row:
         columns: Rows of :func:`benchmarks.tables.columns.measure`, of five splits of a table.
 
     Returns:
-        A row for each diagnosis. The features predict a gain if the counts of a category are uneven in a tenth of the
+        Row of each diagnosis. The features predict a gain if the counts of a category are uneven in a tenth of the
         lists, or a feature that varies within lists has half of its variance between them; the quick rankers, if their
         gain is shown. The truth is a gain shown on the test queries of all splits, by a normal mean. Of columns of
         categories alone, uneven counts predict a mean gain that is worthwhile.
@@ -83,6 +83,6 @@ def judge(rows: Mapping[Key, Row], columns: Iterable[Row]) -> Row:
                 "uneven_is_right": ((row["uneven"] or 0.0) >= PARTLY) == (categories >= WORTHWHILE),
             }
         )
-    right = {name: sum(one[name] == one["gains"] for one in result) for name in ("by_features", "by_rankers")}
-    right["by_uneven_counts"] = sum(one["uneven_is_right"] for one in result)
+    right = {name: sum(row[name] == row["gains"] for row in result) for name in ("by_features", "by_rankers")}
+    right["by_uneven_counts"] = sum(row["uneven_is_right"] for row in result)
     return {"right": right, "of": len(result), "tables": result}

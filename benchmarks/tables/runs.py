@@ -47,8 +47,8 @@ def read_split(table: Path, number: int, *, persons_apart: bool = False) -> Spli
     test, valid = part == number - 1, part == number % SPLITS
     with tempfile.TemporaryDirectory() as folder:
         files = {name: Path(folder) / f"{name}.parquet" for name in ("train", "valid", "test")}
-        for file, chosen in zip(files.values(), (~test & ~valid, valid, test), strict=True):
-            rows.filter(chosen).write_parquet(file)
+        for file, mask in zip(files.values(), (~test & ~valid, valid, test), strict=True):
+            rows.filter(mask).write_parquet(file)
         return load(recipe, [f"{name}={file}" for name, file in files.items()])
 
 

@@ -25,7 +25,7 @@ class Result:
     id: Id | None
     """As it was sent: a whole number is one again."""
     rank: int
-    """From 1."""
+    """Rank, from 1."""
     relevance_score: float | None
     """Probability of being the one to put first, among those scored; below 0 a place: -1 for the first of the others,
     -2 for the next (of raw scores, as far below the lowest). None instead of these with ``finite_scores=False``."""
@@ -39,7 +39,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which ranker was asked for, and who chose it."""
+    """The requested ranker, and who chose it."""
 
     strategy: str
     specialist: int | None
@@ -49,13 +49,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """How the answer came about."""
+    """Details of how the answer was made."""
 
     status: str
     stage_reached: str
     reason: str | None
     timings_ms: Mapping[str, float | None]
-    """By step; None for one that did not run."""
+    """Milliseconds by step; None for one that did not run."""
     ignored: tuple[str, ...] = ()
     """Features that were sent by name and that the bundle does not know, the first 32; a service may be set to ignore
     them."""
@@ -82,7 +82,7 @@ class Ranking:
     meta: Meta
     request_id: str | None
     attempts: int
-    """How often the question was sent."""
+    """Number of times that the question was sent."""
 
     @property
     def degraded(self) -> bool:
@@ -107,7 +107,7 @@ class FeatureInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """What is served."""
+    """The served bundles and their limits."""
 
     model: str
     version: str
@@ -137,11 +137,11 @@ class SentList:
     """The parts of a sent list that its answer repeats.
 
     Args:
-        length: candidates.
-        ids: of the candidates; None: they have none.
-        id: of the query.
-        version: of the bundle that should answer; None: any.
-        top_n: results that are wanted; None: all.
+        length: Number of candidates.
+        ids: Ids of the candidates; None if they have none.
+        id: Id of the query.
+        version: Version of the bundle that should answer; None for any.
+        top_n: Length of the results; None for all.
     """
 
     length: int
@@ -164,9 +164,9 @@ class SentList:
         length = len(ranking.order)
         if (ranking.ranks[ranking.order] != np.arange(1, length + 1)).any():
             raise ValueError(f"its ranks are not 1 to {length}, each once")
-        wanted = length if self.top_n is None else min(length, self.top_n)
-        if len(ranking.results) != wanted:
-            raise ValueError(f"it has {len(ranking.results)} results, and {wanted} are due")
+        due = length if self.top_n is None else min(length, self.top_n)
+        if len(ranking.results) != due:
+            raise ValueError(f"it has {len(ranking.results)} results, and {due} are due")
         for place, result in enumerate(ranking.results, 1):
             if not place == result.rank == ranking.ranks[result.index]:
                 ranks = f"{result.rank} and {ranking.ranks[result.index]}"

@@ -39,7 +39,7 @@ def encode(
         fields["candidates"] = _text(_candidates(features, ids), "candidates")
         count = len(features)
     else:
-        names, values, count = _named(features, feature_names)
+        names, values, count = _names_and_values(features, feature_names)
         if names is not None:
             fields["feature_names"] = _text(names, "feature_names")
         if ids is not None:
@@ -72,12 +72,12 @@ def read_ids(ids: Any, place: str = "ids") -> tuple[Id, ...]:
     return tuple(own)
 
 
-def _check_count(name: str, given: Sequence[Id], count: int, of: str) -> None:
-    if len(given) != count:
-        raise ValueError(f"{len(given)} {name} for {count} {of}")
+def _check_count(name: str, values: Sequence[Id], count: int, of: str) -> None:
+    if len(values) != count:
+        raise ValueError(f"{len(values)} {name} for {count} {of}")
 
 
-def _named(
+def _names_and_values(
     features: Features, names: Sequence[str] | None
 ) -> tuple[list[str] | None, NDArray[Any] | list[list[Cell]], int]:
     """Return names of the columns, values, and number of candidates."""

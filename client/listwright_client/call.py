@@ -119,7 +119,7 @@ class Call(Generic[T]):
     """One question with its attempts and its deadline.
 
     Args:
-        ask: writes the question, which is part of the call's time.
+        ask: Function that writes the question, which is part of the call's time.
     """
 
     def __init__(

@@ -37,9 +37,9 @@ NOT_READY = (ConnectionFailedError, DeadlineExceededError, UnavailableError)
 class _Connections(Generic[Http]):
     """Connection pool of one process and event loop, replaced in another: a connection dies with its loop."""
 
-    def __init__(self, make: Callable[[], Http], given: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
-        self._make, self._loop, self.owned, self.moved = make, loop, given is None, False
-        self._used: tuple[Any, Http] = None, self._open() if given is None else given
+    def __init__(self, make: Callable[[], Http], http: Http | None, loop: Callable[[], Any] = lambda: None) -> None:
+        self._make, self._loop, self.owned, self.moved = make, loop, http is None, False
+        self._used: tuple[Any, Http] = None, self._open() if http is None else http
 
     def pool(self) -> Http:
         """Return the pool of this process and event loop; RuntimeError if it is another's that cannot be replaced."""
@@ -70,16 +70,16 @@ class _Connections(Generic[Http]):
 
 
 class Client:
-    """Client of one service. Threads may share it, and forked processes: each process has its own connections.
+    """A client of one service. Threads may share it, and forked processes: each process has its own connections.
     Close it, or use it in a ``with``.
 
     Args:
-        base_url: of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
-        api_key: sent as ``Authorization: Bearer``.
-        timeout: seconds that a call may take, retries and waits included; each call may say otherwise.
-        retries: attempts after the first, where trying again is safe and there is time.
-        http: an ``httpx.Client`` of your own (proxies, certificates, limits), which you close yourself.
-        clock, sleep, jitter: ``time.monotonic``, ``time.sleep`` and ``random.random``, for tests.
+        base_url: URL of the service, e.g. ``http://127.0.0.1:8000``; a path before ``/rerank`` is kept.
+        api_key: Key that is sent as ``Authorization: Bearer``; None if the service needs none.
+        timeout: Seconds that a call may take, retries and waits included; each call may say otherwise.
+        retries: Most attempts after the first, where trying again is safe and there is time.
+        http: An ``httpx.Client`` of your own (proxies, certificates, limits), which you close yourself.
+        clock, sleep, jitter: Substitutes for ``time.monotonic``, ``time.sleep`` and ``random.random``, for tests.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Client:
         Args:
             features: ``(L, D)`` array, NaN for a missing value, categories as strings in an array of objects; or one
                 mapping per candidate, by feature name; or a pandas or polars frame, whose columns are the features.
-            options: see :class:`~listwright_client.options.RerankOptions`.
+            options: Fields of :class:`~listwright_client.options.RerankOptions`.
 
         Raises:
             ListwrightError: see :mod:`listwright_client.errors`.
@@ -115,9 +115,9 @@ class Client:
         """Rank the candidates of one query, and explain the place of one of them, or of the first ones.
 
         Args:
-            features: as in :meth:`rerank`.
-            options: see :class:`~listwright_client.options.ExplainOptions`; ``candidate`` or ``explain_top_n`` among
-                them. An explanation takes seconds: give it a ``timeout``.
+            features: Features of the candidates, as in :meth:`rerank`.
+            options: Fields of :class:`~listwright_client.options.ExplainOptions`; ``candidate`` or ``explain_top_n``
+                among them. An explanation takes seconds: give it a ``timeout``.
 
         Raises:
             ListwrightError, ValueError, TypeError: as :meth:`rerank`; a service that explains nothing answers 404.

@@ -38,7 +38,7 @@ class Problem:
     detail: str
     """Description of the error, for people."""
     status: int | None = None
-    """Of HTTP; None if no answer came."""
+    """Status of the HTTP answer; None if none came."""
     kind: str | None = None
     """Stable name, e.g. ``schema-mismatch``; None if the answer was not the service's own."""
     errors: tuple[Fault, ...] = ()
@@ -57,9 +57,9 @@ class ListwrightError(Exception):
     """A question that got no good answer.
 
     Args:
-        problem: what is known; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and ``retry_after`` are
-            attributes of the error, too.
-        attempts: how often it was sent; 0 if it never was.
+        problem: Facts on the failure; its ``status``, ``kind``, ``detail``, ``errors``, ``request_id`` and
+            ``retry_after`` are attributes of the error, too.
+        attempts: Number of times that the request was sent.
     """
 
     def __init__(self, problem: Problem, attempts: int = 0) -> None:

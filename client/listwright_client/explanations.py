@@ -23,32 +23,32 @@ class Place:
     """Position in the request, from 0."""
     id: Id | None
     rank: int
-    """From 1."""
+    """Rank, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one feature adds to a score."""
+    """Contribution of one feature to a score."""
 
     feature: str
     value: FeatureValue
     reference: FeatureValue
-    """What stands in for the value where it is left out. None as well where nothing does: then the contribution is a
-    difference to the list's mean. Of a comparison: the other candidate's value."""
+    """Value that stands in for the feature's where it is left out. None as well where nothing does: then the
+    contribution is a difference to the list's mean. In a comparison, the other candidate's value."""
     contribution: float
     standard_error: float | None
-    """From sampling; None: exact."""
+    """Standard error of the sampling; None if the contribution is exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageExplanation:
-    """Why a stage gave the candidate its score."""
+    """Reasons for the score that a stage gave the candidate."""
 
     ranker: str
     score: float
     reference_score: float
     contributions: tuple[Contribution, ...]
-    """Of every feature, the largest in size first; they sum to ``score - reference_score``."""
+    """Contribution of every feature, the largest in size first; they sum to ``score - reference_score``."""
     exact: bool
     evaluations: int
     """Changed candidates that the ranker scored."""
@@ -73,7 +73,7 @@ class Passing:
     one: tuple[Change, ...] | None
     """None: no value of one feature within the training range passes."""
     two: tuple[Change, ...] | None
-    """Of two features that pass together only; None: none were found."""
+    """Changes of two features that pass together only; None if none were found."""
     tried: int
     """Changed lists that were ranked."""
     untried: int
@@ -103,7 +103,7 @@ class UnusualFeature:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """How unlike the training queries the query is."""
+    """Anomaly score of the query, and the features that make it."""
 
     score: float
     training_quantiles: Mapping[str, float]
@@ -115,9 +115,9 @@ class RouterEstimate:
     """Estimates of the bundle's router for the list."""
 
     probabilities: tuple[float, ...]
-    """Of each specialist, that it is the best one; they sum to 1."""
+    """Probability of each specialist that it is the best one; they sum to 1."""
     gains: tuple[float, ...]
-    """Of each specialist, estimated NDCG over the generalist's."""
+    """Estimated gain in NDCG of each specialist over the generalist."""
     margin: float | None
     """The most probable specialist is taken if its gain is above this; None: none ever is."""
 
@@ -136,17 +136,17 @@ class Against:
 
 @dataclass(frozen=True, slots=True)
 class RuleReasons:
-    """What rules made of the candidate's place."""
+    """Effect of the rules on the candidate's place."""
 
     rank: int | None
-    """In the answer; None: it is excluded."""
+    """Rank in the answer; None if the candidate is excluded."""
     names: tuple[str, ...]
-    """Of the rules that touched the candidate."""
+    """Names of the rules that touched the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one candidate stands where it stands."""
+    """Reasons for the place of one candidate."""
 
     candidate: Place
     first_stage: StageExplanation | None
@@ -162,7 +162,7 @@ class Explanation:
     incomplete: tuple[str, ...]
     """Parts that the deadline cut short or left out, or that failed."""
     faults: Mapping[str, str]
-    """By part, why it failed, or left changed lists out: a stage failed on them."""
+    """Reason, by part, for which it failed, or left out changed lists that a stage failed on."""
     rules: RuleReasons | None = None
     """None where no rule touched the list; all other ranks are those before rules."""
 
@@ -172,9 +172,9 @@ class Explained:
     """A ranking, and why its candidates stand where they stand."""
 
     ranking: Ranking
-    """What ``rerank`` returns for the same list."""
+    """Ranking that ``rerank`` returns for the same list."""
     explanations: tuple[Explanation, ...]
-    """Of the candidate that was named, or of the first places, best first."""
+    """Explanation of the candidate that was named, or of those at the first places, best first."""
     timings_ms: Mapping[str, float]
     incomplete: tuple[str, ...]
     """Parts of any candidate that the deadline cut short or left out, or that failed; ``explanations``: candidates are
@@ -188,9 +188,9 @@ class SentQuestion:
     """A question that was sent, for checking its answer.
 
     Args:
-        sent: the list.
-        candidate, against: by position or id, as they were sent.
-        places: how many of the first ones, instead of a candidate.
+        sent: List that was sent.
+        candidate, against: Candidates by position or id, as they were sent.
+        places: Number of first places to explain, instead of a candidate.
     """
 
     sent: SentList
@@ -203,7 +203,7 @@ class SentQuestion:
         ranks, explanations = explained.ranking.ranks, explained.explanations
         for rank, explanation in enumerate(explanations, 1):
             place, against = explanation.candidate, explanation.against
-            self._check_named(place, self.candidate)
+            self._check_candidate(place, self.candidate)
             due = ranks[place.index] if self.places is None else rank
             served = place.rank if explanation.rules is None else explanation.rules.rank or 0
             if not served == ranks[place.index] == due:
@@ -211,12 +211,12 @@ class SentQuestion:
             if (against is None) != (self.against is None):
                 raise ValueError(f"it compares with {against}, and {self.against!r} was asked for")
             if against is not None:
-                self._check_named(against, self.against)
+                self._check_candidate(against, self.against)
         most = 1 if self.places is None else min(self.places, self.sent.length)
         if not 0 < len(explanations) <= most:
             raise ValueError(f"it has {len(explanations)} explanations, and {most} were asked for")
 
-    def _check_named(self, place: Place | Against, expected: int | str | None) -> None:
+    def _check_candidate(self, place: Place | Against, expected: int | str | None) -> None:
         own = place.index if not isinstance(expected, str) or place.id is None else id_text(place.id)
         if expected not in (None, own):
             raise ValueError(f"it is about candidate {place.index}, id {place.id!r}, and {expected!r} was asked for")

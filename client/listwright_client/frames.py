@@ -32,7 +32,7 @@ _MISSING = ("NAType", "NaTType")
 
 @runtime_checkable
 class Frame(Protocol):
-    """What pandas and polars frames have in common."""
+    """Interface that pandas and polars frames have in common."""
 
     @property
     def columns(self) -> Any:
@@ -123,8 +123,8 @@ def _infinite(name: str, row: int, number: Any) -> ValueError:
 
 def _matrix(columns: Sequence[_Column]) -> NDArray[Any] | None:
     """Return ``(L, D)`` of one type that holds every number exactly; None if there is none."""
-    numbers = [column if isinstance(column, np.ndarray) else _numbers(column) for column in columns]
-    arrays = [array for array in numbers if array is not None]
+    numeric_columns = [column if isinstance(column, np.ndarray) else _numbers(column) for column in columns]
+    arrays = [array for array in numeric_columns if array is not None]
     if len(arrays) < len(columns) or not columns:
         return None
     whole = [array for array in arrays if array.dtype.kind != "f"]

@@ -67,7 +67,7 @@ class RerankOptions(CallOptions, total=False):
     finite_scores: bool
     """False: no score (None, NaN) for a candidate that no single ranker scored, in place of a number for its place."""
     id: str | None
-    """Of the query, echoed."""
+    """Id of the query, echoed."""
     query_id: str | None
     """Id of this query in events, for the service's served log; default: ``id``, else the request's id."""
     unit: str | None

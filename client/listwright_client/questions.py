@@ -25,9 +25,9 @@ class Question(Generic[T]):
     """One question to the service.
 
     Args:
-        read: makes the value out of an answer that is 200; takes the number of attempts, too.
-        body: a JSON object with at least one field; None: a GET.
-        most_bytes: largest answer that is read.
+        read: Function that makes the value out of an answer 200 and the number of attempts.
+        body: JSON object with at least one field; None for a GET.
+        most_bytes: Bytes of the largest answer that is read.
     """
 
     path: str
@@ -49,11 +49,11 @@ def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     return Question("/explain", partial(read_explained, question=question), body, sent.most_bytes)
 
 
-def _body(name: str, features: Features, options: RerankOptions, words: type) -> tuple[bytes, SentList]:
+def _body(name: str, features: Features, options: RerankOptions, fields: type) -> tuple[bytes, SentList]:
     """Return the body of a question about a list, and the list that its answer is checked against."""
-    unknown = sorted(options.keys() - words.__annotations__.keys())
+    unknown = sorted(options.keys() - fields.__annotations__.keys())
     if unknown:
-        raise TypeError(f"{name} has no {', '.join(unknown)}: it takes {', '.join(words.__annotations__)}")
+        raise TypeError(f"{name} has no {', '.join(unknown)}: it takes {', '.join(fields.__annotations__)}")
     envelope: dict[str, Any] = {
         word: value for word, value in options.items() if word not in _APART and value is not None
     }

@@ -70,13 +70,13 @@ def unreadable(reply: Reply, cause: Exception, request_id: str, attempts: int) -
 
 def _problem(reply: Reply, request_id: str) -> Problem:
     body = _body(reply)
-    given = body.get("type")
+    kind = body.get("type")
     phrase = httpx.codes.get_reason_phrase(reply.status) or f"status {reply.status}"
     faults = [fault for fault in _items(body, "errors") if isinstance(fault, dict)]
     return Problem(
         detail=printable(body.get("detail") or f"{phrase}: {_tell_redirect(reply)}{_start(reply)}"),
         status=reply.status,
-        kind=printable(given.removeprefix(KINDS)) if isinstance(given, str) and given.startswith(KINDS) else None,
+        kind=printable(kind.removeprefix(KINDS)) if isinstance(kind, str) and kind.startswith(KINDS) else None,
         errors=tuple(Fault(printable(fault.get("path")), printable(fault.get("message"))) for fault in faults),
         request_id=printable(body.get("request_id") or reply.headers.get("x-request-id") or request_id),
         retry_after=retry_after(reply.headers.get("retry-after"), reply.headers.get("date")),

@@ -1,4 +1,4 @@
-"""``listwright experiment SUITE``: a study over seeds and folds, resumable, with one page at the end."""
+"""``listwright experiment SUITE``: run a suite over seeds and folds, resumable, and write its page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from listwright.training.recipe.options import add_data_options, recipe_for, wit
 
 ORACLE_COUNTS = (1, 2, 5, 10)
 MOST_SPECIALISTS = 100
-"""Most specialists of a bundle."""
+"""Largest number of specialists of a bundle."""
 
 SPECIALISED = ("oracle", "routing")
 LISTWISE = ("table2", "table3", "anomaly", "lambda")
@@ -38,7 +38,7 @@ _ONLY_FOR = {
     "relative": ON_EITHER,
     "methods": ("table2",),
 }
-"""Suites that know an option."""
+"""Suites that have an option, by the option."""
 
 _EXAMPLES = """suites:
   table2     LambdaMART with and without list-relative columns, QILCM, its rivals,
@@ -81,10 +81,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _run_suite(options: argparse.Namespace, console: Console) -> None:
     _check(options)
     recipe = _measurable(with_data_options(recipe_for(options.recipe, options.data), options))
-    folds = _numbers("--folds", options.folds) or tuple(range(1, _folds_of(options.suite, recipe, options.data) + 1))
+    folds = _whole_numbers("--folds", options.folds) or tuple(
+        range(1, _folds_of(options.suite, recipe, options.data) + 1)
+    )
     name = f"{options.suite}-{recipe.name}{'-relative' if options.relative else ''}"
     out = options.out or Path("experiments") / name
-    command = repeatable("experiment", options.words)
+    command = repeatable("experiment", options.arguments)
     run = _run_listwise if options.suite in LISTWISE else _run_specialised
     console.print(escape(run(options, recipe, folds, out, command, console)))
     console.print(f"Page: {out / 'page.html'}", soft_wrap=True, markup=False)
@@ -105,7 +107,7 @@ def _measurable(recipe: Recipe) -> Recipe:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise RecipeError for options that the suite does not know, and for invalid numbers."""
+    """Raise RecipeError for options that the suite does not have, and for invalid numbers."""
     for name in ("seeds", "ndcg_at", "jobs", "tune"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -147,7 +149,7 @@ def _run_listwise(
 def _run_specialised(
     options: argparse.Namespace, recipe: Recipe, folds: tuple[int, ...], out: Path, command: str, console: Console
 ) -> str:
-    counts = _numbers("--specialists", options.specialists)
+    counts = _whole_numbers("--specialists", options.specialists)
     if options.suite == "oracle":
         counts = tuple(sorted({1, *(counts or ORACLE_COUNTS)}))  # 1: the line that all others are compared with
     elif counts and (len(counts) > 1 or counts[0] < 2):
@@ -188,7 +190,7 @@ def _made_with(*more: str) -> dict[str, str]:
 
 
 def _contents(source: str) -> list[str]:
-    """Return the name of a source, with the split that it is named for, and one digest of its files."""
+    """Return the name of a source, with the split that it is for, and one digest of its files."""
     path = path_of(source)
     split = source.partition("=")[0] + "=" if path != Path(source) else ""
     digest = hashlib.sha256()
@@ -200,9 +202,9 @@ def _contents(source: str) -> list[str]:
 
 
 def _folds_of(suite: str, recipe: Recipe, sources: list[str]) -> int:
-    """Return how many folds run by default: 1 where the data are already split.
+    """Return the default number of folds: 1 where the data are already split.
 
-    The QILCM paper splits once, 60/20/20: so do its suites, unless a set is published in parts that make its folds.
+    The QILCM paper splits once, 60/20/20; so do its suites, unless a set is published in parts that make its folds.
     """
     data = recipe.data
     parts = data.parts if isinstance(data, LetorData) else ()
@@ -223,14 +225,14 @@ def _methods(texts: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts or ()))
 
 
-def _numbers(option: str, texts: Sequence[str] | None) -> tuple[int, ...]:
+def _whole_numbers(option: str, texts: Sequence[str] | None) -> tuple[int, ...]:
     try:
-        numbers = tuple(dict.fromkeys(int(text) for text in texts or ()))
+        values = tuple(dict.fromkeys(int(text) for text in texts or ()))
     except ValueError:
-        numbers = (0,)
-    if any(number < 1 for number in numbers):
+        values = (0,)
+    if any(value < 1 for value in values):
         raise RecipeError(f"{option} {','.join(texts or ())}: expected whole numbers from 1, separated by commas")
-    return numbers
+    return values
 
 
 def _shifts(texts: Sequence[str] | None) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Facts about the machine and the libraries that stand beside every measured figure."""
+"""Facts about the machine and the libraries, saved with every measured figure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
-RESULTS = (_CHECKOUT if (_CHECKOUT / "benchmarks").is_dir() else Path()) / "benchmarks" / "results"
-"""Folder of the checkout; of an installed laboratory, in the current folder."""
+_AROUND = Path(__file__).resolve().parents[2]
+CHECKOUT = _AROUND if (_AROUND / "benchmarks").is_dir() else Path()
+"""Root of the checkout; the current folder where the laboratory is installed elsewhere."""
+
+RESULTS = CHECKOUT / "benchmarks" / "results"
 
 _WORK = b"".join(sha256(str(n).encode()).hexdigest().encode() for n in range(500))
 
@@ -43,10 +45,7 @@ def _version(name: str) -> str | None:
 
 
 def speed(seconds: float = 0.4) -> float:
-    """Measure how many rounds of a fixed piece of work all cores do per second.
-
-    On a shared machine it is not always as many.
-    """
+    """Measure how many rounds of a fixed piece of work all cores do per second, which varies on a shared machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     until = time.perf_counter() + seconds
     with ThreadPoolExecutor(cores) as threads:  # zlib lets go of the interpreter's lock

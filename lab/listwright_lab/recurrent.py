@@ -1,4 +1,4 @@
-"""DLCM and DCM, the rivals that read a list one candidate after the other.
+"""DLCM and DCM, rivals of QILCM that read a list one candidate after the other.
 
 Both read it by the first stage's score, or as it is presented. The order is made inside the network, by counting who
 stands before whom: exact, the same in torch and in ONNX where sorting is not, and equal scores keep input order.
@@ -17,7 +17,7 @@ from listwright.training.recipe.model import DcmSpec, DlcmSpec
 
 
 class _RecurrentNetwork(nn.Module):
-    """A network whose reader goes from candidate to candidate."""
+    """Network with a recurrent layer that reads one candidate after the other."""
 
     reader: nn.RNNBase
 
@@ -36,8 +36,8 @@ class DlcmNetwork(_RecurrentNetwork):
     The GRU is as wide as the encoded candidates; padding is never read.
 
     Args:
-        width: X, columns of the dense input.
-        spec: of the recipe.
+        width: Number X of columns of the dense input.
+        spec: Settings of the network.
     """
 
     def __init__(self, width: int, spec: DlcmSpec) -> None:
@@ -74,8 +74,8 @@ class DcmNetwork(_RecurrentNetwork):
     All widths are our reading: the QILCM paper names none. The decoder starts from a learned input.
 
     Args:
-        width: X, columns of the dense input.
-        spec: of the recipe.
+        width: Number X of columns of the dense input.
+        spec: Settings of the network.
     """
 
     def __init__(self, width: int, spec: DcmSpec) -> None:
@@ -118,17 +118,17 @@ def reading_places(
     """Return when each candidate is read, from 0; padding comes last.
 
     Args:
-        h: only its shape matters.
-        mask: ``(B, L)`` True = real candidate; None if there is no padding.
+        h: ``(B, L, H)`` encoded candidates, whose shape alone matters.
+        mask: ``(B, L)`` True for a real candidate; None if there is no padding.
         first: ``(B, L)`` first-stage scores; None for input order.
-        best_first: False reads from the last candidate to the best one.
+        best_first: Whether the best candidate is read first; False for last.
     """
     position = torch.arange(h.shape[1], device=h.device).expand(h.shape[:2])
     if first is None:
         first = -position.to(h.dtype)
-    one, other = first[:, :, None], first[:, None, :]
+    own, others = first[:, :, None], first[:, None, :]
     sooner = position[:, None, :] < position[:, :, None]  # (B, i, j): j comes before i
-    before = (other > one) | ((other == one) & sooner)
+    before = (others > own) | ((others == own) & sooner)
     if not best_first:
         before = ~before & (position[:, None, :] != position[:, :, None])
     if mask is None:
@@ -153,8 +153,8 @@ def read(
         outputs, state = reader(ordered)
     else:
         lengths = mask.sum(dim=-1).clamp(min=1).cpu()  # a list of nothing but padding is read for one step of zeros
-        packed = nn.utils.rnn.pack_padded_sequence(ordered, lengths, batch_first=True, enforce_sorted=False)
-        outputs, state = reader(packed)
+        sequences = nn.utils.rnn.pack_padded_sequence(ordered, lengths, batch_first=True, enforce_sorted=False)
+        outputs, state = reader(sequences)
         outputs, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True, total_length=h.shape[1])
     return outputs.gather(1, places[..., None].expand(-1, -1, outputs.shape[-1])), state
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError, RecipeError, plain_text
 from listwright.ranking.served_log import files
 from listwright.ranking.served_log.record import ServedRecord, hashed
@@ -23,9 +24,6 @@ LEFT = 3
 
 EVENTS = ("events-*.jsonl", "events-*.jsonl.part")
 """Patterns of the names of files that ``POST /ubi/events`` writes."""
-
-REWRITE_SUFFIX = ".without"
-"""Ends the name of a file that is being written anew."""
 
 T = TypeVar("T")
 
@@ -106,17 +104,17 @@ def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
 def _print_outcome(forgotten: Iterator[Forgotten], what: str) -> tuple[int, frozenset[str]]:
     """Print the outcome of each file; return how many records are left, and the query ids that these name."""
     removed = left = 0
-    named: set[str] = set()
+    unfinished_queries: set[str] = set()
     for file in forgotten:
         if file.unfinished:
             left += file.removed
-            named |= file.queries
+            unfinished_queries |= file.queries
             print(f"{file.path.name}: {file.removed} {what} are left: the file is not finished")
         else:
             removed += file.removed
             print(f"{file.path.name}: {file.removed} {what} removed, {file.remaining} kept")
     print(f"{removed} {what} removed" + (f", {left} left: run it again later" if left else ""))
-    return left, frozenset(named)
+    return left, frozenset(unfinished_queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,11 @@ class Forgotten:
     """The outcome for one file.
 
     Args:
-        path: of the file.
-        removed: records of the unit that were in it.
-        remaining: other records.
-        unfinished: whether it is still written, or was left by a killed worker: nothing of it was changed.
-        queries: query ids of events that are left in it.
+        path: Path of the file.
+        removed: Number of the unit's records that were in the file.
+        remaining: Number of the other records.
+        unfinished: Whether the file is still written, or was left by a killed worker: nothing of it was changed.
+        queries: Query ids of events that are left in the file.
     """
 
     path: Path
@@ -145,12 +143,12 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
     removed. An interrupted run loses nothing, and may be run again.
 
     Args:
-        folder: of the log.
-        units: as they stand in the log: as they were sent, or their hashes.
-        awaited: query ids of records that stay: without them nobody knows which events are left.
+        folder: Folder of the log.
+        units: Units as the log has them: as they were sent, or their hashes.
+        awaited: Query ids of records that stay: without them nobody knows which events are left.
 
     Yields:
-        Of each file that has records of the units, in the order of
+        The outcome for each file that has records of the units, in the order of
         :func:`~listwright.ranking.served_log.files.log_files`.
 
     Raises:
@@ -184,27 +182,25 @@ def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_
     if not some_stay:
         path.unlink(missing_ok=True)
         return
-    new = path.with_name(f".{path.name}{REWRITE_SUFFIX}")
-    files.write(new, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
-    _replace_durably(new, path)
+    files.write(path, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
+    _sync(path.parent)
 
 
-def _replace_durably(new: Path, path: Path) -> None:
-    """Put a file in the place of another one of its folder, in one step that a power failure does not undo."""
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _sync(folder: Path) -> None:
+    """Flush the names of a folder's files to the disk: a power failure brings no replaced file back."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
     """Return the query ids of all records of some units in a served log, also of files that are still written.
 
     Args:
-        log: folder of the served log.
-        units: as they stand in it.
+        log: Folder of the served log.
+        units: Units as the log has them: as they were sent, or their hashes.
 
     Raises:
         DataError: if the folder is not there, or a file is damaged.
@@ -223,12 +219,12 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     A file that has any is written anew, and replaces the old one in one step. Lines that are no events stay.
 
     Args:
-        folder: of the log of events.
-        queries: their query ids.
-        clients: their client ids.
+        folder: Folder of the log of events.
+        queries: Query ids of the events to remove.
+        clients: Client ids of the events to remove.
 
     Yields:
-        Of each file that has such events, by name.
+        The outcome for each file that has such events, by name.
 
     Raises:
         DataError: if the folder is not there, or a file cannot be read.
@@ -236,16 +232,18 @@ def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]
     """
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
-    for leftover in folder.rglob(f".events-*{REWRITE_SUFFIX}"):  # of a run that was stopped
+    for leftover in folder.rglob(".events-*.jsonl.*"):  # of a run that was stopped
         leftover.unlink(missing_ok=True)
     for listed in plain_file.files_below(folder, EVENTS):
-        path, drops, named = _scan_events(listed, queries, clients)
+        path, drops, queries_in_file = _scan_events(listed, queries, clients)
         if not any(drops):
             continue
         unfinished = path.name.endswith(".part")
         if not unfinished:
             _rewrite_events(path, drops)
-        yield Forgotten(path, sum(drops), len(drops) - sum(drops), unfinished, named if unfinished else frozenset())
+        yield Forgotten(
+            path, sum(drops), len(drops) - sum(drops), unfinished, queries_in_file if unfinished else frozenset()
+        )
 
 
 def _scan_events(
@@ -277,14 +275,16 @@ def _rewrite_events(path: Path, of_person: list[bool]) -> None:
     if all(of_person):
         path.unlink(missing_ok=True)
         return
-    new, before = path.with_name(f".{path.name}{REWRITE_SUFFIX}"), path.stat()
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, before.st_mode & 0o777)
-    with os.fdopen(descriptor, "wb") as file, plain_file.open_file(path) as lines:
+    before = path.stat()
+    with (
+        atomic_file(path, mode=before.st_mode & 0o777, sync=True) as file,
+        plain_file.open_file(path) as lines,
+    ):
         file.writelines(line for line, gone in zip(lines, of_person, strict=True) if not gone)
         file.flush()
-        os.fsync(descriptor)
-    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))  # the service removes a file by its last event's age
-    _replace_durably(new, path)
+        times = (before.st_atime_ns, before.st_mtime_ns)
+        os.utime(file.fileno(), ns=times)  # the service removes a file by its last event's age
+    _sync(path.parent)
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ class CompiledFirstStage:
     """A LightGBM ranker, walked through by compiled code on one thread.
 
     Args:
-        forest: of the model.
-        columns: of the schema, in the model's order; None if that is the schema's own.
-        schema: of the feature matrices that will be scored.
+        forest: Trees of the model.
+        columns: Columns of the schema in the model's order; None if that is the schema's own.
+        schema: Schema of the feature matrices that will be scored.
     """
 
     engine: Engine = "compiled"
@@ -91,8 +91,8 @@ def open_first_stage(model: str, schema: FeatureSchema, engine: str) -> FirstSta
     a probe, LightGBM scores, and a warning says why.
 
     Args:
-        model: LightGBM's text format.
-        schema: of the feature matrices that will be scored.
+        model: Model in LightGBM's text format.
+        schema: Schema of the feature matrices that will be scored.
         engine: ``compiled`` or ``lightgbm``.
 
     Raises:
@@ -147,11 +147,12 @@ class Schedule:
     """The trees that are scored in step and those that are walked row by row.
 
     Args:
-        groups: ``(G,)`` of :data:`GROUP`: how many splits, and the place of each tree's leftmost leaf.
-        splits: ``(splits, 4)`` of :data:`SPLIT`, group after group, parents before children; ``at`` is the
+        groups: ``(G,)`` array of :data:`GROUP`: number of splits, and the place of each tree's leftmost leaf.
+        splits: ``(splits, 4)`` array of :data:`SPLIT`, group after group, parents before children; ``at`` is the
             place of the leftmost leaf below, from which ``step`` leads to that of the right side.
         walked: ``(walked,)`` numbers of the other trees.
-        turns: ``(trees,)`` when each tree has its turn: four a group, and then those that are walked through.
+        turns: ``(trees,)`` place of each tree in the order in which they are computed: four a group, and then those
+            that are walked through.
     """
 
     groups: np.ndarray
@@ -167,16 +168,16 @@ def schedule(forest: Forest) -> Schedule:
     """
     ends = np.append(forest.trees["root"][1:], len(forest.nodes))
     small = (ends - forest.trees["root"] < 2 * MOST_LEAVES) & (forest.trees["categorical"] == 0)
-    chosen = {
+    in_step = {
         int(tree): _in_step(forest.nodes[forest.trees["root"][tree] : ends[tree]].tolist())
         for tree in np.flatnonzero(small)
     }
-    order = sorted(chosen, key=lambda tree: len(chosen[tree][1]))
+    order = sorted(in_step, key=lambda tree: len(in_step[tree][1]))
     groups, splits = [], []
     for first in range(0, len(order), ABREAST):
         members = order[first : first + ABREAST]
         missing = ABREAST - len(members)
-        starts, ways = zip(*(chosen[tree] for tree in members), *[(0, [])] * missing, strict=True)
+        starts, ways = zip(*(in_step[tree] for tree in members), *[(0, [])] * missing, strict=True)
         steps = max(len(way) for way in ways)
         groups.append((steps, starts))
         padded = [way + [_INERT] * (steps - len(way)) for way in ways]

@@ -41,12 +41,13 @@ class PackedForest(Packed):
     """Trees over E columns, with one output or more; the result is their mean m, or ``2^(power m)``.
 
     Args:
-        fills: ``(E,)`` what stands for a missing value.
-        nodes: of :data:`listwright.ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has them.
-        roots: ``(trees,)`` where each tree begins.
-        leaves: of every node; of a leaf, its row of ``values``.
-        values: ``(values, outputs)``.
-        power: ``(1,)`` and not 0, or empty for the mean itself.
+        fills: ``(E,)`` replacement of a missing value, by column.
+        nodes: Nodes of all trees, of :data:`listwright.ranking.compiled.lightgbm_trees.NODE`, as its ``Forest`` has
+            them.
+        roots: ``(trees,)`` index of each tree's root.
+        leaves: ``(nodes,)`` for a leaf, the index of its row of ``values``.
+        values: ``(values, outputs)`` values of the leaves.
+        power: ``(1,)`` factor of the mean in the exponent, not 0; empty for the mean itself.
     """
 
     fills: Float[np.ndarray, " E"]
@@ -84,7 +85,7 @@ class PackedForest(Packed):
 
 
 class ForestScorer:
-    """Scores rows with a packed forest, on one thread."""
+    """A scorer of rows by a packed forest, on one thread."""
 
     def __init__(self, forest: PackedForest) -> None:
         self._outputs, power = forest.values.shape[1], float(forest.power[0]) if len(forest.power) else 0.0
@@ -101,8 +102,7 @@ class ForestScorer:
 def open_forest(model: bytes, width: int, columns: int, name: str) -> Scorer:
     """Open a forest's ONNX graph: compiled where that is built and equals ONNX Runtime on probes.
 
-    Args:
-        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
+    The arguments are those of :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such forest.

@@ -43,13 +43,13 @@ class Forest:
     """A forest in flat arrays.
 
     Args:
-        columns: ``(E,)`` of :data:`COLUMN`.
-        nodes: of :data:`NODE`, all trees one after the other, siblings side by side; ``child`` is the left one, counted
-            from the tree's root. A leaf is its own child under an infinite threshold.
-        trees: ``(trees,)`` of :data:`TREE`.
-        sets: of uint32; a set is the count of its words and then the words.
-        values: of every node; 0 of an inner one.
-        splits: by feature, the values at which a row changes its way: thresholds, or categories of a set.
+        columns: ``(E,)`` array of :data:`COLUMN`.
+        nodes: Array of :data:`NODE`, all trees one after the other, siblings side by side; ``child`` is the left one,
+            counted from the tree's root. A leaf is its own child under an infinite threshold.
+        trees: ``(trees,)`` array of :data:`TREE`.
+        sets: Array of uint32; a set is the count of its words and then the words.
+        values: ``(nodes,)`` value of every leaf; 0 for an inner node.
+        splits: Values at which a row changes its way, by feature: thresholds, or categories of a set.
     """
 
     columns: np.ndarray
@@ -106,7 +106,7 @@ class _Tree:
         self.threshold = _numbers(inner["threshold"])
         self.below: list[float] = float32_below(np.array(self.threshold)).tolist()
         left, right = (lines[side].split() if self.size else () for side in ("left_child", "right_child"))
-        self.children = [(int(one), int(other)) for one, other in zip(left, right, strict=True)]
+        self.children = [(int(child), int(sibling)) for child, sibling in zip(left, right, strict=True)]
         bounds = [int(bound) for bound in lines.get("cat_boundaries", "").split()]
         words = [int(word) for word in lines.get("cat_threshold", "").split()]
         self.sets = [words[start:end] for start, end in pairwise(bounds)]
@@ -127,7 +127,7 @@ def _numbers(text: str) -> list[float]:
 
 
 class _Packer:
-    """Collects trees in flat lists."""
+    """Flat lists of the trees that are added."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[int, int], int] = {}

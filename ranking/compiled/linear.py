@@ -50,15 +50,15 @@ class PackedLinear(Packed):
     """K linear rankers over M z-scores, their missing-value indicators and the 0/1 columns of categories.
 
     Args:
-        columns: ``(M,)`` of the input that are numbers.
-        fills: ``(M,)`` what stands for a missing value.
+        columns: ``(M,)`` indices of the numeric columns of the input.
+        fills: ``(M,)`` replacements of a missing value.
         lows, highs: ``(M,)`` bounds to clip at.
-        means, scales: ``(M,)`` a z-score is ``(x - mean) * scale``.
-        weights: ``(K, M)`` of the z-scores.
-        missing_weights: ``(K, M)`` added where the value is missing.
-        category_columns: ``(J,)`` of the input that are categories, coded 1, 2, ...
-        category_starts: ``(J + 1,)`` where the weights of each begin.
-        category_weights: ``(K, categories)`` of all categories.
+        means, scales: ``(M,)`` parameters of the z-scores ``(x - mean) * scale``.
+        weights: ``(K, M)`` weights of the z-scores.
+        missing_weights: ``(K, M)`` weights that are added where the value is missing.
+        category_columns: ``(J,)`` indices of the categorical columns of the input, coded 1, 2, ...
+        category_starts: ``(J + 1,)`` index of the first weight of each categorical column.
+        category_weights: ``(K, categories)`` weights of all categories.
     """
 
     columns: Int[np.ndarray, " M"]
@@ -114,7 +114,7 @@ class PackedLinear(Packed):
 
 
 class LinearScorer:
-    """Scores rows with packed linear rankers, on one thread."""
+    """A scorer of rows by packed linear rankers, on one thread."""
 
     def __init__(self, rankers: PackedLinear) -> None:
         padding = ((0, 0), (0, -rankers.weights.shape[1] % linear_product.WIDTH))
@@ -131,8 +131,7 @@ class LinearScorer:
 def open_specialists(model: bytes, width: int, columns: int, name: str) -> Scorer:
     """Open the specialists' ONNX graph: compiled if they are linear, and equal to ONNX Runtime on probes.
 
-    Args:
-        model, width, columns, name: as for :func:`listwright.ranking.compiled.packed_graph.open_packed`.
+    The arguments are those of :func:`listwright.ranking.compiled.packed_graph.open_packed`.
 
     Raises:
         ScoringError: if it is not such a graph, or its metadata hold no such rankers.

@@ -19,10 +19,10 @@ def numbers(
 
     Convention: of the values that are there; NaN where none is.
     """
-    wanted = features[:, columns]
+    selected = features[:, columns]
     whole, of_top = np.split(out, 2)
-    whole[:] = _statistics(wanted).ravel()
-    of_top[:] = whole if len(top) == len(features) else _statistics(wanted[top]).ravel()
+    whole[:] = _statistics(selected).ravel()
+    of_top[:] = whole if len(top) == len(features) else _statistics(selected[top]).ravel()
 
 
 def first_stage(scores: Float[np.ndarray, " L"], top: Int[np.ndarray, " top"], out: Float[np.ndarray, " 4"]) -> None:
@@ -45,23 +45,23 @@ def agreement(
     total = weights.sum(axis=0)
     count = scores.shape[1]
     out[:count] = np.log(total) - (weights * shifted).sum(axis=0) / total
-    one, other = _every_two(len(at))
-    if len(one) == 0:
+    first, second = _every_two(len(at))
+    if len(first) == 0:
         out[count:] = 1.0
         return
-    signs = np.sign(scores[at[one]] - scores[at[other]])
-    tau = (signs.T @ signs) / len(one)
+    signs = np.sign(scores[at[first]] - scores[at[second]])
+    tau = (signs.T @ signs) / len(first)
     out[count:] = [tau[pair] for pair in combinations(range(count), 2)]
 
 
 @lru_cache
 def _every_two(count: int) -> tuple[np.ndarray, np.ndarray]:
-    one, other = np.triu_indices(count, k=1)
-    return one, other
+    first, second = np.triu_indices(count, k=1)
+    return first, second
 
 
-def _statistics(numbers: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
-    values = numbers.astype(np.float64)
+def _statistics(columns: Float[np.ndarray, "L M"]) -> Float[np.ndarray, "4 M"]:
+    values = columns.astype(np.float64)
     missing = np.isnan(values)
     count = len(values) - missing.sum(axis=0)
     absent = count == 0

@@ -25,12 +25,12 @@ def open_packed(
     """Open a graph's scorer: compiled where that is built and equals ONNX Runtime on probe rows.
 
     Args:
-        model: the serialised graph.
-        width: E, columns of its input.
-        columns: of its output.
-        name: of the stage, for messages.
-        entry: name of the metadata entry that holds the packed form.
-        compile_packed: reads it; None where the compiled code is not built.
+        model: Serialised ONNX graph.
+        width: Number E of columns of the graph's input.
+        columns: Number of columns of the graph's output.
+        name: Name of the stage, for messages.
+        entry: Name of the metadata entry that holds the packed form.
+        compile_packed: Function that reads the packed form; None where the compiled code is not built.
 
     Raises:
         ScoringError: if it is not such a graph, or the packed form is damaged.

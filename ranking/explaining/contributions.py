@@ -56,8 +56,8 @@ class Clock:
     """A deadline that is checked between pieces of work, and whether the caller still waits.
 
     Args:
-        deadline: of the explanation.
-        at: when this part of it must end, on the clock of ``time.perf_counter``.
+        deadline: Deadline of the whole explanation.
+        at: Time by which this part of it must end, in seconds on the clock of ``time.perf_counter``.
     """
 
     deadline: Deadline
@@ -87,8 +87,8 @@ class Stages(NamedTuple):
     """Explanations of a stage's scores.
 
     Args:
-        explanations: one for each candidate; None where the clock left too few samples.
-        cut_short: whether the clock ended any sampling before its standard errors were small enough.
+        explanations: Explanation of each candidate; None where the clock left too few samples.
+        cut_short: Whether the clock ended any sampling before its standard errors were small enough.
     """
 
     explanations: list[StageContributions | None]
@@ -112,12 +112,14 @@ def explain_first_stage(
     :func:`explain_second_stage` has them.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, with first-stage scores.
-        explained: indices of the candidates.
-        budget, seed: of the sampling, where there is any.
-        clock: ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, with first-stage scores.
+        explained: Indices of the candidates to explain.
+        budget: Most evaluations for each of them, where they are sampled.
+        seed: Seed of the sampling.
+        clock: Clock that ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for
+            each.
 
     Raises:
         ScoringError, BundleError: if the first stage cannot be run or read again.
@@ -127,7 +129,7 @@ def explain_first_stage(
         schema = reranker.manifest.feature_schema
         own = np.zeros(candidates.features.shape)
         own[:, schema.index[entry.feature]] = scores
-        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, one) for one in explained]
+        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, index) for index in explained]
         return Stages([*parts])
     trees = tree_contributions(reranker)
     if trees is not None:
@@ -139,14 +141,15 @@ def explain_first_stage(
         if shares is None:
             return Stages([None] * len(explained), cut_short=True)
         _check_sums(shares, scores)
-        return Stages([_relative_to_mean("lightgbm", shares, features, trees.schema, scores, one) for one in explained])
+        schema = trees.schema
+        return Stages([_relative_to_mean("lightgbm", shares, features, schema, scores, index) for index in explained])
 
     def sample(stream: int, share: Clock) -> StageContributions | None:
-        one = explained[stream]
-        versions, rng = FirstStageVersions(reranker, candidates, one), np.random.default_rng((seed, 1, stream))
-        about: _About = "first stage", entry.kind, float(scores[one])
+        candidate = explained[stream]
+        versions, rng = FirstStageVersions(reranker, candidates, candidate), np.random.default_rng((seed, 1, stream))
+        about: _About = "first stage", entry.kind, float(scores[candidate])
         schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
 
     return _sample_each(sample, len(explained), clock)
 
@@ -168,24 +171,25 @@ def explain_second_stage(
     the first-stage score. The other candidates, those that reach the second stage, and the route stay the answer's.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, by a second stage.
-        explained: indices of candidates that it scored.
-        budget: evaluations for each of them.
-        seed: of the sampling.
-        clock: sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, by a second stage.
+        explained: Indices of the candidates to explain, which that stage scored.
+        budget: Most evaluations for each of them.
+        seed: Seed of the sampling.
+        clock: Clock of the explanation; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
 
     Raises:
         ScoringError: if a stage fails, or its score cannot be computed again.
     """
 
     def sample(stream: int, share: Clock) -> StageContributions | None:
-        one = explained[stream]
-        versions, rng = FinalVersions(reranker, candidates, one, ranking), np.random.default_rng((seed, 2, stream))
-        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[one])
+        candidate = explained[stream]
+        versions = FinalVersions(reranker, candidates, candidate, ranking)
+        rng = np.random.default_rng((seed, 2, stream))
+        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[candidate])
         schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, one, schema, budget=budget, rng=rng, clock=share)
+        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
 
     return _sample_each(sample, len(explained), clock)
 
@@ -195,9 +199,9 @@ def _sample_each(sample: Callable[[int, Clock], StageContributions | None], coun
     until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
     for stream in range(count):
         share = until.share(1.0 / (count - stream))
-        one = sample(stream, share)
-        explanations.append(one)
-        cut_short |= one is None or (one.budget_spent and share.over())
+        explanation = sample(stream, share)
+        explanations.append(explanation)
+        cut_short |= explanation is None or (explanation.budget_spent and share.over())
     return Stages(explanations, cut_short)
 
 
@@ -278,7 +282,7 @@ def _sample(
 
 def by_size(contributions: Iterable[FeatureContribution]) -> tuple[FeatureContribution, ...]:
     """Sort contributions: the largest in size first, those of equal size in the order of the schema."""
-    return tuple(sorted(contributions, key=lambda one: -abs(one.contribution)))
+    return tuple(sorted(contributions, key=lambda contribution: -abs(contribution.contribution)))
 
 
 def references(features: Float[np.ndarray, "L D"], schema: FeatureSchema) -> Float[np.ndarray, " D"]:
@@ -309,8 +313,8 @@ class TreeContributions:
     proportion of the training rows that did (Lundberg et al., 2018; LightGBM's ``pred_contrib``).
 
     Args:
-        model: LightGBM's text format.
-        schema: of the matrices that are explained, list-relative columns included where the model sees them.
+        model: Model in LightGBM's text format.
+        schema: Schema of the matrices that are explained, list-relative columns included where the model sees them.
 
     Raises:
         SchemaMismatchError, ScoringError: as :class:`listwright.ranking.first_stage.LightGbmFirstStage`.
@@ -376,9 +380,9 @@ class FirstStageVersions:
     """Scores of the first stage, which computes the list-relative columns anew for each version.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        candidate: index of the one that has versions.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that has versions.
     """
 
     def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int) -> None:
@@ -413,10 +417,10 @@ class FinalVersions:
     The candidates that reach the second stage, and the route, stay those of the answer.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        candidate: index of the one that has versions; the second stage scored it.
-        ranking: the answer.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that has versions; the second stage scored it.
+        ranking: Ranking that was answered.
     """
 
     def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int, ranking: Ranking) -> None:
@@ -478,11 +482,11 @@ class ShapleyValues:
     """Shares of ``full - empty``, which they sum to.
 
     Args:
-        values: ``(players,)``.
-        standard_errors: ``(players,)``; None where the values are exact.
-        full, empty: payoff of all players together, and of none.
-        evaluations: coalitions that were tried.
-        budget_spent: whether the budget or the clock ended the sampling.
+        values: ``(players,)`` Shapley values.
+        standard_errors: ``(players,)`` standard errors of the values; None where the values are exact.
+        full, empty: Payoff of all players together, and of none.
+        evaluations: Number of coalitions that were tried.
+        budget_spent: Whether the budget or the clock ended the sampling.
     """
 
     values: Float[np.ndarray, " players"]
@@ -503,11 +507,11 @@ def shapley_values(
     is below :data:`TOLERANCE` of the largest value, or with the budget.
 
     Args:
-        payoff: returns the payoffs of coalitions.
-        players: how many.
-        budget: evaluations; two pairs of permutations are drawn even if they cost more.
-        rng: draws the permutations.
-        clock: checked between evaluations.
+        payoff: Function that returns the payoffs of coalitions.
+        players: Number of players.
+        budget: Most evaluations; two pairs of permutations are drawn even if they cost more.
+        rng: Random generator that draws the permutations.
+        clock: Clock that is checked between evaluations.
 
     Returns:
         The values; None where the clock ended before two pairs.
@@ -523,8 +527,8 @@ def shapley_values(
 
 
 def _exhaustive(payoff: Payoff, players: int, clock: Clock) -> ShapleyValues | None:
-    numbers = np.arange(2**players)
-    present = (numbers[:, None] >> np.arange(players) & 1).astype(bool)
+    all_coalitions = np.arange(2**players)
+    present = (all_coalitions[:, None] >> np.arange(players) & 1).astype(bool)
     payoffs = _payoffs_of(payoff, present, clock)
     if payoffs is None:
         return None
@@ -532,7 +536,7 @@ def _exhaustive(payoff: Payoff, players: int, clock: Clock) -> ShapleyValues | N
     weights = np.array([factorial(s) * factorial(players - s - 1) / factorial(players) for s in range(players)])
     values = np.empty(players)
     for player in range(players):
-        coalitions = numbers[~present[:, player]]
+        coalitions = all_coalitions[~present[:, player]]
         gains = payoffs[coalitions | 1 << player] - payoffs[coalitions]
         values[player] = weights[sizes[coalitions]] @ gains
     return ShapleyValues(values, None, float(payoffs[-1]), float(payoffs[0]), len(payoffs))

@@ -66,17 +66,17 @@ def explain(
     its choice then stays. Of a degraded answer, the first stage is explained: changed lists are ranked by it.
 
     Args:
-        reranker: serves the bundle.
-        candidates: ``(L, D)`` in schema order.
-        candidate: index of the candidate, from 0.
-        against: index of another one, whose contributions are subtracted.
-        strategy, specialist, hook, routing: as of :meth:`listwright.ranking.reranker.Reranker.rerank`.
-        deadline: sampling ends before it with what there is, and what would come after it is left out; both are
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate, from 0.
+        against: Index of another candidate, whose contributions are subtracted.
+        strategy, specialist, hook, routing: Options of :meth:`listwright.ranking.reranker.Reranker.rerank`.
+        deadline: Deadline before which sampling ends with what there is; what would come after it is left out. Both are
             named in ``incomplete``.
-        budget: changed candidates that a stage scores at most, for the candidate and for ``against`` each.
-        seed: of the sampling.
-        ranking: the answer, if there is one: this reranker's ranking of the same list, under the same options, and
-            then no hook is called. Else the list is ranked.
+        budget: Most changed candidates that a stage scores, for the candidate and for ``against`` each.
+        seed: Seed of the sampling.
+        ranking: This reranker's ranking of the same list, under the same options; then no hook is called. None: the
+            list is ranked.
 
     Raises:
         CandidateError: if there is no such candidate, or the ranking is one of another number of candidates.
@@ -85,7 +85,7 @@ def explain(
         ScoringError: if the first stage fails where it is explained; a later part that fails is named in ``faults``.
         SchemaMismatchError, UnknownStrategyError, AbandonedError: as ``rerank``.
     """
-    explained = _check_named(len(candidates), candidate, against)
+    explained = _check_candidates(len(candidates), candidate, against)
     parts = _Parts(Clock.until(deadline))
     options: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
     answer = ranking or parts.timed(
@@ -107,7 +107,7 @@ def explain(
     anomaly = parts.run("anomaly", lambda: explain_anomaly(**one_list))
     second: list[StageContributions | None] = [None, None]
     if answer.stage_reached == "second_stage" and not np.isnan(answer.scores[candidate]):
-        scored = [one for one in explained if not np.isnan(answer.scores[one])]
+        scored = [index for index in explained if not np.isnan(answer.scores[index])]
         reached = parts.run("second_stage", lambda: explain_second_stage(**one_list, explained=scored, **sampling))
         if reached is not None:
             second = [*reached.explanations, None]
@@ -155,10 +155,11 @@ def bind_rerank(
     list, as it would in serving.
 
     Args:
-        reranker: serves the bundle. Its latency estimate is left alone: runs in a row say nothing of single ones.
-        ranking: the answer.
-        deadline: of the explanation; only its ``abandoned`` is used, as single runs are short.
-        strategy, specialist, routing: options of the answer's request.
+        reranker: Reranker that serves the bundle. Its latency estimate is left alone: runs in a row say nothing of
+            single ones.
+        ranking: Ranking that was answered.
+        deadline: Deadline of the explanation; only its ``abandoned`` is used, as single runs are short.
+        strategy, specialist, routing: Options of the answer's request.
     """
     own_pace = copy(reranker)
     own_pace.pace = LatencyEstimator()
@@ -166,12 +167,12 @@ def bind_rerank(
     if ranking.degraded:
         return partial(rerank, strategy="first_stage", routing=False)
     route = ranking.route
-    chosen = Choice(route.specialist, route.confidence)
+    choice = Choice(route.specialist, route.confidence)
     return partial(
         rerank,
         strategy=strategy,
         specialist=specialist,
-        hook=(lambda _query: chosen) if route.decided_by == "hook" else None,
+        hook=(lambda _query: choice) if route.decided_by == "hook" else None,
         routing=routing and all(fault.kind != "routing_late" for fault in route.faults),
     )
 
@@ -184,10 +185,10 @@ def find_moves(
     Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
 
     Args:
-        rerank: ranks as the answer was ranked, see :func:`bind_rerank`.
-        candidates: all of the list.
-        candidate: index of the one that leaves.
-        ranking: the answer.
+        rerank: Function that ranks as the answer was ranked, see :func:`bind_rerank`.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate that leaves.
+        ranking: Ranking that was answered.
 
     Raises:
         ScoringError: if a stage fails on the list without the candidate, as an earlier one would then answer.
@@ -213,9 +214,9 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
     The score looks at the mean of each numeric feature over the first stage's top. One mean at a time is replaced.
 
     Args:
-        reranker: serves the bundle.
-        candidates: all of the list.
-        ranking: the answer, with first-stage scores.
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, with first-stage scores.
 
     Returns:
         None if the bundle has no anomaly score.
@@ -239,13 +240,13 @@ def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Rank
         for feature, mean, score_without in zip(features, means, scores_without, strict=True)
         if score_without < score
     ]
-    unusual.sort(key=lambda one: one.anomaly_without)
+    unusual.sort(key=lambda value: value.anomaly_without)
     quantiles = dict(zip(map(str, QUANTILE_LEVELS), stage.quantiles, strict=False))
     return AnomalyReasons(score, quantiles, tuple(unusual[:MOST_FEATURES]))
 
 
 class _Parts:
-    """Runs parts one after another while there is time, and records their times, faults and omissions."""
+    """Parts of an explanation, run one after another while there is time, with their times, faults and omissions."""
 
     def __init__(self, until: Clock) -> None:
         self.clock, self.seconds = until, dict[str, float]()
@@ -279,7 +280,7 @@ class _Parts:
             self.seconds[part] = perf_counter() - started
 
 
-def _check_named(length: int, candidate: int, against: int | None) -> list[int]:
+def _check_candidates(length: int, candidate: int, against: int | None) -> list[int]:
     for name, index in (("candidate", candidate), ("against", against)):
         if index is not None and not 0 <= index < length:
             raise CandidateError(f"there is no candidate {index}: use 0 to {length - 1}", (name,))
@@ -296,9 +297,11 @@ def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
     return RouterReasons(tuple(route.probabilities.tolist()), tuple(route.gains.tolist()), stage.margin)
 
 
-def _subtract(one: StageContributions | None, other: StageContributions | None) -> tuple[FeatureContribution, ...]:
+def _subtract(
+    explanation: StageContributions | None, other: StageContributions | None
+) -> tuple[FeatureContribution, ...]:
     """Subtract the contributions to another candidate from those to one; samples of both are independent."""
-    if one is None or other is None:
+    if explanation is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
     return by_size(
@@ -309,9 +312,9 @@ def _subtract(one: StageContributions | None, other: StageContributions | None) 
             part.contribution - others[part.feature].contribution,
             _error(part.standard_error, others[part.feature].standard_error),
         )
-        for part in one.contributions
+        for part in explanation.contributions
     )
 
 
-def _error(one: float | None, other: float | None) -> float | None:
-    return None if one is None and other is None else hypot(one or 0.0, other or 0.0)
+def _error(error: float | None, other_error: float | None) -> float | None:
+    return None if error is None and other_error is None else hypot(error or 0.0, other_error or 0.0)

@@ -210,14 +210,14 @@ def with_rules(explanation: CandidateExplanation, ranking: Ranking) -> Candidate
     """Return an explanation that says what rules made of the candidate's place.
 
     Args:
-        explanation: of the list as it was ranked.
-        ranking: the same list with rules.
+        explanation: Explanation of the list as it was ranked.
+        ranking: Ranking of the same list with rules.
     """
-    if all(one.reason for one in ranking.rules):
+    if all(rule.reason for rule in ranking.rules):
         return explanation
     index = explanation.candidate.index
     rank = None if index in ranking.exclusions else int(ranking.ranks[index])
-    names = tuple(one.name for one in ranking.rules if index in one.candidates)
+    names = tuple(rule.name for rule in ranking.rules if index in rule.candidates)
     return replace(explanation, rules=RuleReasons(rank, names))
 
 

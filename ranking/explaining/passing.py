@@ -48,8 +48,8 @@ class Search(NamedTuple):
     Args:
         changes: None if it was cut short, or a stage failed in it, before any change passed: that none does is not
             known.
-        complete: whether every change was tried that the limits allow.
-        fault: why a changed list could not be ranked by the stage that answered; None if all could.
+        complete: Whether every change was tried that the limits allow.
+        fault: Reason for which a changed list could not be ranked by the stage that answered; None if all could.
     """
 
     changes: WhatItTakes | None
@@ -78,12 +78,13 @@ def find_passing_changes(
     rank its list, and the places of two stages do not compare.
 
     Args:
-        rerank: ranks as the answer was ranked, see :func:`listwright.ranking.explaining.explain.bind_rerank`.
-        candidates: all of the list.
-        candidate: index, not of the first one.
-        ranking: the answer.
-        schema: with training quantiles.
-        clock: checked before every trial.
+        rerank: Function that ranks as the answer was ranked, see
+            :func:`listwright.ranking.explaining.explain.bind_rerank`.
+        candidates: Candidates of the list.
+        candidate: Index of the candidate, which does not stand first.
+        ranking: Ranking that was answered.
+        schema: Schema of the features, with training quantiles.
+        clock: Clock that is checked before every trial.
 
     Raises:
         ScoringError: if a stage fails on the list as it is.
@@ -93,16 +94,16 @@ def find_passing_changes(
     search = _Searcher(rerank, candidates, candidate, above, schema, clock)
     complete = True
     try:
-        search.single()
-        search.pair()
+        search.find_single()
+        search.find_pair()
     except _OutOfTimeError:
         complete = False
-    one, two, fault = search.one, search.two, search.fault()
-    if one is None and two is None and (fault is not None or not complete):
+    single, pair, fault = search.best_single, search.best_pair, search.fault()
+    if single is None and pair is None and (fault is not None or not complete):
         return Search(None, complete, fault)
     row = candidates.features[candidate]
-    alone = None if one is None else (_change(one, row, schema),)
-    together = None if two is None else (_change(two[0], row, schema), _change(two[1], row, schema))
+    alone = None if single is None else (_change(single, row, schema),)
+    together = None if pair is None else (_change(pair[0], row, schema), _change(pair[1], row, schema))
     takes = WhatItTakes(place_of(candidates, ranking, above), alone, together, search.tried, search.untried)
     return Search(takes, complete, fault)
 
@@ -113,7 +114,7 @@ def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> 
 
 
 class _Searcher:
-    """Ranks and counts changed lists."""
+    """A search over changed lists, which it ranks and counts."""
 
     def __init__(
         self, rerank: Rerank, candidates: CandidateList, candidate: int, above: int, schema: FeatureSchema, clock: Clock
@@ -123,8 +124,8 @@ class _Searcher:
         self._context, self._own = candidates.context, candidates.features[candidate].copy()
         self._steps, self.untried = list_steps(candidates.features, candidate, schema)
         self.tried = 0
-        self.one: Step | None = None
-        self.two: tuple[Step, Step] | None = None
+        self.best_single: Step | None = None
+        self.best_pair: tuple[Step, Step] | None = None
         self._failed: list[_Failure] = []
         self._reasons: list[str] = []
         self._margin = self._rank_with(())[1]
@@ -137,10 +138,10 @@ class _Searcher:
             return None
         return f"{len(self._reasons)} of {self.tried} changed lists made a stage fail, the first: {self._reasons[0]}"
 
-    def single(self) -> None:
+    def find_single(self) -> None:
         """Find the smallest step that passes, and collect the smaller ones, which do not."""
         for step in self._steps:
-            if self.one is not None and step.near >= self.one.size:
+            if self.best_single is not None and step.near >= self.best_single.size:
                 continue
             passes, margin = self._try(step)
             if not passes:
@@ -151,34 +152,35 @@ class _Searcher:
 
     def _keep(self, step: Step, instead_of: Step | None = None) -> None:
         """Store a step that passes, if none is smaller, or in the place of the one that it refines."""
-        if self.one is None or self.one is instead_of or step.size < self.one.size:
-            self.one = step
+        if self.best_single is None or self.best_single is instead_of or step.size < self.best_single.size:
+            self.best_single = step
 
-    def pair(self) -> None:
+    def find_pair(self) -> None:
         """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
-        below = math.inf if self.one is None else self.one.size
-        useful = sorted((one for one in self._failed if one.margin > self._margin), key=self._gain_rate, reverse=True)
+        below = math.inf if self.best_single is None else self.best_single.size
+        useful = [failure for failure in self._failed if failure.margin > self._margin]
+        useful.sort(key=self._gain_rate, reverse=True)
         singles = useful[:_PAIRED]
         pairs = [
-            (one, other)
-            for place, one in enumerate(singles)
+            (failure, other)
+            for place, failure in enumerate(singles)
             for other in singles[place + 1 :]
-            if one.step.column != other.step.column and one.step.size + other.step.size < below
+            if failure.step.column != other.step.column and failure.step.size + other.step.size < below
         ]
         pairs.sort(key=self._pair_sort_key)
-        for one, other in pairs[:MOST_PAIRS]:
-            size = one.step.size + other.step.size
-            if size < below and self._try(one.step, other.step)[0]:
-                self.two, below = (one.step, other.step), size
+        for failure, other in pairs[:MOST_PAIRS]:
+            size = failure.step.size + other.step.size
+            if size < below and self._try(failure.step, other.step)[0]:
+                self.best_pair, below = (failure.step, other.step), size
 
-    def _gain_rate(self, one: _Failure) -> float:
-        return (one.margin - self._margin) / max(one.step.size, 1e-9)
+    def _gain_rate(self, failure: _Failure) -> float:
+        return (failure.margin - self._margin) / max(failure.step.size, 1e-9)
 
     def _pair_sort_key(self, pair: tuple[_Failure, _Failure]) -> tuple[bool, float]:
         """Return a sort key: first pairs whose gains add up to passing, by size, then by what they miss."""
-        one, other = pair
-        margin = one.margin + other.margin - self._margin
-        return margin <= 0.0, one.step.size + other.step.size if margin > 0.0 else -margin
+        first, second = pair
+        margin = first.margin + second.margin - self._margin
+        return margin <= 0.0, first.step.size + second.step.size if margin > 0.0 else -margin
 
     def _refine(self, step: Step) -> None:
         """Shrink a step that passes, between the last value that fails and the first that passes."""
@@ -226,10 +228,10 @@ class Step:
     """A change of one feature's value.
 
     Args:
-        column: of the schema.
-        value: the number or the code.
-        size: share of the training rows between the value that the candidate has and this one; see :data:`OTHER_KIND`.
-        near, near_value: the same of the value before it on the way, which is the candidate's own for the first.
+        column: Index of the feature in the schema.
+        value: New number or code.
+        size: Share of the training rows between the candidate's value and this one; see :data:`OTHER_KIND`.
+        near, near_value: Size and value of the step before it on the way; for the first, the candidate's own value.
     """
 
     column: int
@@ -243,8 +245,8 @@ class Steps(NamedTuple):
     """The steps to try.
 
     Args:
-        steps: the smallest first.
-        left_out: how many more there are, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
+        steps: Steps, the smallest first.
+        left_out: Number of further steps, beyond :data:`MOST_CATEGORIES` and :data:`MOST_STEPS`.
     """
 
     steps: list[Step]
@@ -255,9 +257,9 @@ def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: Featu
     """Return the steps to training quantiles and other categories.
 
     Args:
-        features: ``(L, D)`` of the list.
-        candidate: index of the one that takes them.
-        schema: with quantiles; a numeric feature without them is left as it is.
+        features: ``(L, D)`` features of the list.
+        candidate: Index of the candidate that takes the steps.
+        schema: Schema of the features; a numeric feature without quantiles is left as it is.
     """
     steps, left_out = list[Step](), 0
     for column, feature in enumerate(schema.features):
@@ -296,9 +298,9 @@ def _list_numeric_steps(column: int, feature: Feature, own: float) -> Iterator[S
             near, near_value = far, value
 
 
-def distance(feature: Feature, one: float, other: float) -> float:
+def distance(feature: Feature, start: float, end: float) -> float:
     """Return the share of the training rows between two values of a numeric feature, by its quantiles."""
-    low, high = min(one, other), max(one, other)
+    low, high = min(start, end), max(start, end)
     return max(0.0, _level(feature, high, "left") - _level(feature, low, "right"))
 
 

@@ -56,10 +56,11 @@ class Match(Generic[T]):
     """A rule on one list.
 
     Args:
-        rule, name: as written; as it is called.
-        number: in its source, from 0.
-        of_request: whether a request brought it, and not the file.
-        candidates: indices of those that it selects; empty for caps and diversity.
+        rule: Rule as it was written.
+        name: Name of the rule; its kind and number where it has none.
+        number: Position of the rule in its source, from 0.
+        of_request: Whether a request brought the rule, and not the file.
+        candidates: Indices of the candidates that the rule selects; empty for caps and diversity.
     """
 
     rule: T
@@ -77,9 +78,9 @@ class RuleSet:
     """Rules of one source, prepared for the lists of one schema.
 
     Args:
-        rules: as they were written.
-        schema: of the lists.
-        of_request: whether a request brought them. One of a file that the schema does not fit is not applied.
+        rules: Rules as they were written.
+        schema: Schema of the lists.
+        of_request: Whether a request brought the rules. One of a file that the schema does not fit is not applied.
 
     Raises:
         SchemaMismatchError: if a rule of a request names a feature or a category that the schema has not.
@@ -107,14 +108,14 @@ class RuleSet:
                 elif rule.where is None:
                     ids = rule.ids
                 else:
-                    self._conditions[number] = [_intervals(schema, *one) for one in rule.where.items()]
+                    self._conditions[number] = [_intervals(schema, *condition) for condition in rule.where.items()]
             except ValueError as error:
                 if of_request:
                     message = f"{self._names[number]!r}: {error}"
                     raise SchemaMismatchError(message, expected=schema.names, path=("rules", number)) from None
                 self.faults.append(AppliedRule(self._names[number], rule.action, (), str(error)))
-            for one in dict.fromkeys(ids or ()):
-                self._by_id.setdefault(one, []).append(number)
+            for candidate_id in dict.fromkeys(ids or ()):
+                self._by_id.setdefault(candidate_id, []).append(number)
         ranges = sum(len(low) for several in self._conditions.values() for _, low, _ in several)
         self.comparisons = ranges + len(rules)
         """Values and ranges of all rules, and rules: what the time of a list's candidate grows with."""
@@ -190,10 +191,10 @@ def apply_rules(
     """Return the ranking with its rules applied.
 
     Args:
-        ranking: of any stage.
-        candidates: that were ranked.
-        manifest: of the bundle, with the temperatures of its scores.
-        rule_sets: of this bundle's schema: the file's, then the request's.
+        ranking: Ranking by any stage.
+        candidates: Candidates that were ranked.
+        manifest: Manifest of the bundle, with the temperatures of its scores.
+        rule_sets: Rules prepared for this bundle's schema: the file's, then the request's.
 
     Returns:
         The same ranking where no rule touches a candidate. Else another order: excluded candidates are the last ones,
@@ -204,8 +205,8 @@ def apply_rules(
             list. Where two rules of the file contradict each other on this list, one is not applied: a pin against an
             exclusion, the later of two pins, a cap against pins, the later of two that diversify.
     """
-    matches = [one for rules in rule_sets for one in rules.find(candidates)]
-    faults = [one for rules in rule_sets for one in rules.faults[:MOST_FAULTS]]
+    matches = [match for rules in rule_sets for match in rules.find(candidates)]
+    faults = [fault for rules in rule_sets for fault in rules.faults[:MOST_FAULTS]]
     if not matches and not faults:
         return ranking
     return _Arrangement(ranking, candidates.features, manifest, matches, faults).ranked()
@@ -225,8 +226,8 @@ class _Arrangement:
         self._ranking, self._features, self._manifest = ranking, features, manifest
         self._applied = applied
         self._matches: dict[type, list[Match[Any]]] = {}
-        for one in matches:
-            self._matches.setdefault(type(one.rule), []).append(one)
+        for match in matches:
+            self._matches.setdefault(type(match.rule), []).append(match)
         self._left = np.ones(len(features), dtype=bool)
         """Candidates that no rule excludes, and later on those that none pins, either."""
         self._pins: dict[int, Match[PinRule]] = {}  # by place, from 0
@@ -234,9 +235,9 @@ class _Arrangement:
     def ranked(self) -> Ranking:
         """Return the ranking with this order; the same one where nothing was touched."""
         order, left = self._ranking.order, self._left
-        for one in self._of(ExcludeRule):
-            left[one.candidates] = False
-            self._applied.append(one.apply(one.candidates.tolist()))
+        for match in self._of(ExcludeRule):
+            left[match.candidates] = False
+            self._applied.append(match.apply(match.candidates.tolist()))
         visible = left[order]
         queue, excluded = order[visible], order[~visible]
         self._reserve(len(queue))
@@ -265,28 +266,28 @@ class _Arrangement:
         """Record that a rule is not applied; CandidateError if it, or the one that it contradicts, is of a request."""
         if winner is not None:
             message = f"{winner.name!r} and {loser.name!r} contradict each other: {message}"
-        for one in (loser, winner):
-            if one is not None and one.of_request:
-                raise CandidateError(message, ("rules", one.number))
+        for match in (loser, winner):
+            if match is not None and match.of_request:
+                raise CandidateError(message, ("rules", match.number))
         self._applied.append(AppliedRule(loser.name, loser.rule.action, (), message))
 
     def _reserve(self, length: int) -> None:
         """Reserve the places of pins, in a list of so many candidates."""
         pinned: dict[int, Match[PinRule]] = {}
-        for one in self._of(PinRule):
-            rule, index, place = one.rule, int(one.candidates[0]), one.rule.place - 1
+        for match in self._of(PinRule):
+            rule, index, place = match.rule, int(match.candidates[0]), match.rule.place - 1
             if not self._left[index]:
                 excluder = next(other for other in self._of(ExcludeRule) if index in other.candidates)
-                self._lose(one, f"exclude and pin {quote(rule.id)}", excluder)
+                self._lose(match, f"exclude and pin {quote(rule.id)}", excluder)
             elif place >= length:
-                self._lose(one, f"{one.name!r} pins place {rule.place} of {length}: pin a place up to {length}")
+                self._lose(match, f"{match.name!r} pins place {rule.place} of {length}: pin a place up to {length}")
             elif place in self._pins:
-                self._lose(one, f"both pin place {rule.place}", self._pins[place])
+                self._lose(match, f"both pin place {rule.place}", self._pins[place])
             elif index in pinned:
-                self._lose(one, f"both pin {quote(rule.id)}", pinned[index])
+                self._lose(match, f"both pin {quote(rule.id)}", pinned[index])
             else:
-                self._pins[place] = pinned[index] = one
-                self._applied.append(one.apply([index]))
+                self._pins[place] = pinned[index] = match
+                self._applied.append(match.apply([index]))
 
     def _weigh(self, queue: Int[np.ndarray, " queue"]) -> tuple[Int[np.ndarray, " queue"], Float[np.ndarray, " queue"]]:
         """Return the order by boosted odds, and their logarithms; in the ranker's where these differ by rounding."""
@@ -297,13 +298,13 @@ class _Arrangement:
         if not boosts:
             return queue, odds
         shifts, largest = np.zeros(len(self._features)), -float(odds[-1])
-        for one in boosts:
-            selected = one.candidates[self._left[one.candidates]]
+        for match in boosts:
+            selected = match.candidates[self._left[match.candidates]]
             if len(selected):
-                shift = math.log(one.rule.factor)
+                shift = math.log(match.rule.factor)
                 largest += shift
-                shifts[selected] += shift if one.rule.action == "boost" else -shift
-                self._applied.append(one.apply(selected.tolist()))
+                shifts[selected] += shift if match.rule.action == "boost" else -shift
+                self._applied.append(match.apply(selected.tolist()))
         odds = odds + shifts[queue]
         places = (-odds).argsort(kind="stable")
         odds = odds[places]
@@ -347,8 +348,8 @@ class _Arrangement:
             self._lose(other, "both diversify, and one a list is enough", rules[0])
         if not rules or len(queue) == 0:
             return queue
-        one = rules[0]
-        rule = one.rule
+        match = rules[0]
+        rule = match.rule
         pinned = [int(pin.candidates[0]) for place, pin in self._pins.items() if place < rule.first]
         points = self._points(rule.by)
         others = points[:, queue]
@@ -368,7 +369,7 @@ class _Arrangement:
             left[at], value[at] = False, -np.inf
             np.maximum(likeness, _likeness(others, others[:, at]), out=likeness)
         if early:
-            self._applied.append(one.apply(early))
+            self._applied.append(match.apply(early))
         return np.concatenate([queue[picks], queue[left]])
 
     def _points(self, by: Sequence[str]) -> Float[np.ndarray, "B L"]:
@@ -389,7 +390,7 @@ class _Arrangement:
     def _hold_back(self, queue: Int[np.ndarray, " queue"]) -> Int[np.ndarray, " queue"]:
         """Return the candidates beside pins: at each place the first that no cap keeps back, or else the first."""
         # counts never fall while a cap's places last: a candidate that is kept back is looked at again at such an end
-        every = [_CapCount(one, self._features, self._manifest.feature_schema) for one in self._of(CapRule)]
+        every = [_CapCount(match, self._features, self._manifest.feature_schema) for match in self._of(CapRule)]
         every = caps = [cap for cap in every if self._fits_pins(cap)]
         if not caps:
             return queue

@@ -41,7 +41,7 @@ def convert_whole(value: Any) -> Any:
 
 def _without_nulls(value: Any) -> Any:
     """Drop members that are null, which are as good as absent."""
-    return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
+    return {name: member for name, member in value.items() if member is not None} if isinstance(value, dict) else value
 
 
 _VALUE = {"oneOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}]}
@@ -170,7 +170,7 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str], *, of_request: b
             at the path of the rule.
     """
     places, pins, diverse = dict[int, int](), dict[str, int](), list[int]()
-    excluders = {one: n for n, rule in enumerate(rules) if rule.action == "exclude" for one in rule.ids or ()}
+    excluders = {id_: n for n, rule in enumerate(rules) if rule.action == "exclude" for id_ in rule.ids or ()}
     values = caps = 0
     for number, rule in enumerate(rules):
         if rule.action == "pin":
@@ -184,15 +184,15 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str], *, of_request: b
         elif rule.action == "cap":
             caps += 1
         else:
-            values += sum(len(one.values or (None,)) for one in (rule.where or {}).values())
+            values += sum(len(condition.values or (None,)) for condition in (rule.where or {}).values())
         for count, most, what in ((values, MOST_VALUES_OF_ALL, "values and ends of ranges"), (caps, MOST_CAPS, "caps")):
             if count > most:
                 raise CandidateError(f"more than {most} {what} in all rules together: write fewer", ("rules", number))
 
 
-def _check_pair(names: Sequence[str], one: int, other: int, what: str) -> None:
-    if one != other:
-        raise CandidateError(f"{names[one]!r} and {names[other]!r} contradict each other: {what}", ("rules", other))
+def _check_pair(names: Sequence[str], first: int, second: int, what: str) -> None:
+    if first != second:
+        raise CandidateError(f"{names[first]!r} and {names[second]!r} contradict each other: {what}", ("rules", second))
 
 
 def quote(text: str) -> str:

@@ -160,15 +160,15 @@ def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
     return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
 
 
-def _rule(one: RuleEffect) -> dict[str, Any]:
-    return {"name": one.name, "action": one.action, "candidates": one.candidates}
+def _rule(rule: RuleEffect) -> dict[str, Any]:
+    return {"name": rule.name, "action": rule.action, "candidates": rule.candidates}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:
     """Encode the beginning of a file.
 
     Args:
-        columns: of all its records.
+        columns: Columns of all records of the file.
         sync: 16 random bytes, which stand behind each block.
     """
     file = io.BytesIO()
@@ -181,13 +181,13 @@ def header(columns: Columns, sync: bytes) -> bytes:
     return file.getvalue()
 
 
-def framed(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
+def frame_block(records: int, encoded: bytes, sync: bytes) -> list[bytes]:
     """Return a block as it stands in a file, in parts.
 
     Args:
-        records: at least one.
-        encoded: their bytes.
-        sync: of the file's header.
+        records: Number of records, at least one.
+        encoded: Bytes of these records.
+        sync: Random bytes of the file's header.
     """
     return [long_bytes(records) + long_bytes(len(encoded)), encoded, sync]
 

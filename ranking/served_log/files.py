@@ -19,6 +19,7 @@ import fastavro
 from fastavro.read import SchemaResolutionError
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served_log.encoding import (
     CATEGORIES_KEY,
@@ -28,7 +29,7 @@ from listwright.ranking.served_log.encoding import (
     SYNC_BYTES,
     VERSION_KEY,
     Block,
-    framed,
+    frame_block,
     header,
 )
 from listwright.ranking.served_log.record import Columns, ServedRecord, columns_of, parsed_columns, to_record
@@ -66,9 +67,9 @@ def log_files(folder: Path, report: plain_file.Report | None = None, *, unfinish
     """Return the files of a served log's folder and of the folders in it, the oldest first by name.
 
     Args:
-        folder: of the log.
-        report: as of :func:`listwright.ranking.plain_file.files_below`.
-        unfinished: whether files count that are still written, or whose writer was killed.
+        folder: Folder of the log.
+        report: Function that gets one line that names what is left out, if anything is.
+        unfinished: Whether files count that are still written, or whose writer was killed.
 
     Raises:
         DataError: if there is no such folder.
@@ -85,7 +86,7 @@ def records(paths: Iterable[Path]) -> Iterator[ServedRecord]:
     Of a file that is still written, or whose writer was killed, all records up to its last whole block.
 
     Args:
-        paths: of files; :func:`log_files` lists a folder's.
+        paths: Paths of the files; :func:`log_files` lists a folder's.
 
     Raises:
         DataError: if a file cannot be read, is none of a served log, is damaged, is finished by its name but cut off,
@@ -157,10 +158,10 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     """Write a whole file of records that are made, not served; it appears once it is complete and on the disk.
 
     Args:
-        path: of the file; replaced if it is there.
-        written: at least one record; all of the same columns.
-        block_records: records of a block.
-        mode: permissions of the file.
+        path: Path of the file; replaced if it is there.
+        written: Records, at least one, all of the same columns.
+        block_records: Number of records in a block.
+        mode: Permissions of the file.
 
     Returns:
         The number of records.
@@ -170,10 +171,7 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
     """
     rest, count = iter(written), 0
     columns, sync, block = None, os.urandom(SYNC_BYTES), Block()
-    part = path.with_name(path.name + ".part")  # of no log: the service recovers only names of its own
-    part.unlink(missing_ok=True)  # of a run that was stopped
-    with part.open("xb") as file:
-        os.fchmod(file.fileno(), mode)
+    with atomic_file(path, mode=mode, sync=True) as file:
         while batch := list(islice(rest, block_records)):
             if columns is None:
                 columns = columns_of(batch[0])
@@ -182,15 +180,11 @@ def write(path: Path, written: Iterable[ServedRecord], *, block_records: int = B
                 if record.feature_names != columns.names:
                     raise DataError(path, f"query {record.query_id!r} has other columns than the first record")
                 block.add(record)
-            file.writelines(framed(block.records, block.encoded(), sync))
+            file.writelines(frame_block(block.records, block.encoded(), sync))
             block.clear()
             count += len(batch)
-        file.flush()
-        os.fsync(file.fileno())
-    if not count:
-        part.unlink()
-        raise DataError(path, "there is no record to write")
-    part.replace(path)
+        if not count:
+            raise DataError(path, "there is no record to write")
     return count
 
 
@@ -221,10 +215,10 @@ class Frame:
     """The whole part of a container file.
 
     Args:
-        metadata: of the header; empty where the header itself is cut off.
-        until: bytes up to the end of the last whole block; 0 where the header is cut off.
-        records: of the whole blocks.
-        size: bytes of the file when it was looked at.
+        metadata: Metadata in the header; empty where the header itself is cut off.
+        until: Number of bytes up to the end of the last whole block; 0 where the header is cut off.
+        records: Number of records in the whole blocks.
+        size: Number of bytes of the file when it was looked at.
     """
 
     metadata: Mapping[str, bytes]
@@ -242,8 +236,8 @@ def frame_of(file: BinaryIO, source: str) -> Frame:
     """Return the whole part of a file, from its header and the frames of its blocks.
 
     Args:
-        file: open at its beginning; can be sought.
-        source: its name, for errors.
+        file: Seekable file, open at its beginning.
+        source: Name of the file, for errors.
 
     Raises:
         DataError: if it is no container file, or a block is followed by other bytes than the sync marker. A tail of

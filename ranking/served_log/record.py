@@ -20,9 +20,9 @@ class Intervention:
     """A random change of the shown order.
 
     Args:
-        kind: what was done, such as ``swap``.
-        places: the shown places that were changed, from 0.
-        propensity: probability of this change, in (0, 1].
+        kind: Kind of the change, such as ``swap``.
+        places: Shown places that were changed, from 0.
+        propensity: Probability of this change, in (0, 1].
     """
 
     kind: str
@@ -35,9 +35,9 @@ class ShadowRanking:
     """Another bundle's ranking of the same list, which was not shown.
 
     Args:
-        bundle: its ``name/version``.
-        order: ``(L,)`` candidate indices, best first; empty where it failed.
-        status: ``ok``, or why there is no order.
+        bundle: ``name/version`` of the other bundle.
+        order: ``(L,)`` indices of the candidates, best first; empty where the bundle failed.
+        status: ``ok``, or the reason for which there is no order.
     """
 
     bundle: str
@@ -50,9 +50,9 @@ class RuleEffect:
     """A rule of merchandising that acted on the list.
 
     Args:
-        name: of the rule.
+        name: Name of the rule.
         action: ``pin``, ``exclude``, ``boost``, ``bury``, ``cap`` or ``diversify``.
-        candidates: indices of those that it touched.
+        candidates: Indices of the candidates that the rule touched.
     """
 
     name: str
@@ -67,31 +67,32 @@ class ServedRecord:
     It is not frozen, as that would double its cost, but never changed.
 
     Args:
-        query_id: what events name the request by.
-        served_at: when the answer was made; with a time zone.
-        unit: the caller's key of a person or session, or its salted hash; None where none was sent.
+        query_id: Id that events name the request by.
+        served_at: Time at which the answer was made; with a time zone.
+        unit: The caller's key of a person or session, or its salted hash; None where none was sent.
         bundle: ``name/version`` of the bundle that ranked.
-        fingerprint: of its feature schema, as ``/info`` gives it.
+        fingerprint: Fingerprint of the bundle's feature schema, as ``/info`` gives it.
         candidate_ids: ``L`` ids in the order of the request; ``"0"``, ``"1"`` ... where the caller sent none.
-        features: ``(L, D)`` float32, as they were ranked: numbers raw, NaN for a missing one, categories as codes.
-        first_stage_scores: ``(L,)`` in the order of the request; NaN if the first stage failed.
-        scores: ``(L,)`` in the order of the request; NaN for candidates that were not scored.
-        order: ``(shown,)`` the candidate at each shown place; ``top_n`` or L of them, whichever is less, without those
-            that rules exclude.
-        strategy: the ranker that was asked for.
-        feature_names: ``D`` names of the columns; of the file, not of the record.
-        request_id: of the HTTP request.
-        top_n: length of the shown list that the request wanted; None for all.
+        features: ``(L, D)`` float32 features that were ranked: numbers raw, NaN for a missing one, categories as codes.
+        first_stage_scores: ``(L,)`` scores in the order of the request; NaN if the first stage failed.
+        scores: ``(L,)`` scores in the order of the request; NaN for candidates that were not scored.
+        order: ``(shown,)`` index of the candidate at each shown place; ``top_n`` or L of them, whichever is less,
+            without those that rules exclude.
+        strategy: Ranker that was asked for.
+        feature_names: ``D`` names of the columns; stored once for the file, not for the record.
+        request_id: Id of the HTTP request.
+        top_n: Length of the list that the request asked for; None for all.
         route: JSON of who chose the ranker, and of the router's estimate; None where nobody chose.
-        degraded: why an earlier stage answered; None if nothing went wrong.
-        experiment: name of the experiment; None where there was none.
-        arm: what the experiment chose for this request.
-        teams: whose pick each shown place is; None where rankers were not interleaved.
-        intervention: a random change of the order; None where there was none.
-        shadow: what another bundle made of the list; None where none was asked.
-        timings_ms: milliseconds by step.
-        rules: that acted on the order after ranker and experiment; the scores are those from before.
-        categories: names of the categories of each categorical column: code 1 is the first; of the file.
+        degraded: Reason for which an earlier stage answered; None if nothing went wrong.
+        experiment: Name of the experiment; None where there was none.
+        arm: Arm that the experiment chose for this request.
+        teams: ``(shown,)`` ranking that picked the candidate of each shown place; None where rankers were not
+            interleaved.
+        intervention: Random change of the order; None where there was none.
+        shadow: Ranking of the list by another bundle; None where none was asked.
+        timings_ms: Milliseconds by step.
+        rules: Rules that acted on the order after ranker and experiment; the scores are those from before.
+        categories: Names of the categories of each categorical column: code 1 is the first; stored once for the file.
 
     Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served_log.encoding.Block`
     gives bytes to compare.
@@ -132,8 +133,8 @@ class Columns:
     """Names and categories of the columns of ``features``; the same in all records of a file.
 
     Args:
-        names: ``D`` names.
-        categories: of each categorical column.
+        names: ``D`` names of the columns.
+        categories: Names of the categories, by categorical column: code 1 is the first.
     """
 
     names: tuple[str, ...]
@@ -144,9 +145,9 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
     """Build the record of decoded Avro fields.
 
     Args:
-        fields: of :data:`listwright.ranking.served_log.encoding.SCHEMA`.
-        columns: of the file's metadata.
-        source: of the record, for errors.
+        fields: Fields of :data:`listwright.ranking.served_log.encoding.SCHEMA`, by name.
+        columns: Columns that the file's metadata name.
+        source: Name of the file, for errors.
 
     Raises:
         DataError: if the lengths of its parts do not agree.
@@ -176,7 +177,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
         "intervention": swap and Intervention(swap["kind"], tuple(swap["places"]), swap["propensity"]),
         "shadow": shadow and ShadowRanking(shadow["bundle"], tuple(shadow["order"]), shadow["status"]),
         "rules": tuple(
-            RuleEffect(one["name"], one["action"], tuple(one["candidates"])) for one in fields["rules"] or ()
+            RuleEffect(rule["name"], rule["action"], tuple(rule["candidates"])) for rule in fields["rules"] or ()
         ),
     }
     return ServedRecord(**{**fields, **converted}, feature_names=columns.names, categories=columns.categories)

@@ -1,1 +1,1 @@
-"""Admission of requests: slots, bodies, early refusals, throttling, readiness."""
+"""Admission of requests: slots, bodies, early refusals, throttling."""

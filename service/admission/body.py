@@ -21,15 +21,15 @@ from listwright.service.errors import (
 from listwright.service.settings import Settings
 
 MAX_DIGITS = 18
-"""Longer numbers are too large in any case; Python refuses to read those of thousands of digits."""
+"""Digits of a ``Content-Length``; longer numbers are too large, and Python refuses thousands of digits."""
 
 
 class Limit(NamedTuple):
     """The largest body that a codec reads.
 
     Args:
-        size: bytes.
-        why: words behind that number: what takes these bytes, and which setting changes it.
+        size: Size in bytes.
+        why: Reason for that size: what takes these bytes, and which setting changes it.
     """
 
     size: int
@@ -40,7 +40,7 @@ class Body:
     """A body that arrives, compared by identity.
 
     Args:
-        reader: the task that reads it.
+        reader: Task that reads the body.
     """
 
     def __init__(self, reader: asyncio.Task[object]) -> None:
@@ -65,14 +65,14 @@ class BodyBudget:
     """A limit on the bytes of bodies that arrive, wait or are in work. For one thread, the event loop's.
 
     Args:
-        most: bytes that may be held.
-        retry_after_s: seconds after which there may be room.
+        most: Number of bytes that may be held.
+        retry_after_s: Function that returns the seconds after which there may be room.
     """
 
     def __init__(self, most: int, retry_after_s: Callable[[], int]) -> None:
         self._most, self._retry_after_s = most, retry_after_s
         self._held = 0
-        self._arriving: dict[Body, None] = {}  # the first to begin is the first
+        self._arriving: dict[Body, None] = {}  # in order of arrival
 
     @property
     def held(self) -> int:
@@ -121,11 +121,11 @@ async def hold_body(
     """Read the whole body of a request, and yield it; the budget counts it until the block ends.
 
     Args:
-        request: whose body has yet to be read.
-        limit: of the codec; where that of the settings is smaller, it counts.
-        budget: for bytes of bodies.
-        settings: limit of size, and the remedy that errors name.
-        deadline: when the body must have arrived.
+        request: Request whose body has yet to be read.
+        limit: Limit of the codec; the smaller one of this and that of the settings holds.
+        budget: Budget of the bytes of all bodies that are held.
+        settings: Settings of the service, with the limit of a body's size.
+        deadline: Time by which the body must have arrived.
 
     Raises:
         UnsupportedMediaTypeError: if the body is compressed.
@@ -173,7 +173,7 @@ async def _read_body(
         if body.lost is not None:
             body.uncancel()
             raise body.lost from error
-        # the last moment of a stop: an answer, not a broken connection
+        # at the end of a stop, answer instead of breaking the connection
         raise NotReadyError("the service stopped before the body was complete") from error
     finally:
         budget.keep(body)

@@ -1,6 +1,6 @@
 """Bounded admission: which requests are computed, which wait, and which are refused at once.
 
-A refusal has the lowest price that there is: under a flood, refusals are most of the work.
+Refusals are as cheap as possible: under a flood they are most of the work.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REMEMBERED = 8
 request that waits longer than expected is refused in the end."""
 
 Caller = asyncio.Future[Any]
-"""Done once the caller has disconnected."""
+"""Future that is done once the caller has disconnected."""
 
 
 @contextmanager
@@ -57,11 +57,11 @@ class Gate:
     For one thread, the event loop's.
 
     Args:
-        slots: requests in work at a time.
-        places: requests that may wait.
-        patience_s: seconds within which a turn must end: a request is refused at once if the last turns were too long
+        slots: Number of requests in work at a time.
+        places: Number of requests that may wait.
+        patience_s: Seconds within which a turn must end. A request is refused at once if the last turns were too long
             for that, and later if it waits too long; but one for each slot may always wait.
-        clock: seconds.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Gate:
         """Wait for a slot, and hold it until the block ends.
 
         Args:
-            deadline: when its turn must have come.
-            receive: of the request, whose body has arrived.
-            on_loop: whether the work is done on the event loop, which cannot notice meanwhile that the caller goes.
+            deadline: Time by which the turn must have come.
+            receive: ASGI channel of the request, whose body has arrived.
+            on_loop: True if the work is done on the event loop, which cannot notice meanwhile that the caller goes.
 
         Yields:
             The deadline for the work. It also knows whether the caller is still there, unless a slot was free for work
@@ -134,7 +134,7 @@ class Gate:
                 deadline = Deadline(deadline.at, caller.done)
                 with self._time_turn(self._take() if self._free else await self._wait(deadline, caller)):
                     yield deadline
-        except asyncio.CancelledError as error:  # the last moment of a stop: an answer, not a broken connection
+        except asyncio.CancelledError as error:  # at the end of a stop, answer instead of breaking the connection
             raise NotReadyError("the service stopped before the answer was ready") from error
 
     def _take(self) -> float:
@@ -227,13 +227,13 @@ class EarlyRefusal:
     """ASGI middleware that refuses requests for which there is no room, by their head alone.
 
     Args:
-        app: the application that it wraps.
-        gate: that may be full.
-        telemetry: where answers are counted.
-        throttle: returns once a request that ranks nothing may go on; raises OverloadedError, or AbandonedError if the
-            caller went meanwhile.
-        unthrottled: paths of requests that rank nothing and have bounds of their own.
-        clock: seconds.
+        app: Application that the middleware wraps.
+        gate: Gate that may have no room.
+        telemetry: Metrics that count the answers.
+        throttle: Function that returns once a request that ranks nothing may go on. It raises OverloadedError, or
+            AbandonedError if the caller has gone meanwhile.
+        unthrottled: Paths of requests that rank nothing and have bounds of their own.
+        clock: Clock in seconds.
     """
 
     def __init__(

@@ -30,14 +30,14 @@ PROBE_S = 0.25
 """Probes are held less long: their senders give up after a second or more."""
 
 SCRAPES, SCRAPE_BURST = 10.0, 50.0
-"""Scrapes a second, and at once, that are counted anew; others get what the last one got."""
+"""Scrapes a second, and at once, that are computed anew; others get the last text."""
 
 
 class ThrottleClass:
     """Requests that are throttled together.
 
     Args:
-        now: seconds.
+        now: Time in seconds.
     """
 
     def __init__(self, now: float) -> None:
@@ -45,15 +45,15 @@ class ThrottleClass:
 
 
 class RequestThrottle:
-    """Delays requests that rank nothing, beyond a rate. For one thread: the event loop's.
+    """Throttle that delays requests that rank nothing, beyond a rate. For one thread: the event loop's.
 
     Requests with a key and requests without one have rates of their own: those without a key take nothing from those
     with one.
 
     Args:
-        keyring: the keys; where there are none, everybody is unknown.
-        admin_key: the operator's.
-        clock: seconds.
+        keyring: Keys of known callers; where there are none, every caller is unknown.
+        admin_key: Key of the operator.
+        clock: Clock in seconds.
     """
 
     def __init__(self, keyring: Keyring, admin_key: Key | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,8 +64,8 @@ class RequestThrottle:
         """Return at once within the rate, else after a delay.
 
         Args:
-            scope: of a request that ranks nothing.
-            receive: its own; while it is held, its body is read and dropped.
+            scope: ASGI scope of a request that ranks nothing.
+            receive: ASGI channel of the request; while it is held, its body is read and dropped.
 
         Raises:
             OverloadedError: if it is neither a probe nor what the operator asks for: these are answered, later.
@@ -98,7 +98,7 @@ async def _hold(receive: Receive, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             while (await receive())["type"] != "http.disconnect":
-                pass  # nothing that is throttled has a use for its body
+                pass  # no throttled request needs its body
     except TimeoutError:
         return
     raise AbandonedError("the caller has gone: it is not answered")
@@ -108,8 +108,8 @@ class CachedMetrics:
     """The metrics' text, renewed at a limited rate.
 
     Args:
-        scrape: collects them; a service of several processes replaces it.
-        clock: seconds.
+        scrape: Function that collects the metrics; a service of several processes replaces it.
+        clock: Clock in seconds.
     """
 
     def __init__(self, scrape: Callable[[], Awaitable[bytes]], clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,9 +9,8 @@ from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from listwright.service.api.info import Serving, serving_info
-from listwright.service.api.service import CheckedRoute, service_of, serving
+from listwright.service.api.routing import CheckedRoute, CurrentModels, service_of
 from listwright.service.auth import keys
-from listwright.service.bundles.models import Models
 from listwright.service.bundles.reload import EVERYTHING, Reloader
 from listwright.service.errors import ReloadRefusedError, UnauthorizedError
 from listwright.service.paths import RELOAD, ROLLBACK
@@ -24,7 +23,7 @@ _key = HTTPBearer(auto_error=False, scheme_name="adminKey", description="the val
 def reloader(
     request: Request,
     documented: Annotated[HTTPAuthorizationCredentials | None, Depends(_key)],  # noqa: ARG001
-    _: Annotated[Models, Depends(serving)],
+    _: CurrentModels,
 ) -> Reloader:
     """Return the reloader, for callers with the operator's key.
 

@@ -11,14 +11,14 @@ from listwright.ranking.deadline import Deadline
 from listwright.ranking.served_log.events import MAX_EVENTS
 from listwright.service import paths
 from listwright.service.admission.body import Limit, hold_body
-from listwright.service.api.service import PlainRoute, Serving
-from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.api.routing import PlainRoute, service_of
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire.examples import EVENTS
+from listwright.service.wire.negotiation import media_type_of, unsupported
 from listwright.service.wire.schemas import check_query
 
 MAX_BODY = Limit(256 * 2**10, "(send fewer events at a time)")
-"""Small: while a body is validated, requests to rank wait for the interpreter."""
+"""Limit of a body, small because requests to rank wait for the interpreter while it is validated."""
 
 _REFUSALS = (400, 408, 413, 415, 422, 429)
 
@@ -51,19 +51,19 @@ class Accepted(BaseModel):
     },
     openapi_extra={"requestBody": {"content": {"application/json": _BODY}, "required": True}},
 )
-async def events(request: Request, service: Serving) -> Response:
+async def events(request: Request) -> Response:
     """Write an array of events, or one event alone, in the words of User Behavior Insights (UBI 1.3.0).
 
     Further fields are kept as they are. All events of a request are written, or none. Send events again after a 503 or
     without an answer: a join counts events of one query and one `event_id` once.
     """
+    service = service_of(request)
     log = service.events
     if log is None:
         raise HTTPException(404)
     check_query(request)
-    media_type = request.headers.get("content-type", "none").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
+    if media_type_of(request) != "application/json":
+        raise unsupported(request, "application/json")
     deadline = Deadline(request.state.arrived + service.settings.timeout_ms / 1000.0)
     async with hold_body(request, MAX_BODY, log.bodies, service.settings, deadline) as body:
         count = await log.add(body, max(0.0, deadline.left_s))

@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from listwright.service import paths
-from listwright.service.api.rerank import HEADERS, JSON, RANKED, media_type_of
-from listwright.service.api.service import PlainRoute, Serving
-from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.api.rerank import HEADERS, RANKED
+from listwright.service.api.routing import PlainRoute, service_of
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire.examples import EXPLANATIONS
+from listwright.service.wire.negotiation import JSON, unsupported
 
 _BODY: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainRequest"}, "examples": EXPLANATIONS}
 _ANSWER: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/ExplainResponse"}}
-"""By name: the classes are made where they are needed, see :func:`listwright.service.api.openapi.complete`."""
+"""Schema by name: its class is made where it is needed, see :func:`listwright.service.api.openapi.complete`."""
 
 routes = APIRouter(route_class=PlainRoute)
 
@@ -37,16 +37,16 @@ routes = APIRouter(route_class=PlainRoute)
     },
     openapi_extra={"requestBody": {"content": {"application/json": _BODY}, "required": True}},
 )
-async def explain(request: Request, service: Serving) -> Response:
+async def explain(request: Request) -> Response:
     """Rank a list as `/rerank` does, and say of one candidate, or of those at the first places, why they stand there.
 
     Contributions of features to the scores of both stages, the smallest changes that let the candidate pass the one
     above it, who moves if it leaves, and what makes the query unusual. One list at a time is explained, beside requests
     to rank, which lose no slot to it. What the deadline cuts short or leaves out is named in `meta.incomplete`.
     """
+    service = service_of(request)
     if service.explainer is None:
         raise HTTPException(404)
-    media_type = media_type_of(request)
-    if not JSON.fullmatch(media_type):
-        raise UnsupportedMediaTypeError(f"the body is announced as {media_type!r}: send application/json")
-    return await service.explainer.answer(request, service.serving())
+    if not JSON.fullmatch(request.headers.get("content-type", "")):
+        raise unsupported(request, "application/json")
+    return await service.explainer.answer(request, service.current.require())

@@ -13,7 +13,7 @@ from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import FeatureWeight
 from listwright.service import paths
-from listwright.service.api.service import CheckedRoute, Served, service_of
+from listwright.service.api.routing import CheckedRoute, CurrentModels, service_of
 from listwright.service.bundles.models import Models
 from listwright.service.bundles.routing_switch import RoutingPolicy
 from listwright.service.problems import DOCUMENTED
@@ -160,7 +160,7 @@ class Info(Serving):
 
 def serving_info(models: Models) -> Serving:
     """Describe every name that is served, and the bundles that are refused."""
-    served = [
+    infos = [
         ServedModel(
             model=name,
             version=bundle.manifest.version,
@@ -174,7 +174,7 @@ def serving_info(models: Models) -> Serving:
         Refused(model=r.model, version=r.version or None, reason=r.reason, at=r.at.isoformat(timespec="seconds"))
         for r in models.refused.values()
     ]
-    return Serving(models=served, refused=refused)
+    return Serving(models=infos, refused=refused)
 
 
 def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:
@@ -244,7 +244,7 @@ def routing(manifest: Manifest, routing_policy: RoutingPolicy) -> RoutingInfo:
 )
 async def info(
     request: Request,
-    served: Served,
+    models: CurrentModels,
     model: Annotated[Name | None, Query(description="name or alias; by default the one that a request gets")] = None,
     version: Annotated[Name | None, Query(description="by default the current one")] = None,
 ) -> Info:
@@ -254,8 +254,8 @@ async def info(
     unless one is named.
     """
     service = service_of(request)
-    named = model if model is not None or served.default else next(iter(served.current))
-    description = describe(served.choose(named, version), served, service.settings, service.routing_policy)
+    name = model if model is not None or models.default else next(iter(models.current))
+    description = describe(models.choose(name, version), models, service.settings, service.routing_policy)
     experiments = None if service.experiments is None else service.experiments.report()
     return description.model_copy(update={"experiments": experiments})
 

@@ -1,7 +1,6 @@
 """The endpoints of the Open Inference Protocol.
 
-The same bundles, limits, errors and counts as in :mod:`listwright.service.api.rerank`; only the spelling of a list
-differs.
+They have the bundles, limits, errors and counts of ``POST /rerank``; only the format of a list differs.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import WithJsonSchema
 
 from listwright.service import paths
-from listwright.service.api.health import readyz
-from listwright.service.api.rerank import HEADERS, RANKED, answer, media_type_of
-from listwright.service.api.service import CheckedRoute, PlainRoute, Service, Serving, service_of
-from listwright.service.errors import UnsupportedMediaTypeError
+from listwright.service.api.rerank import HEADERS, RANKED
+from listwright.service.api.routing import CheckedRoute, PlainRoute, service_of
+from listwright.service.pipeline import answer
 from listwright.service.problems import DOCUMENTED
 from listwright.service.wire import examples
 from listwright.service.wire import open_inference as inference
 from listwright.service.wire.matrix_codecs import JSON_HEAD, OCTETS, TensorCodec
+from listwright.service.wire.negotiation import media_type_of, unsupported
 from listwright.service.wire.open_inference import (
     InferResponse,
     ModelMetadata,
@@ -28,7 +27,7 @@ from listwright.service.wire.open_inference import (
     ServerHealth,
     ServerMetadata,
 )
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 _VERSION = version_of("listwright")
 
@@ -72,29 +71,28 @@ INFER: dict[str, Any] = {
 
 
 @fast.post(paths.INFER[0], operation_id="infer", **INFER)
-async def infer(request: Request, service: Serving, name: str) -> Response:
+async def infer(request: Request, name: str) -> Response:
     """Rank by the current version."""
-    return await _infer(request, service, name, None)
+    return await _infer(request, name, None)
 
 
 @fast.post(paths.INFER[1], operation_id="infer_version", **INFER)
-async def infer_version(request: Request, service: Serving, name: str, version: str) -> Response:
+async def infer_version(request: Request, name: str, version: str) -> Response:
     """Rank by the version that is named."""
-    return await _infer(request, service, name, version)
+    return await _infer(request, name, version)
 
 
-async def _infer(request: Request, service: Service, name: str, version: str | None) -> Response:
-    outer_words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
-    codec = TensorCodec(
-        request.headers.get(JSON_HEAD), service.serving(), name, version, outer_words, most, request.state
-    )
+async def _infer(request: Request, name: str, version: str | None) -> Response:
+    service, outer_options = service_of(request), read_outer_options(request, inference.InferEnvelope)
+    models, most = service.current.require(), service.settings.max_candidates
+    codec = TensorCodec(request.headers.get(JSON_HEAD), models, name, version, outer_options, most, request.state)
     if media_type_of(request) not in _TENSORS:
-        raise UnsupportedMediaTypeError(f"the body is announced as {media_type_of(request)!r}: send {OCTETS}")
+        raise unsupported(request, OCTETS)
     return await answer(request, service, codec)
 
 
 Version = Annotated[str | None, WithJsonSchema({"type": "string"})]
-"""Of the path, where it names one."""
+"""Version in the path, where it has one."""
 
 METADATA: dict[str, Any] = {
     "summary": "Tensors of a bundle",
@@ -124,7 +122,7 @@ MODEL_READY: dict[str, Any] = {
 async def model_ready(request: Request, name: str, version: Version = None) -> ModelReady:
     """200 like /readyz, for the bundle of this name."""
     bundle = service_of(request).find_bundle(request, name, version)
-    await readyz(request)
+    service_of(request).readiness.check()
     return ModelReady(name=bundle.manifest.name, ready=True)
 
 
@@ -137,7 +135,7 @@ async def model_ready(request: Request, name: str, version: Version = None) -> M
 )
 async def server_live(request: Request) -> ServerHealth:
     """Report liveness, as /livez does."""
-    return ServerHealth(live=True, ready=service_of(request).reason_unready() is None)
+    return ServerHealth(live=True, ready=service_of(request).readiness.reason_unready is None)
 
 
 @routes.get(
@@ -150,7 +148,7 @@ async def server_live(request: Request) -> ServerHealth:
 )
 async def server_ready(request: Request) -> ServerHealth:
     """Report readiness, as /readyz does."""
-    await readyz(request)
+    service_of(request).readiness.check()
     return ServerHealth(live=True, ready=True)
 
 

@@ -11,7 +11,7 @@ from listwright.ranking.served_log.events import Event
 from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
-from listwright.service.wire.open_inference import InferRequest, InferWords
+from listwright.service.wire.open_inference import InferEnvelope, InferRequest
 from listwright.service.wire.schemas import BODY_ONLY, FORMS, UNIT, VALUE, Envelope, RerankRequest
 
 _EXAMPLES = {
@@ -32,18 +32,18 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     nulls. Words of explanations are made here, so that they cost nothing where they are off.
 
     Args:
-        document: of FastAPI; it is changed.
+        document: Document that FastAPI made; it is changed in place.
     """
     from listwright.service.wire.explain_schemas import (  # noqa: PLC0415 - see above
+        ExplainEnvelope,
         ExplainRequest,
         ExplainResponse,
-        ExplainWords,
     )
 
-    words_of_paths = {paths.RERANK: Envelope, paths.EXPLAIN: ExplainWords, **dict.fromkeys(paths.INFER, InferWords)}
-    for path, words_of_path in words_of_paths.items():
+    envelopes = {paths.RERANK: Envelope, paths.EXPLAIN: ExplainEnvelope, **dict.fromkeys(paths.INFER, InferEnvelope)}
+    for path, envelope in envelopes.items():
         operation = document["paths"][path]["post"]
-        operation["parameters"] = [*operation.get("parameters", []), *_parameters(words_of_path)]
+        operation["parameters"] = [*operation.get("parameters", []), *_parameters(envelope)]
     for path, operation in ((path, o) for path, operations in document["paths"].items() for o in operations.values()):
         middleware.document(path, operation)
         if "HTTPValidationError" in str(operation["responses"].get("422")):  # a name in a path is never invalid
@@ -55,8 +55,8 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     sent = (RerankRequest, InferRequest, Event, ExplainRequest)
     for model in (*sent, ExplainResponse):
         mode: Literal["validation", "serialization"] = "serialization" if model is ExplainResponse else "validation"
-        words = model.model_json_schema(ref_template=_REFERENCE, mode=mode)
-        schemas = {**words.pop("$defs"), model.__name__: words, **schemas}
+        schema = model.model_json_schema(ref_template=_REFERENCE, mode=mode)
+        schemas = {**schema.pop("$defs"), model.__name__: schema, **schemas}
     for model in (RerankRequest, ExplainRequest):
         schemas |= _split_request(model.__name__, schemas[model.__name__])
     components = {name: _simplify(schema) for name, schema in schemas.items() if name not in _UNUSED}
@@ -94,23 +94,23 @@ def _simplify(node: Any) -> Any:
     if node == VALUE:
         return {"$ref": _REFERENCE.format(model="Value")}
     if isinstance(node, list):
-        return [_simplify(one) for one in node]
+        return [_simplify(item) for item in node]
     if not isinstance(node, dict):
         return node
     members = {key: _simplify(value) for key, value in node.items() if key != "title" or isinstance(value, dict)}
     return {**members, "format": "double"} if node.get("type") == "number" else members
 
 
-def _parameters(words: type[Envelope]) -> list[dict[str, Any]]:
-    """Return the parameters for words beside a body: in the query string, without null, and the unit in a header, too.
+def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
+    """Return the parameters for options beside a body: in the query string, without null, the unit also in a header.
 
     Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """
-    omitted = BODY_ONLY if words is not InferWords else BODY_ONLY | {"model", "version"}
+    omitted = BODY_ONLY if model is not InferEnvelope else BODY_ONLY | {"model", "version"}
     parameters = []
-    for name, field in words.model_json_schema()["properties"].items():
+    for name, field in model.model_json_schema()["properties"].items():
         schema = {key: value for key, value in field.items() if key not in ("anyOf", "default", "description", "title")}
-        values = [one for one in field.get("anyOf", []) if one != {"type": "null"}]
+        values = [option for option in field.get("anyOf", []) if option != {"type": "null"}]
         schema |= values[0] if len(values) == 1 else {"anyOf": values} if values else {}
         common = {"required": False, "schema": schema, "description": field["description"]}
         if name not in omitted:

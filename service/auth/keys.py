@@ -29,7 +29,7 @@ _LEAST = {"rate": 1e-6, "burst": 1.0}
 
 
 class KeysError(ListwrightError):
-    """The keys cannot be read. The message has the place, and never the content."""
+    """Error for keys that cannot be read. The message has the place, and never the content."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Key:
     """One key, as its digest.
 
     Args:
-        name: of its holder, for the log and a metric.
-        digest: sha256 of the key.
-        rate: requests per second; None: no limit.
-        burst: requests at once.
-        scopes: of :data:`SCOPES`, what it opens.
+        name: Name of the key's holder, for the log and a metric.
+        digest: SHA-256 of the key.
+        rate: Number of requests per second; None: no limit.
+        burst: Number of requests at once.
+        scopes: Subset of :data:`SCOPES` that the key opens.
     """
 
     name: str
@@ -118,9 +118,9 @@ def parse(text: str, source: str, settings: Settings) -> list[Key]:
         options: dict[str, float] = {}
         scopes = frozenset((RANK,))
         for word in match["options"].split():
-            named = _SCOPE.fullmatch(word)
-            if named is not None and SCOPES.issuperset(named["scopes"].split("+")):
-                scopes = frozenset(named["scopes"].split("+"))
+            scope_match = _SCOPE.fullmatch(word)
+            if scope_match is not None and SCOPES.issuperset(scope_match["scopes"].split("+")):
+                scopes = frozenset(scope_match["scopes"].split("+"))
                 continue
             option = _OPTION.fullmatch(word)
             if option is None or float(option["value"]) < _LEAST[option["name"]]:

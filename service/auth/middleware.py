@@ -43,9 +43,9 @@ class Bucket:
     """A token bucket: full at first, one token per request, refilled at a rate.
 
     Args:
-        rate: tokens per second.
-        burst: how many it holds, at least 1.
-        now: seconds of any clock that only goes forward.
+        rate: Number of tokens per second.
+        burst: Number of tokens that the bucket holds, at least 1.
+        now: Time in seconds, of any clock that only goes forward.
     """
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
@@ -66,8 +66,8 @@ class Keyring:
     """The keys of this moment, and a bucket for each name that has a limit. For one thread: the event loop's.
 
     Args:
-        settings: name the keys.
-        clock: seconds.
+        settings: Settings that name the keys.
+        clock: Clock in seconds.
 
     Raises:
         KeysError: if the keys cannot be read. Later on they stay as they were.
@@ -144,10 +144,10 @@ class KeyMiddleware:
     The key's name goes into the log line of the request and into a metric.
 
     Args:
-        app: the application that it wraps.
-        keyring: the keys.
-        open_paths: paths that need no key.
-        telemetry: where requests are counted.
+        app: Application that the middleware wraps.
+        keyring: Keys that are accepted.
+        open_paths: Paths that need no key.
+        telemetry: Metrics that count the requests.
     """
 
     def __init__(self, app: ASGIApp, keyring: Keyring, open_paths: frozenset[str], telemetry: Telemetry) -> None:
@@ -179,9 +179,9 @@ _OUTCOMES = {UnauthorizedError: "unauthorized", ForbiddenError: "forbidden", Rat
 
 
 def _check_scope(key: Key, path: str) -> None:
-    wanted = keys.EVENTS if path == paths.EVENTS else keys.RANK
-    if wanted not in key.scopes:
-        raise ForbiddenError(f"the key of {key.name} has no scope {wanted}: give it scope={wanted} in the list of keys")
+    scope = keys.EVENTS if path == paths.EVENTS else keys.RANK
+    if scope not in key.scopes:
+        raise ForbiddenError(f"the key of {key.name} has no scope {scope}: give it scope={scope} in the list of keys")
 
 
 def document(path: str, operation: dict[str, Any]) -> None:

@@ -18,7 +18,6 @@ import errno
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from listwright.ranking import plain_file
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import ListwrightError
 from listwright.ranking.plain_file import NotPlainError
 from listwright.ranking.remote import OBJECT_STORES, Index, SmallFile, Store, StoreError, Url, copy_bundle
@@ -50,10 +50,11 @@ class Pointers:
     """Content of the models folder.
 
     Args:
-        versions: by name, the version to serve.
-        aliases: names of names.
-        faults: by name, why its pointer cannot be followed.
-        outage: why the store gave no answer, so that these are the last pointers known; empty if they are its own.
+        versions: Version to serve, by name.
+        aliases: Name that each alias stands for.
+        faults: Reason why a pointer cannot be followed, by name.
+        outage: Reason why the store gave no answer, so that these are the last known pointers; empty if they are its
+            own.
     """
 
     versions: Mapping[str, str]
@@ -63,15 +64,15 @@ class Pointers:
 
 
 class PointerError(ValueError):
-    """A pointer file cannot be followed."""
+    """Error for a pointer file that cannot be followed."""
 
 
 def read(folder: Path | Url, *, afresh: bool = False) -> Pointers:
     """Read all pointers. A folder without one is not served; nor is one whose name no bundle could have.
 
     Args:
-        folder: on disk, or at a URL.
-        afresh: list the names at a URL now.
+        folder: Models folder, on disk or at a URL.
+        afresh: True to list the names at a URL now.
 
     Raises:
         OSError: if the folder cannot be listed.
@@ -116,18 +117,9 @@ def point(folder: Path | Url, name: str, version: str) -> None:
         OSError: if the folder cannot be written.
     """
     if isinstance(folder, Url):
-        return remote_models(folder).point(name, version)
-    handle, temporary = tempfile.mkstemp(prefix=f".{CURRENT}.", dir=folder / name)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(version + "\n")
-            os.fchmod(handle, 0o644)  # the reader may be another user than the writer
-            file.flush()
-            os.fsync(handle)
-        Path(temporary).replace(folder / name / CURRENT)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        remote_models(folder).point(name, version)
+    else:  # its reader may be another user than its writer
+        atomic_write(folder / name / CURRENT, version + "\n", mode=0o644, sync=True)
 
 
 def _pointer(folder: Path, name: str, kind: str) -> str | None:
@@ -171,8 +163,8 @@ class RemoteModels:
     """The models folder at a URL, as it was last read. For one thread at a time.
 
     Args:
-        url: of the folder; where a store cannot be listed, of one ``NAME`` in it.
-        clock: seconds.
+        url: URL of the folder; where a store cannot be listed, of one ``NAME`` in it.
+        clock: Clock in seconds.
 
     Raises:
         ListwrightError: if the URL cannot be used.
@@ -192,7 +184,7 @@ class RemoteModels:
         """Read the pointers that have changed; while the store gives no answer, return those of the last time.
 
         Args:
-            afresh: list the names now.
+            afresh: True to list the names now.
 
         Raises:
             StoreError: if the store gives no answer, and none is known from an earlier time.
@@ -282,4 +274,4 @@ class RemoteModels:
 
 
 _UNREAD = SmallFile(b"", None)
-"""Stands for a pointer that may be there."""
+"""Value of a pointer that may exist and has not been read."""

@@ -42,22 +42,22 @@ Paths = Mapping[str, Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Folders of what one worker process serves, as it is sent to others.
+class BundleFolders:
+    """Folders of the bundles of one worker process, as they are sent to others.
 
     Args:
-        current: what it serves.
-        previous: what it served before and keeps for a rollback.
+        current: Folders of the bundles that the worker serves, by name.
+        previous: Folders of the bundles that it served before and keeps for a rollback, by name.
     """
 
     current: Paths
     previous: Paths
 
     @classmethod
-    def of(cls, models: Models) -> Served:
+    def of(cls, models: Models) -> BundleFolders:
         """Return the folders of models."""
         return cls(
-            *({name: one.path for name, one in bundles.items()} for bundles in (models.current, models.previous))
+            *({name: bundle.path for name, bundle in bundles.items()} for bundles in (models.current, models.previous))
         )
 
 
@@ -65,8 +65,8 @@ def next_pause_s(last_s: float, took_s: float) -> float:
     """Return the seconds until a refused bundle is tried again: its files may still be arriving.
 
     Args:
-        last_s: the pause before this attempt; 0 before the first.
-        took_s: seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
+        last_s: Seconds of the pause before this attempt; 0 before the first.
+        took_s: Seconds that the attempt took; after a long one, which hashes gigabytes, the pause is longer.
     """
     shortest = max(FIRST_PAUSE_S, took_s / SHARE)
     return min(max(shortest, 2.0 * last_s), max(LONGEST_PAUSE_S, 10.0 * shortest))
@@ -74,19 +74,19 @@ def next_pause_s(last_s: float, took_s: float) -> float:
 
 def start(
     settings: Settings,
-    others: Served | None = None,
+    others: BundleFolders | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Models:
     """Load the initial models; a folder that is watched is retried for :data:`ARRIVAL_S`.
 
     Args:
-        settings: name one bundle, or a folder of them.
-        others: what the other workers serve: that of a name whose current version is refused, for a worker that is
-            started again must not fail over what the others have refused and serve on without; and what they keep, so
-            that a rollback and a request for a version are answered alike by all. None: a refusal is an error.
-        clock: seconds.
-        sleep: waits so many seconds.
+        settings: Settings that name one bundle, or a folder of them.
+        others: Folders of the other workers; None: a refusal is an error. A worker that is started again serves their
+            version of a name whose current version is refused, as they serve on without it. It keeps the previous
+            versions that they keep, so that all workers answer alike.
+        clock: Clock in seconds.
+        sleep: Function that waits for a number of seconds.
 
     Raises:
         BundleError: if there is nothing to serve, or a bundle is refused.
@@ -102,11 +102,11 @@ def start(
                 raise
             if str(error) != last_message:
                 last_message = str(error)
-                _log.warning("nothing is served yet, tried again for %.0f s: %s", max(0.0, end - clock()), error)
+                _log.warning("nothing is served yet; retrying for %.0f s: %s", max(0.0, end - clock()), error)
         sleep(pause_s)
 
 
-def _first(settings: Settings, others: Served | None) -> Models:
+def _first(settings: Settings, others: BundleFolders | None) -> Models:
     """Load the initial models, in one attempt."""
     if settings.models is None:
         assert settings.bundle is not None
@@ -117,7 +117,7 @@ def _first(settings: Settings, others: Served | None) -> Models:
     except OSError as error:
         raise BundleError(root, f"cannot be read: {error.strerror}") from error
     if pointers.outage:
-        _log.warning("%s: %s; what it named the last time is served", root, pointers.outage)
+        _log.warning("%s: %s; the bundles of its last answer are served", root, pointers.outage)
     of_name = isinstance(root, Url) and root.scheme not in OBJECT_STORES
     errors: dict[str, ListwrightError] = {
         n: BundleError(root if of_name else root / n, reason) for n, reason in pointers.faults.items()
@@ -148,13 +148,15 @@ def _first(settings: Settings, others: Served | None) -> Models:
     return Models(current, previous, pointers.aliases, refused)
 
 
-def _load_previous_versions(current: Mapping[str, Bundle], others: Served, settings: Settings) -> dict[str, Bundle]:
+def _load_previous_versions(
+    current: Mapping[str, Bundle], others: BundleFolders, settings: Settings
+) -> dict[str, Bundle]:
     """Load the versions that the other workers keep for a rollback, or will, once they have reloaded, too."""
     previous = {}
     for name, ready in current.items():
         path = others.previous.get(name) if others.current.get(name) == ready.path else others.current.get(name)
-        if path is not None and path != ready.path and (loaded := load_previous(path, settings)) is not None:
-            previous[name] = loaded
+        if path is not None and path != ready.path and (previous_bundle := load_previous(path, settings)) is not None:
+            previous[name] = previous_bundle
     return previous
 
 
@@ -177,24 +179,26 @@ def load_named(
         BundleError: naming the file at fault and why.
     """
     path = folder.remote_models(root).copy(name, version, abandoned) if isinstance(root, Url) else root / name / version
-    loaded = _load(path, settings)
-    names = (loaded.manifest.name, loaded.manifest.version)
+    found_bundle = _load(path, settings)
+    names = (found_bundle.manifest.name, found_bundle.manifest.version)
     if names != (name, version):
-        raise BundleError(loaded.path / "manifest.json", f"says {'/'.join(names)}: a bundle lies under its own name")
-    return loaded
+        raise BundleError(
+            found_bundle.path / "manifest.json", f"says {'/'.join(names)}: a bundle lies under its own name"
+        )
+    return found_bundle
 
 
 def _load(path: Path, settings: Settings) -> Bundle:
-    loaded = bundle.load(path)
-    name = loaded.manifest.name
-    wanted = settings.strategies.get(name, settings.strategies.get(ALL_MODELS))
-    if wanted is not None:
+    new_bundle = bundle.load(path)
+    name = new_bundle.manifest.name
+    strategy = settings.strategies.get(name, settings.strategies.get(ALL_MODELS))
+    if strategy is not None:
         try:
-            loaded.reranker.answer_with(wanted)
+            new_bundle.reranker.answer_with(strategy)
         except UnknownStrategyError as error:
-            raise BundleError(path, f"{PREFIX}STRATEGY says {wanted} for {name}: {error}") from error
-    warm_up(loaded, settings.max_candidates)
-    return loaded
+            raise BundleError(path, f"{PREFIX}STRATEGY says {strategy} for {name}: {error}") from error
+    warm_up(new_bundle, settings.max_candidates)
+    return new_bundle
 
 
 def warm_up(ready: Bundle, max_candidates: int) -> None:
@@ -217,7 +221,7 @@ def warm_up(ready: Bundle, max_candidates: int) -> None:
 
 
 def refusal(name: str, version: str, reason: str) -> Refusal:
-    """Return a refusal of this moment."""
+    """Return a refusal with the present time."""
     return Refusal(name, version, reason, datetime.now(UTC))
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.features import FeatureSchema
-from listwright.service.errors import UnknownModelError
+from listwright.service.errors import NotReadyError, UnknownModelError
 
 DEFAULT = "default"
 """The name, of a bundle or an alias, that answers a request without ``model`` where several bundles are served."""
@@ -20,10 +20,10 @@ class Refusal:
     """A bundle, or a pointer to one, that was refused.
 
     Args:
-        model: the name in the models folder.
-        version: of ``CURRENT``; empty if that itself is wrong.
-        reason: why, without the folder's path.
-        at: when, in UTC.
+        model: Name in the models folder.
+        version: Content of ``CURRENT``; empty if that itself is wrong.
+        reason: Reason of the refusal, without the folder's path.
+        at: Time of the refusal, in UTC.
     """
 
     model: str
@@ -40,12 +40,12 @@ class Models:
     of one version.
 
     Args:
-        current: the bundle of each name.
-        previous: the bundle that each name served before, ready for a rollback.
-        aliases: other names of bundles.
-        refused: by name, what should be served instead and is not.
-        default: name of the bundle that answers where the request names none; None where it must name one.
-        default_bundle: that bundle; None where there is none.
+        current: Bundle of each name.
+        previous: Bundle that each name served before, ready for a rollback.
+        aliases: Name that each alias stands for.
+        refused: Refusal of what should be served instead, by name.
+        default: Name of the bundle that answers where the request names none; None where it must name one.
+        default_bundle: Bundle of that name; None where there is none.
     """
 
     current: Mapping[str, Bundle]
@@ -81,8 +81,8 @@ class Models:
         """Return the bundle that a request asks for.
 
         Args:
-            model: name or alias; None for the default.
-            version: the current one, or the one kept for a rollback; None for the current one.
+            model: Name or alias; None for the default.
+            version: Current version, or the one kept for a rollback; None for the current one.
 
         Raises:
             UnknownModelError: if it is not served, or several are and the request names none.
@@ -106,10 +106,20 @@ class Current:
     """Holder of the models that a process serves now.
 
     Args:
-        models: replaced whole, in one assignment; None until the first bundles are loaded.
+        models: Served models, replaced whole, in one assignment; None until the first bundles are loaded.
     """
 
     models: Models | None = None
+
+    def require(self) -> Models:
+        """Return the models.
+
+        Raises:
+            NotReadyError: if there are none yet.
+        """
+        if self.models is None:
+            raise NotReadyError("no bundle is loaded yet: ask /readyz until it says 200")
+        return self.models
 
 
 def models_of(bundle: Bundle, alias: str | None = None) -> Models:

@@ -36,7 +36,7 @@ from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 
 EVERYTHING = "*"
-"""Stands for the name where the models folder itself cannot be read."""
+"""Name of the refusal where the models folder itself cannot be read."""
 
 FIXED = "LISTWRIGHT_BUNDLE serves one bundle for good: serve a folder of them with LISTWRIGHT_MODELS"
 
@@ -50,7 +50,8 @@ LOAD_WITHIN_S = 600.0
 """Seconds for loading a bundle: gigabytes may have to come over a network."""
 
 RELOAD_WITHIN_S, FOLLOW_WITHIN_S = 30.0, 3.0
-"""Seconds for which a reload that someone asked for, and any other, wait for loads; what is ready later comes later."""
+"""Seconds for which a reload that someone asked for, and any other, wait for loads; later ones
+are served when they are ready."""
 
 _log = logging.getLogger("listwright.service")
 
@@ -75,14 +76,14 @@ class _Load:
 
 
 class Reloader:
-    """Serves what the models folder names, and follows its changes. For one event loop.
+    """Reloader that serves what the models folder names, and follows its changes. For one event loop.
 
     Args:
-        serving: what is served; loaded before :meth:`run`.
-        settings: name the folder.
-        telemetry: where swaps and refusals are counted.
-        swapped: called after each swap.
-        clock: seconds.
+        serving: Holder of the served models, which are loaded before :meth:`run`.
+        settings: Settings that name the folder.
+        telemetry: Metrics that count swaps and refusals.
+        on_swap: Function that is called with the served models after each swap.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -90,10 +91,10 @@ class Reloader:
         serving: Current,
         settings: Settings,
         telemetry: Telemetry,
-        swapped: Callable[[Models], None] | None,
+        on_swap: Callable[[Models], None] | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._serving, self._settings, self._telemetry, self._swapped = serving, settings, telemetry, swapped
+        self._serving, self._settings, self._telemetry, self._on_swap = serving, settings, telemetry, on_swap
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
         what = f"the {'store' if isinstance(settings.models, Url) else 'file system'} of the models folder"
@@ -115,7 +116,7 @@ class Reloader:
         self._woken.set()
 
     async def run(self) -> None:
-        """Look every so often, whenever woken, and when a load has ended."""
+        """Look at intervals, when woken, and when a load has ended."""
         poll_s = self._settings.poll_s or None
         try:
             while True:
@@ -134,10 +135,10 @@ class Reloader:
         """Serve what the folder names; a bundle that fails its checks is refused, and what was served stays.
 
         Args:
-            again: retry what was refused before, without a pause.
+            again: True to retry at once what was refused before.
 
         Returns:
-            What is served now, refusals included.
+            Models that are served now, refusals included.
         """
         models = await self._look(again=again)
         if again and self._loads:
@@ -165,8 +166,8 @@ class Reloader:
             if pointers.outage:
                 refused[EVERYTHING] = self._note_outage(before, root, pointers.outage)
             self._abandon(n for n, load in self._loads.items() if pointers.versions.get(n) != load.version)
-            wanted = (self._wanted(before, n, version, again=again) for n, version in pointers.versions.items())
-            for name, outcome in zip(pointers.versions, await asyncio.gather(*wanted), strict=True):
+            lookups = (self._find_bundle(before, n, version, again=again) for n, version in pointers.versions.items())
+            for name, outcome in zip(pointers.versions, await asyncio.gather(*lookups), strict=True):
                 if isinstance(outcome, Bundle):
                     current[name] = outcome
                 elif outcome is not None:
@@ -207,10 +208,12 @@ class Reloader:
             for name, path in paths.items():
                 if name not in before.current or path in [bundle.path for bundle in before.versions(name)]:
                     continue
-                with suppress(OSError):  # the next look at the folder says so
+                with suppress(OSError):  # the next look at the folder reports it
                     load = partial(load_previous, path, self._settings)
-                    if (loaded := await self._disks[name].run(load, min(LOAD_WITHIN_S, RELOAD_WITHIN_S))) is not None:
-                        previous[name] = loaded
+                    if (
+                        kept_bundle := await self._disks[name].run(load, min(LOAD_WITHIN_S, RELOAD_WITHIN_S))
+                    ) is not None:
+                        previous[name] = kept_bundle
             self._swap(before, Models(before.current, previous, before.aliases, before.refused))
 
     def _now(self) -> Models:
@@ -222,8 +225,8 @@ class Reloader:
             raise ReloadRefusedError(FIXED)
         return self._settings.models
 
-    async def _wanted(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal | None:
-        """Return the bundle to serve under a name: a served or a new one; or its refusal; None while it is loaded."""
+    async def _find_bundle(self, before: Models, name: str, version: str, *, again: bool) -> Bundle | Refusal | None:
+        """Return the bundle to serve under a name: a served or a new one; or its refusal; None while it is loading."""
         for ready in (before.current.get(name), before.previous.get(name)):
             if ready is not None and ready.manifest.version == version:
                 return ready
@@ -233,7 +236,7 @@ class Reloader:
         within_s = 0.0
         if load is None:
             root, state = self._root(), None
-            with suppress(OSError):  # nor will it load, and that says why
+            with suppress(OSError):  # the load will fail too, with the reason
                 state = await self._disks[name].run(partial(folder.state, root, name, version), LOOK_WITHIN_S)
             attempt, began = self._attempts.get(name), self._clock()
             if again or last is None or attempt is None or attempt.state != state:
@@ -312,8 +315,8 @@ class Reloader:
         if after == before:
             return
         self._serving.models = after  # the one assignment
-        hold_served(after, self._settings)
-        count_served(self._telemetry, after)
+        hold_model_copies(after, self._settings)
+        count_models(self._telemetry, after)
         for name in sorted(after.current.keys() | before.current.keys()):
             old, new = (m.current[name].manifest.version if name in m.current else None for m in (before, after))
             if old != new:
@@ -321,17 +324,17 @@ class Reloader:
                 _log.info("serving %s/%s instead of %s", name, new, old)
         if EVERYTHING in before.refused and EVERYTHING not in after.refused:
             _log.info("the models folder is read again")
-        if self._swapped is not None:
-            self._swapped(after)
+        if self._on_swap is not None:
+            self._on_swap(after)
 
 
-def hold_served(models: Models, settings: Settings) -> None:
-    """Hold the copies of served bundles, where these are at a URL; who serves a folder needs no cache."""
+def hold_model_copies(models: Models, settings: Settings) -> None:
+    """Hold the local copies of served bundles that are at a URL; a folder needs none."""
     if isinstance(settings.models or settings.bundle, Url):
         hold_copies(bundle.path for bundle in (*models.current.values(), *models.previous.values()))
 
 
-def count_served(telemetry: Telemetry, models: Models) -> None:
+def count_models(telemetry: Telemetry, models: Models) -> None:
     """Set the metrics of served bundles."""
     telemetry.set_bundles(
         {

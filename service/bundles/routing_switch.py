@@ -26,8 +26,8 @@ class RoutingSwitch:
     A daemon thread looks for the file: a file system that hangs holds that thread, and no request.
 
     Args:
-        settings: name the file.
-        clock: seconds.
+        settings: Settings that name the file.
+        clock: Clock in seconds.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +43,7 @@ class RoutingSwitch:
             self._first.wait(STALE_S)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._end.set()
 
     def off(self) -> str | None:
@@ -68,11 +68,11 @@ class RoutingSwitch:
 
 @dataclass(slots=True)
 class RoutingPolicy:
-    """How a request that names no ranker is routed.
+    """Routing of requests that name no ranker.
 
     Args:
-        switch: turns hook and router off.
-        hook: the operator's, once it is loaded; None: there is none.
+        switch: Switch that turns hook and router off.
+        hook: Hook of the operator, once it is loaded; None: there is none.
     """
 
     switch: RoutingSwitch

@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _status() -> int:
-    given = {name.lower(): value for name, value in os.environ.items()}
-    host, port, cert = (given.get(f"listwright_{name}", "") for name in _NAMES)
+    variables = {name.lower(): value for name, value in os.environ.items()}
+    host, port, cert = (variables.get(f"listwright_{name}", "") for name in _NAMES)
     host = _ANY.get(host, host) or "127.0.0.1"
     number = int(port or 8000)
     connection = http.client.HTTPConnection(host, number, timeout=WITHIN_S)

@@ -25,8 +25,9 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
     The rankers, the golden lists and the report are the same to the byte. The manifest has the new name and version.
 
     Args:
-        source: folder of the bundle.
-        out: ``NAME/VERSION`` to make; it is there whole, or not at all: at a URL, the manifest comes last.
+        source: Folder of the bundle.
+        out: Folder or URL ``NAME/VERSION`` to make. It is there whole, or not at all: at a URL, the manifest comes
+            last.
 
     Returns:
         The new manifest.
@@ -35,7 +36,7 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
         BundleError: if the source is no good bundle, or there is something at ``out``.
         OSError: if it cannot be written.
     """
-    loaded = bundle.load(source)  # every hash, graph and golden list, as the service would before it serves it
+    source_bundle = bundle.load(source)  # every hash, graph and golden list, as the service would before it serves it
     if isinstance(out, Url) and out.scheme not in OBJECT_STORES:
         remedy = f"publish to {', '.join(OBJECT_STORES)}, or to a folder to upload"
         raise BundleError(out, f"{out.scheme}:// cannot be written: {remedy}")
@@ -50,12 +51,12 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
         )
     if isinstance(out, Url):
         with tempfile.TemporaryDirectory() as own:
-            sealed = _seal_copy(loaded, source, Path(own) / version, name)
+            sealed = _seal_copy(source_bundle, source, Path(own) / version, name)
             _upload(Path(own) / version, sealed, Store(out))
         return sealed
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{version}.", ignore_cleanup_errors=True) as own:
-        sealed = _seal_copy(loaded, source, Path(own) / version, name)
+        sealed = _seal_copy(source_bundle, source, Path(own) / version, name)
         bundle.publish(Path(own) / version, out)
     return sealed
 
@@ -63,15 +64,17 @@ def publish_as(source: Path, out: Path | Url) -> Manifest:
 _EXISTS = "exists already: a published version never changes; choose another version"
 
 
-def _seal_copy(loaded: Bundle, source: Path, copy: Path, name: str) -> Manifest:
+def _seal_copy(source_bundle: Bundle, source: Path, copy: Path, name: str) -> Manifest:
     """Copy a bundle into a new folder, under another name and the folder's version."""
     copy.mkdir()
-    files = [entry.name for entry in loaded.manifest.files]
+    files = [entry.name for entry in source_bundle.manifest.files]
     for file in files:
         shutil.copyfile(source / file, copy / file)
-    renamed = loaded.manifest.model_copy(update={"name": name, "version": copy.name, "format_version": FORMAT_VERSION})
+    renamed = source_bundle.manifest.model_copy(
+        update={"name": name, "version": copy.name, "format_version": FORMAT_VERSION}
+    )
     sealed = bundle.seal(copy, renamed, files)
-    if sealed.files != loaded.manifest.files:
+    if sealed.files != source_bundle.manifest.files:
         raise BundleError(source / MANIFEST, "does not fit its files any more: they changed while they were copied")
     return sealed
 
@@ -99,17 +102,17 @@ def _changes(models: Path | Url, sealed: Manifest) -> str:
     try:
         place = models / sealed.name / folder.read(models).versions[sealed.name]
         if isinstance(place, Path):
-            served = bundle.read_manifest(place)
+            current = bundle.read_manifest(place)
         else:
             answer = Store(place).read_small(MANIFEST, MAX_MANIFEST_BYTES)
-            served = parse((answer and answer.content) or b"", place)
+            current = parse((answer and answer.content) or b"", place)
     except (KeyError, ListwrightError, OSError):  # nothing is served, or nothing that can be compared
         return ""
-    if served.fingerprint == sealed.fingerprint:
+    if current.fingerprint == sealed.fingerprint:
         return ""
-    before, after = set(served.feature_schema.names), set(sealed.feature_schema.names)
+    before, after = set(current.feature_schema.names), set(sealed.feature_schema.names)
     names = ", ".join([f"+{name}" for name in sorted(after - before)] + [f"-{name}" for name in sorted(before - after)])
-    return f"{names[:300] or 'kinds, order, categories or missing values'} against {sealed.name}/{served.version}"
+    return f"{names[:300] or 'kinds, order, categories or missing values'} against {sealed.name}/{current.version}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -146,8 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: the same command goes on", file=sys.stderr)
         return 130
-    served = f"; {options.out.parent / CURRENT} says {manifest.version}" if options.current else ""
-    print(f"{options.out}: {manifest.name}/{manifest.version}{served}")
+    pointer = f"; {options.out.parent / CURRENT} says {manifest.version}" if options.current else ""
+    print(f"{options.out}: {manifest.name}/{manifest.version}{pointer}")
     return 0
 
 

@@ -45,11 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("host", "port"):
         parser.add_argument(f"--{name}", metavar=name.upper(), help=f"in place of {PREFIX}{name.upper()}")
     options = parser.parse_args(arguments)
-    given: dict[str, Any] = {name: value for name, value in vars(options).items() if value is not None}
+    overrides: dict[str, Any] = {name: value for name, value in vars(options).items() if value is not None}
     try:
-        settings = Settings(**given if options.bundle is None else given | {"models": None})
+        settings = Settings(**overrides if options.bundle is None else overrides | {"models": None})
     except ValidationError as error:
-        for line in _faults(error, given):
+        for line in _faults(error, overrides):
             print(f"error: {line}; see listwright serve --help", file=sys.stderr)
         return 2
     if settings.models is None:  # nothing is loaded again: the signal ends the process, as it does any other
@@ -88,7 +88,7 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
         settings = fit_into_open_files(settings)
         if settings.workers > 1:
             return supervise(settings, ports)
-        app = create_app(settings, loaded=disk.wait_for(partial(loading.start, settings)))
+        app = create_app(settings, models=disk.wait_for(partial(loading.start, settings)))
     except ListwrightError as error:
         logs.say(f"error: {error}")
         return 2 if isinstance(error, OpenFilesError) else 1

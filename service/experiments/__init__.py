@@ -7,8 +7,8 @@ From top to bottom, each knows only what stands below it:
 ``shadow``          the thread that has lists ranked in the background
 ``shadow_process``  the process that ranks them, while its core is idle
 ``roster``          experiments with the bundles that they name, and what is counted
-``experiment_file`` the file and the kill switch, looked at every so often
+``experiment_file`` the file and the kill switch, read at intervals
 =================== ====================================================================
 
-Nothing of it is imported where there are none.
+It is imported only if there are any.
 """

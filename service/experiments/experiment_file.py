@@ -43,24 +43,24 @@ _log = logging.getLogger("listwright.experiments")
 
 
 class ExperimentFileError(WatchedFileError):
-    """The file of experiments cannot be used."""
+    """Error for a file of experiments that cannot be used."""
 
 
 class Definition(BaseModel):
     """One experiment, as the file has it.
 
     Args:
-        name: unique in the file; metrics, answers and served records have it.
-        kind: what is done.
-        control: bundle whose requests take part.
-        challenger: bundle that is compared with it; none for ``explore``.
-        share: of control's traffic that takes part, by hash of the unit.
-        salt: of the draws; by default the name.
-        max_failures: failures in a row after which the challenger is not asked again.
-        challenger_share: of the units that take part, those that the challenger answers; ``split``.
-        swap_share: of the lists that take part, those with a swap; ``explore``.
-        k: places from the top that a swap may move; ``explore``.
-        core_share: of one core's time, what the challenger may take in the background; ``shadow``.
+        name: Name of the experiment, unique in the file; metrics, answers and served records have it.
+        kind: Kind of the experiment.
+        control: Name of the bundle whose requests take part.
+        challenger: Name of the bundle that is compared with control; None for ``explore``.
+        share: Share of control's traffic that takes part, by hash of the unit.
+        salt: Salt of the random draws; None: the name.
+        max_failures: Number of failures in a row after which the challenger is not asked again.
+        challenger_share: Share of the participating units that the challenger answers; ``split``.
+        swap_share: Share of the participating lists that have a swap; ``explore``.
+        k: Number of places from the top that a swap may move; ``explore``.
+        core_share: Share of one core's time that the challenger may take in the background; ``shadow``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -90,17 +90,17 @@ class Definition(BaseModel):
         return self
 
     @property
-    def drawn_with(self) -> str:
+    def draw_salt(self) -> str:
         """Salt of its draws."""
         return self.name if self.salt is None else self.salt
 
 
 class ExperimentFile(BaseModel):
-    """The whole file.
+    """Content of the file of experiments.
 
     Args:
-        salt: of which traffic goes to which experiment.
-        experiment: in order; those of one control have one range of its traffic after the other.
+        salt: Salt of the assignment of traffic to experiments.
+        experiment: Experiments in order; those of one control have one range of its traffic after the other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -110,11 +110,11 @@ class ExperimentFile(BaseModel):
 
     @model_validator(mode="after")
     def _names_and_shares(self) -> ExperimentFile:
-        names = [one.name for one in self.experiment]
+        names = [definition.name for definition in self.experiment]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two experiments are named {twice[0]!r}: give each a name of its own")
-        for control in {one.control for one in self.experiment}:
-            total = bounds([one.share for one in self.experiment if one.control == control])[-1]
+        for control in {definition.control for definition in self.experiment}:
+            total = bounds([definition.share for definition in self.experiment if definition.control == control])[-1]
             if total > 1.0 + ROUNDING:
                 raise ValueError(f"shares of the traffic of {control} add up to {total:g}: lower them to 1 at most")
         return self
@@ -140,19 +140,19 @@ def _describe(fault: object, content: bytes) -> str:
     place = list(fault["loc"])
     message = describe(fault | {"fields": partial(fields_at, ExperimentFile, place[:-1])})
     if place[:1] == ["experiment"] and len(place) > 1:
-        named = from_toml(content)["experiment"][place[1]]
-        name = named.get("name") if isinstance(named, dict) else None
+        definition = from_toml(content)["experiment"][place[1]]
+        name = definition.get("name") if isinstance(definition, dict) else None
         place[:2] = [f"experiment {place[1] + 1}" if not isinstance(name, str) else f"experiment {name[:100]!r}"]
     return ": ".join([*map(str, place), message])
 
 
 class Watch:
-    """Follows the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
+    """Watcher of the file. A daemon thread looks: a file system that hangs holds that thread, and no request.
 
     Args:
-        settings: name the file and the kill switch.
-        after_look: called in the thread after each look.
-        clock: seconds.
+        settings: Settings that name the file and the kill switch.
+        after_look: Function that is called in the thread after each look.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -199,4 +199,4 @@ class Watch:
 
 
 def _describe_file(file: ExperimentFile) -> str:
-    return ", ".join(f"{one.name} ({one.kind})" for one in file.experiment) or "no experiment"
+    return ", ".join(f"{definition.name} ({definition.kind})" for definition in file.experiment) or "no experiment"

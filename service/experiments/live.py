@@ -50,12 +50,12 @@ class _State(NamedTuple):
 
 
 class LiveExperiments:
-    """Chooses the experiment of each request.
+    """Experiments of this process, one of which each request may take part in.
 
     Args:
-        settings: name the file and the kill switch.
-        telemetry: of the process.
-        current: bundles that are served.
+        settings: Settings that name the file and the kill switch.
+        telemetry: Metrics of the process.
+        current: Holder of the served models.
     """
 
     def __init__(self, settings: Settings, telemetry: Telemetry, current: Current) -> None:
@@ -66,14 +66,14 @@ class LiveExperiments:
         self._watch = Watch(settings, self._log_changes)
         self._state = _State(self._watch.file.content, None, Roster("", (), {}))
         self._reasons: dict[str, str | None] = {}
-        self._counted: ExperimentFile | None = None
+        self._logged_content: ExperimentFile | None = None
 
     def start(self) -> None:
         """Begin to look at the file; bundles are loaded by then. From the event loop's thread."""
         self._watch.start()
 
     def close(self) -> None:
-        """Look no more, and end what runs in the background."""
+        """Stop looking, and end the challenger's process."""
         self._watch.stop()
         self._shadow.close()
 
@@ -81,10 +81,10 @@ class LiveExperiments:
         """Rank a request, by the experiment that it takes part in, if any. In the thread that ranks.
 
         Args:
-            request: to rank.
-            query_id: of the request.
-            rank: ranks by a request's bundle.
-            deadline: of the whole.
+            request: Request to rank.
+            query_id: Query id of the request.
+            rank: Function that ranks by a request's bundle.
+            deadline: Deadline of the whole.
 
         Raises:
             ListwrightError: of control's ranking.
@@ -117,9 +117,9 @@ class LiveExperiments:
         """Have the challenger rank an answered list, later, unless the experiment has ended meanwhile.
 
         Args:
-            request: whose part is that of a shadow.
-            ranking: that was answered.
-            then: called with the outcome, in the event loop's thread, from which this is called.
+            request: Request that takes part in a shadow.
+            ranking: Ranking that was answered.
+            then: Function that is called with the outcome, in the event loop's thread, which calls this method.
         """
         part = request.part
         entry = None if part is None else self._roster().find(part.experiment)
@@ -140,9 +140,9 @@ class LiveExperiments:
         """Report which experiments of the last valid file run at this moment, and why the others do not."""
         roster, killed = self._roster(), self._watch.reason_killed()
         experiments = []
-        for one in self._state.content.experiment:
-            reason = killed or roster.faults.get(one.name) or self._failures.reason_off(one.name)
-            facts = one.model_dump(include={"name", "kind", "control", "challenger", "share"})
+        for definition in self._state.content.experiment:
+            reason = killed or roster.faults.get(definition.name) or self._failures.reason_off(definition.name)
+            facts = definition.model_dump(include={"name", "kind", "control", "challenger", "share"})
             experiments.append(ExperimentInfo(**facts, running=reason is None, reason=reason))
         return ExperimentsInfo(experiments=experiments, refused=self._watch.file.refused, killed=killed)
 
@@ -152,7 +152,7 @@ class LiveExperiments:
         if state.content is content and state.models is models:
             return state.roster
         roster = (
-            Roster(content.salt, (), {one.name: NOT_YET for one in content.experiment})
+            Roster(content.salt, (), {definition.name: NOT_YET for definition in content.experiment})
             if models is None
             else make_roster(content, models)
         )
@@ -161,25 +161,25 @@ class LiveExperiments:
 
     def _log_changes(self) -> None:
         """Update the metrics, and log what has changed. In the watching thread."""
-        if self._watch.file.content is not self._counted:
+        if self._watch.file.content is not self._logged_content:
             self._failures.forget()
-            self._counted = self._watch.file.content
+            self._logged_content = self._watch.file.content
             self._metrics.running.clear()
             self._metrics.off.clear()
         report = self.report()
         self._metrics.refused.set(report.refused is not None)
-        reasons = {one.name: one.reason for one in report.experiments}
+        reasons = {info.name: info.reason for info in report.experiments}
         for name in self._reasons.keys() - reasons.keys():
             _log.info("experiment %s has ended", name)
-        for one in report.experiments:
-            self._metrics.running.labels(one.name, one.kind).set(one.running)
-            self._metrics.off.labels(one.name, one.kind).set(not one.running)
-            if one.name in self._reasons and self._reasons[one.name] == one.reason:
+        for info in report.experiments:
+            self._metrics.running.labels(info.name, info.kind).set(info.running)
+            self._metrics.off.labels(info.name, info.kind).set(not info.running)
+            if info.name in self._reasons and self._reasons[info.name] == info.reason:
                 continue
-            if one.running:
-                _log.info("experiment %s runs: %s of %s", one.name, one.kind, one.control)
+            if info.running:
+                _log.info("experiment %s runs: %s of %s", info.name, info.kind, info.control)
             else:
-                _log.warning("experiment %s does not run: %s", one.name, one.reason)
+                _log.warning("experiment %s does not run: %s", info.name, info.reason)
         self._reasons = reasons
 
 
@@ -187,11 +187,11 @@ class RequestTrial(NamedTuple):
     """A request and the experiment that it takes part in: any but a shadow, which shows control's order.
 
     Args:
-        entry: the experiment.
-        request: its bundle is control.
-        query_id: of the request.
-        failures: of challengers.
-        metrics: where outcomes are counted.
+        entry: Experiment that the request takes part in.
+        request: Request to control.
+        query_id: Query id of the request.
+        failures: Failures of challengers.
+        metrics: Metrics that count the outcomes.
     """
 
     entry: Entry
@@ -204,8 +204,8 @@ class RequestTrial(NamedTuple):
         """Rank by the kind of the experiment.
 
         Args:
-            rank: ranks by a request's bundle.
-            deadline: of the whole, both rankers of an interleaving together.
+            rank: Function that ranks by a request's bundle.
+            deadline: Deadline of the whole, both rankers of an interleaving together.
 
         Raises:
             ListwrightError: of control's ranking. Whatever the challenger raises is counted, and control answers.
@@ -218,8 +218,8 @@ class RequestTrial(NamedTuple):
         return self._explore(rank, deadline)
 
     def _split(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
-        one = self.entry.definition
-        arm = arm_of(self.request.options.unit or self.query_id, one.drawn_with, one.challenger_share)
+        definition = self.entry.definition
+        arm = arm_of(self.request.options.unit or self.query_id, definition.draw_salt, definition.challenger_share)
         if arm == "control":
             return self._count("control", (self._take_part(arm=arm), rank(self.request, deadline)))
         rival = self._ask_challenger(rank, deadline)
@@ -245,7 +245,7 @@ class RequestTrial(NamedTuple):
             control.order.tolist(),
             rival.order.tolist(),
             query_id=self.query_id,
-            salt=self.entry.definition.drawn_with,
+            salt=self.entry.definition.draw_salt,
             length=self.request.options.top_n,
         )
         interleaved = replace(control, order=_move_to_front(draft.order, control.order), timings_ms=milliseconds)
@@ -254,11 +254,13 @@ class RequestTrial(NamedTuple):
 
     def _explore(self, rank: RankBy, deadline: Deadline) -> ShownRanking:
         """Rank, with a random swap of neighbours; a degraded list takes no part, which would bias the comparison."""
-        control, one = rank(self.request, deadline), self.entry.definition
+        control, definition = rank(self.request, deadline), self.entry.definition
         if control.degraded:
             return self._count("degraded", (self.request, control))
         places = control.order[: self.request.options.top_n].tolist()
-        swap = adjacent_swap(places, k=one.k, share=one.swap_share, query_id=self.query_id, salt=one.drawn_with)
+        swap = adjacent_swap(
+            places, k=definition.k, share=definition.swap_share, query_id=self.query_id, salt=definition.draw_salt
+        )
         if swap is None:
             return self._count("unswapped", (self._take_part(), control))
         request = self._take_part(intervention=Intervention("swap", swap.places, swap.propensity))
@@ -273,7 +275,7 @@ class RequestTrial(NamedTuple):
             ranking = rank(self.request._replace(bundle=challenger), deadline)
         except AbandonedError:
             raise
-        except Exception as error:  # a challenger harms nobody: whatever it raises, control answers
+        except Exception as error:  # whatever a challenger raises, control answers
             self.failures.note_failure(self.entry, f"{type(error).__name__}: {error}")
             return f"{name} raised {type(error).__name__}"
         if ranking.late:

@@ -24,7 +24,7 @@ from listwright.service.experiments.experiment_file import Definition, Experimen
 from listwright.service.participation import Participation
 
 NO_TIME = "the core had no time for it"
-"""Why a list is dropped when too many wait for the challenger."""
+"""Reason of a list that is dropped when too many wait for the challenger."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 AGREEMENT = (-0.5, 0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -38,10 +38,10 @@ class Entry:
     """An experiment that can run.
 
     Args:
-        definition: of the file.
-        control: bundle whose requests take part.
-        challenger: bundle that is compared with it; None for ``explore``.
-        low, high: range of control's traffic, from hash ``low`` to below ``high``.
+        definition: Definition in the file.
+        control: Bundle whose requests take part.
+        challenger: Bundle that is compared with control; None for ``explore``.
+        low, high: Range of control's traffic, from hash ``low`` to below ``high``.
     """
 
     definition: Definition
@@ -73,9 +73,9 @@ class Roster:
     """All experiments of a file, for what is served at one moment.
 
     Args:
-        salt: of the traffic.
-        entries: those that can run.
-        faults: by name, why the others cannot.
+        salt: Salt of the assignment of traffic to experiments.
+        entries: Experiments that can run.
+        faults: Reason why an experiment cannot run, by name.
     """
 
     salt: str
@@ -99,22 +99,22 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
     """Return the roster of a file. An experiment keeps its range of the traffic while another one cannot run.
 
     Args:
-        file: that was read.
-        models: that are served.
+        file: Content of the file.
+        models: Served models.
     """
     entries: list[Entry] = []
     faults: dict[str, str] = {}
     ends: dict[str, list[float]] = {}
-    for one in file.experiment:
-        shares = ends.setdefault(one.control, [])
-        shares.append(one.share)
+    for definition in file.experiment:
+        shares = ends.setdefault(definition.control, [])
+        shares.append(definition.share)
         low, high = [0.0, *bounds(shares)][-2:]
-        entry = _entry(one, models, low, high)
+        entry = _entry(definition, models, low, high)
         overlap = None if isinstance(entry, str) else _find_overlap(entry, entries)
         if isinstance(entry, str):
-            faults[one.name] = entry
+            faults[definition.name] = entry
         elif overlap is not None:
-            faults[one.name] = f"its traffic is that of {overlap} already: name control by the same word in both"
+            faults[definition.name] = f"its traffic is that of {overlap} already: name control by the same word in both"
         else:
             entries.append(entry)
     return Roster(file.salt, tuple(entries), faults)
@@ -123,18 +123,18 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
 def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
     """Return an earlier experiment that shares traffic with this one, as a bundle may have several names; or None."""
     others = (other for other in entries if other.control is entry.control)
-    return next((one.definition.name for one in others if entry.low < one.high and one.low < entry.high), None)
+    return next((other.definition.name for other in others if entry.low < other.high and other.low < entry.high), None)
 
 
-def _entry(one: Definition, models: Models, low: float, high: float) -> Entry | str:
+def _entry(definition: Definition, models: Models, low: float, high: float) -> Entry | str:
     try:
-        control = _bundle(one.control, models)
-        challenger = None if one.challenger is None else _bundle(one.challenger, models)
+        control = _bundle(definition.control, models)
+        challenger = None if definition.challenger is None else _bundle(definition.challenger, models)
     except UnknownModelError as error:
         return str(error)
     if challenger is not None and (why := _schema_difference(control.reranker.schema, challenger.reranker.schema)):
         return f"the challenger cannot rank what is sent to control: {why}"
-    return Entry(one, control, challenger, low, high)
+    return Entry(definition, control, challenger, low, high)
 
 
 def _bundle(name: str, models: Models) -> Bundle:
@@ -152,18 +152,14 @@ def _schema_difference(control: FeatureSchema, challenger: FeatureSchema) -> str
         return "; ".join(
             f"{verb} {', '.join(names[:5])}" for verb, names in (("it needs", missing), ("it lacks", unknown)) if names
         )
-    for one, other in zip(control.features, challenger.features, strict=True):
-        if (one.kind, one.categories) != (other.kind, other.categories):
-            return f"feature {one.name} has other categories"
+    for feature, other in zip(control.features, challenger.features, strict=True):
+        if (feature.kind, feature.categories) != (other.kind, other.categories):
+            return f"feature {feature.name} has other categories"
     return None
 
 
 class ExperimentMetrics:
-    """Counters and gauges of experiments; made only where there is a file of them.
-
-    Args:
-        registry: of the process.
-    """
+    """Counters and gauges of experiments; made only where there is a file of them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Requests()
@@ -203,30 +199,26 @@ class Requests(Collector):
     """Requests by experiment and outcome: counted before an answer, so in one call. A counter of the library is six."""
 
     def __init__(self) -> None:
-        self._lock, self._counted = Lock(), Tally[tuple[str, str]]()
+        self._lock, self._counts = Lock(), Tally[tuple[str, str]]()
 
     def count(self, experiment: str, outcome: str) -> None:
         """Count a request that came to an outcome. From any thread."""
         with self._lock:
-            self._counted[experiment, outcome] += 1
+            self._counts[experiment, outcome] += 1
 
     def collect(self) -> Iterator[Metric]:
         """Yield the counts (prometheus_client's hook)."""
         text = "Requests in an experiment, by what came of them"
         family = CounterMetricFamily("listwright_experiment_requests", text, labels=["experiment", "outcome"])
         with self._lock:
-            counted = self._counted.copy()
-        for labels, count in counted.items():
+            counts = self._counts.copy()
+        for labels, count in counts.items():
             family.add_metric(labels, count)
         yield family
 
 
 class Failures:
-    """Failures in a row of each experiment's challenger, in this worker. Threads may share it.
-
-    Args:
-        metrics: where they are counted.
-    """
+    """Failures in a row of each experiment's challenger, in this worker. Threads may share it."""
 
     def __init__(self, metrics: ExperimentMetrics) -> None:
         self._metrics, self._lock = metrics, Lock()
@@ -250,20 +242,22 @@ class Failures:
 
     def note_failure(self, entry: Entry, why: str) -> None:
         """Note that the challenger failed; the first failure of a row is logged, and the last one."""
-        one = entry.definition
-        self._metrics.failures.labels(one.name).inc()
+        definition = entry.definition
+        self._metrics.failures.labels(definition.name).inc()
         with self._lock:
-            row = self._row[one.name] = self._row.get(one.name, 0) + 1
-            ends = row >= one.max_failures and one.name not in self._off
+            row = self._row[definition.name] = self._row.get(definition.name, 0) + 1
+            ends = row >= definition.max_failures and definition.name not in self._off
             if ends:
-                self._off[one.name] = f"its challenger {one.challenger} failed {row} times in a row, at last: {why}"
+                self._off[definition.name] = (
+                    f"its challenger {definition.challenger} failed {row} times in a row, at last: {why}"
+                )
         if ends:
             _log.error(
                 "experiment %s is switched off until its file changes: %s failed %d times in a row: %s",
-                one.name,
-                one.challenger,
+                definition.name,
+                definition.challenger,
                 row,
                 why,
             )
         elif row == 1:
-            _log.warning("experiment %s: the challenger %s failed: %s", one.name, one.challenger, why)
+            _log.warning("experiment %s: the challenger %s failed: %s", definition.name, definition.challenger, why)

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from listwright.ranking.served_log.record import ShadowRanking
@@ -28,9 +27,9 @@ class ShadowTask(NamedTuple):
     """A list that was answered.
 
     Args:
-        entry: the experiment.
-        question: for the process.
-        then: called with the outcome, in the event loop's thread.
+        entry: Experiment that the list takes part in.
+        question: Question for the process.
+        then: Function that is called with the outcome, in the event loop's thread.
     """
 
     entry: Entry
@@ -38,32 +37,32 @@ class ShadowTask(NamedTuple):
     then: Callable[[ShadowRanking], None]
 
 
-class Shadow(ChildLink):
-    """Has lists ranked by a challenger. :meth:`put` never waits.
+class Shadow:
+    """Queue of lists that a challenger ranks in the background. :meth:`put` never waits.
 
     All lists that wait are ranked in one go, then the challenger pauses: so few requests compete with it.
 
     Args:
-        failures: of challengers.
-        metrics: where times and agreement are counted.
+        failures: Failures of challengers.
+        metrics: Metrics of times and agreement.
     """
 
     def __init__(self, failures: Failures, metrics: ExperimentMetrics) -> None:
         self._failures, self._metrics = failures, metrics
         self._waiting: deque[ShadowTask] = deque()
-        self._changed, self._end = threading.Condition(), threading.Event()
+        self._changed, self._link = threading.Condition(), ChildLink("shadow", run)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
 
     def put(self, task: ShadowTask) -> None:
         """Queue a list, or drop it and count. From the event loop's thread."""
-        if self._thread is None and not self._end.is_set():
+        if self._thread is None and not self._link.stopped.is_set():
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._work, name="shadow", daemon=True)
             self._thread.start()
         with self._changed:
-            if accepted := self.has_room() and not self._end.is_set():
+            if accepted := self.has_room() and not self._link.stopped.is_set():
                 self._waiting.append(task)
                 self._changed.notify()
         if not accepted:
@@ -81,9 +80,8 @@ class Shadow(ChildLink):
     def close(self) -> None:
         """End thread and process; what waits is dropped and reported. Not from the event loop's thread."""
         with self._changed:
-            self._end.set()
+            self._link.stop()
             self._changed.notify()
-        self.kill()
         if self._thread is not None:
             self._thread.join(JOIN_S)
 
@@ -92,13 +90,13 @@ class Shadow(ChildLink):
             self._rank(tasks)
         while self._waiting:
             self._finish_first(self._count_drop(self._waiting[0].entry, "the service stopped"))
-        self._forget_process()
+        self._link.join()
 
     def _next(self) -> tuple[ShadowTask, ...]:
         """Wait for lists and for the end of the pause; return all lists that wait, none at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._end.is_set())
-        if self._end.wait(max(0.0, self._rest_until - time.monotonic())):
+            self._changed.wait_for(lambda: self._waiting or self._link.stopped.is_set())
+        if self._link.stopped.wait(max(0.0, self._rest_until - time.monotonic())):
             return ()
         with self._changed:
             return tuple(self._waiting)
@@ -106,16 +104,14 @@ class Shadow(ChildLink):
     def _rank(self, tasks: tuple[ShadowTask, ...]) -> None:
         """Have the first waiting lists ranked; if the process ends, its current list counts as failed."""
         try:
-            pipe = self._connect()
-            pipe.send([task.question for task in tasks])
             for task in tasks:
-                self._finish_first(self._account(task.entry, pipe.recv()))
-        except Exception as error:  # whatever becomes of the process, the thread goes on
-            code = self._forget_process()
-            if not self._end.is_set():
+                self._finish_first(self._account(task.entry, self._link.ask(task.question)))
+        except Exception as error:  # the thread outlives the process
+            code = self._link.join()
+            if not self._link.stopped.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"
                 self._finish_first(self._count_failure(self._waiting[0].entry, why))
-                self._end.wait(REST_S)
+                self._link.stopped.wait(REST_S)
 
     def _finish_first(self, outcome: ShadowRanking) -> None:
         """Remove the first waiting list, and report its outcome in the event loop."""
@@ -149,7 +145,3 @@ class Shadow(ChildLink):
     def _count_drop(self, entry: Entry, why: str) -> ShadowRanking:
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")
         return ShadowRanking(entry.challenger_name, (), f"dropped: {why}")
-
-    def _connect(self) -> Connection:
-        """Return the pipe to the process, which is started if there is none."""
-        return self._pipe or self._start_process("shadow", run)

@@ -1,7 +1,7 @@
 """The process that ranks with a challenger in the background, while its core is idle.
 
-A process, as a thread would take the interpreter's lock from requests, and a challenger that crashes would take the
-worker with it. On Linux its priority is ``SCHED_IDLE``, elsewhere the lowest.
+It is a process because a thread would hold the interpreter's lock while requests wait, and because a challenger that
+crashes would end the worker. On Linux its priority is ``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import lower_priority
+from listwright.service.child_process import answer_messages
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -24,12 +24,12 @@ class Question(NamedTuple):
     """A list to rank.
 
     Args:
-        path: folder of the challenger.
-        strategy: what ``auto`` means to it.
-        features: ``(L, D)`` float32.
-        context: of the request.
-        routing: whether its router is used.
-        control_order: ``(L,)``.
+        path: Folder of the challenger.
+        strategy: Strategy that ``auto`` stands for.
+        features: Features of the candidates, ``(L, D)`` float32.
+        context: Context of the request.
+        routing: True if the challenger's router is used.
+        control_order: Control's order, ``(L,)`` candidate indices, best first.
     """
 
     path: str
@@ -44,10 +44,10 @@ class ChallengerRanking(NamedTuple):
     """A challenger's ranking, or its failure.
 
     Args:
-        order: ``(L,)`` candidate indices, best first; empty if it failed.
+        order: Challenger's order, ``(L,)`` candidate indices, best first; empty if it failed.
         status: ``ok``, ``degraded: REASON`` or ``failed: REASON``.
-        agreement: of the two orders; None if it failed.
-        cpu_s: of the core's time.
+        agreement: Kendall's tau, RBO and top-1 agreement of the two orders; None if the challenger failed.
+        cpu_s: Seconds of CPU time.
     """
 
     order: tuple[int, ...]
@@ -60,32 +60,25 @@ def run(pipe: Connection) -> None:
     """Answer questions until the other end is closed.
 
     Args:
-        pipe: questions come, and a :class:`ChallengerRanking` goes for each.
+        pipe: Pipe that receives a :class:`Question` and sends a :class:`ChallengerRanking`.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
-    lower_priority()
     bundles: dict[str, Bundle] = {}
-    while True:
-        try:
-            questions: list[Question] = pipe.recv()
-        except (EOFError, OSError):
-            return
-        for question in questions:
-            signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
-            ranking = answer(question, bundles)
-            signal.setitimer(signal.ITIMER_PROF, 0.0)
-            try:
-                pipe.send(ranking)
-            except OSError:
-                return
+
+    def answer_in_time(question: Question) -> ChallengerRanking:
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU_S)  # its signal ends the process
+        ranking = answer(question, bundles)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        return ranking
+
+    answer_messages(pipe, answer_in_time)
 
 
 def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
     """Rank one list; an error of the challenger is part of the answer.
 
     Args:
-        question: the list.
-        bundles: that are loaded, by folder; the one that is asked for stays.
+        question: List to rank.
+        bundles: Loaded bundles, by folder; the one that is asked for stays.
     """
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - after its priority is lowered
     from listwright.ranking.experiments import agreement  # noqa: PLC0415
@@ -107,8 +100,8 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
 
 def _cpu_s() -> float:
     """Return the CPU time of this process, by getrusage: ``time.process_time`` is off by up to 1 ms beside a timer."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _load(question: Question, bundles: dict[str, Bundle]) -> Bundle:
@@ -118,8 +111,8 @@ def _load(question: Question, bundles: dict[str, Bundle]) -> Bundle:
 
     key = f"{question.path} {question.strategy}"
     if key not in bundles:
-        loaded = bundle.load(Path(question.path))
-        loaded.reranker.answer_with(question.strategy)
+        challenger = bundle.load(Path(question.path))
+        challenger.reranker.answer_with(question.strategy)
         bundles.clear()
-        bundles[key] = loaded
+        bundles[key] = challenger
     return bundles[key]

@@ -1,5 +1,5 @@
 """Explanations: why a candidate stands where it stands. Off unless a setting turns them on.
 
 ``explainer`` answers requests in a worker; ``explain_process`` is the process that computes, at the lowest priority.
-Nothing of it is imported where it is off.
+It is imported only if it is on.
 """

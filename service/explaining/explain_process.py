@@ -1,19 +1,18 @@
 """The process that explains.
 
-A process, as a thread would take the interpreter's lock from requests for seconds. On Linux its priority is
-``SCHED_IDLE``, elsewhere the lowest.
+It is a process because a thread would hold the interpreter's lock for seconds, while requests wait. On Linux its
+priority is ``SCHED_IDLE``, elsewhere the lowest.
 """
 
 from __future__ import annotations
 
-import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from listwright.service.child_process import lower_priority
+from listwright.service.child_process import answer_messages
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
@@ -30,7 +29,7 @@ MOST_BUNDLES = 2
 """Bundles that stay loaded: the most recently used."""
 
 MARGIN, LONGEST_MARGIN_S = 0.05, 0.1
-"""Share of the time, and seconds at most, that are left for encoding and the way back."""
+"""Share of the time, and seconds at most, that are left for encoding and sending."""
 
 WHY_LATE = (
     "explanations get only the processor time that rankings leave; ask when there is less to rank, or allow more time, "
@@ -38,29 +37,29 @@ WHY_LATE = (
 )
 
 HOOK_BUDGET_S, HOOK_THREADS = 1.0, 2
-"""A hook gets more time than in a request, as the process has the lowest priority."""
+"""Seconds and threads of the hook: more than in a request, as the process has the lowest priority."""
 
 
 class ExplainTask(NamedTuple):
     """A list, and which of its candidates to explain.
 
     Args:
-        path: folder of the bundle.
-        created_at: of its manifest, to check that it is the one that is served.
-        default_strategy: what ``auto`` means.
-        features: ``(L, D)`` float32.
-        ids: of the candidates, or None.
-        context: of the request.
-        strategy: that is asked for.
-        specialist: that is asked for, or None.
-        routing: whether hook and router are used.
-        candidates: indices to explain; empty: the first ``top_n`` places.
-        top_n: how many places.
-        against: index of the candidate to compare with, or None.
-        budget: changed candidates that a stage may score for one explanation; None: the usual number.
-        most_budget: the limit of the settings.
-        by: when the answer must be there, on the clock of ``time.monotonic``, which all processes share.
-        rules: of the file and of the request.
+        path: Folder of the bundle.
+        created_at: Time of creation in the bundle's manifest, to check that the folder still holds the served bundle.
+        default_strategy: Strategy that ``auto`` stands for.
+        features: Features of the candidates, ``(L, D)`` float32.
+        ids: Ids of the candidates, or None.
+        context: Context of the request.
+        strategy: Strategy of the request.
+        specialist: Specialist of the request, or None.
+        routing: True if hook and router are used.
+        candidates: Indices of the candidates to explain; empty: those at the first ``top_n`` places.
+        top_n: Number of places to explain.
+        against: Index of the candidate to compare with, or None.
+        budget: Number of changed candidates that a stage may score for one explanation; None: the default.
+        most_budget: Limit of the settings for the budget.
+        by: Time by which the answer must be there, on the clock of ``time.monotonic``, which all processes share.
+        rules: Rules of the file and of the request.
     """
 
     path: str
@@ -85,11 +84,11 @@ class ExplainedList(NamedTuple):
     """A ranking with its explanations.
 
     Args:
-        ranking: of the list, as ``/rerank`` would answer it; the list is ranked once, for all explanations.
-        content: the explanations as JSON.
-        incomplete: parts that the deadline cut short or left out, or that failed; ``explanations`` where candidates
-            are missing.
-        seconds: of each part, by name, the sum over the candidates.
+        ranking: Ranking of the list, as ``/rerank`` would answer it; the list is ranked once, for all explanations.
+        content: Explanations as JSON.
+        incomplete: Names of the parts that the deadline cut short or left out, or that failed; ``explanations`` where
+            candidates are missing.
+        seconds: Seconds by name of the part, summed over the candidates.
     """
 
     ranking: Any
@@ -108,31 +107,21 @@ Reply = ExplainedList | Exception | Crashed
 
 
 def run(pipe: Connection, hook: str | None) -> None:
-    """Send a ready message, then answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
+    """Answer tasks until the other end is closed, or none came for :data:`IDLE_S`.
 
     Args:
-        pipe: receives an :class:`ExplainTask`, sends a :data:`Reply`; whatever arrives in between stops the work.
+        pipe: Pipe that receives an :class:`ExplainTask` and sends a :data:`Reply`.
         hook: ``module:callable`` of the operator, or None.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles Ctrl-C, and closes the pipe
-    lower_priority()
-    explainer = TaskExplainer(hook, abandoned=pipe.poll)
-    try:
-        pipe.send(None)
-        while pipe.poll(IDLE_S):
-            task: ExplainTask | None = pipe.recv()
-            if task is not None:  # else it came after the answer to what it should have stopped
-                pipe.send(explainer.answer(task))
-    except (EOFError, OSError):
-        return
+    answer_messages(pipe, TaskExplainer(hook, abandoned=pipe.poll).answer, IDLE_S)
 
 
 class TaskExplainer:
-    """Explains tasks, one after the other.
+    """Explainer of tasks, one after the other.
 
     Args:
         hook: ``module:callable`` of the operator, or None.
-        abandoned: returns whether the answer is no longer awaited.
+        abandoned: Function that returns whether the answer is no longer awaited.
     """
 
     def __init__(self, hook: str | None, abandoned: Callable[[], bool]) -> None:
@@ -172,15 +161,19 @@ class TaskExplainer:
         deadline = Deadline(began + _left_s(task.by), self._abandoned)
         ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
         seconds = {"ranking": time.perf_counter() - began}
-        served = apply_rules(ranking, candidates, reranker.manifest, task.rules)
-        places = task.candidates or tuple(served.results[: task.top_n].tolist())
+        ruled_ranking = apply_rules(ranking, candidates, reranker.manifest, task.rules)
+        places = task.candidates or tuple(ruled_ranking.results[: task.top_n].tolist())
         explanations = self._explain_each(task, reranker, candidates, ranking, places, options)
         missing = ("explanations",) if len(explanations) < len(places) else ()
-        incomplete = tuple(dict.fromkeys([*(part for one in explanations for part in one.incomplete), *missing]))
-        for part, value in ((part, value) for one in explanations for part, value in one.seconds.items()):
+        incomplete = tuple(
+            dict.fromkeys([*(part for explanation in explanations for part in explanation.incomplete), *missing])
+        )
+        for part, value in (
+            (part, value) for explanation in explanations for part, value in explanation.seconds.items()
+        ):
             seconds[part] = seconds.get(part, 0.0) + value
-        explanations = [with_rules(one, served) for one in explanations]
-        return ExplainedList(served, to_json(explanations), incomplete, seconds)
+        explanations = [with_rules(explanation, ruled_ranking) for explanation in explanations]
+        return ExplainedList(ruled_ranking, to_json(explanations), incomplete, seconds)
 
     def _explain_each(
         self,
@@ -202,7 +195,7 @@ class TaskExplainer:
             share_s = _left_s(task.by) / (len(places) - len(explanations))
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
             try:
-                one = reranker.explain(
+                explanation = reranker.explain(
                     candidates,
                     place,
                     against=task.against,
@@ -215,7 +208,7 @@ class TaskExplainer:
                 if not explanations:
                     raise
                 break
-            explanations.append(one)
+            explanations.append(explanation)
         return explanations
 
     def _load(self, task: ExplainTask) -> Bundle:
@@ -225,16 +218,16 @@ class TaskExplainer:
         from listwright.ranking.errors import BundleError  # noqa: PLC0415
 
         key = task.path, task.created_at
-        loaded = self._bundles.pop(key, None)
-        if loaded is None:
-            loaded = bundle.load(Path(task.path))
-            if loaded.manifest.created_at.isoformat() != task.created_at:
-                raise BundleError(loaded.path, "its folder holds another one by now")
-        self._bundles[key] = loaded
+        task_bundle = self._bundles.pop(key, None)
+        if task_bundle is None:
+            task_bundle = bundle.load(Path(task.path))
+            if task_bundle.manifest.created_at.isoformat() != task.created_at:
+                raise BundleError(task_bundle.path, "its folder holds another one by now")
+        self._bundles[key] = task_bundle
         while len(self._bundles) > MOST_BUNDLES:
             del self._bundles[next(iter(self._bundles))]
-        loaded.reranker.answer_with(task.default_strategy)
-        return loaded
+        task_bundle.reranker.answer_with(task.default_strategy)
+        return task_bundle
 
     def _load_hook(self) -> Hook | None:
         if self._hook is None and self._hook_name is not None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fastapi import Request, Response
@@ -31,9 +29,9 @@ from listwright.service.explaining.explain_process import WHY_LATE, Crashed, Exp
 from listwright.service.rules import LiveRules, rule_sets
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
-from listwright.service.wire.explain_schemas import ExplainRequest, ExplainWords
+from listwright.service.wire.explain_schemas import ExplainEnvelope, ExplainRequest
 from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 PLACES = 1
 """Requests that may wait while one is explained."""
@@ -44,17 +42,8 @@ ANSWERED_S = 1.0
 LAST_RESORT_S = 5.0
 """Seconds after its deadline at which a process that neither answers nor stops is killed."""
 
-LOOK_S = 0.02
-"""Seconds between two checks whether the caller is still connected."""
-
 GRACE_S = 0.5
 """Seconds after the deadline in which an answer is still awaited."""
-
-STOP_S = 2.0
-"""Seconds in which a process has to stop its work; then it is killed."""
-
-START_S = 120.0
-"""Seconds that a process may take to start; then it is killed."""
 
 TOO_LATE = f"the deadline passed before any part of the explanation was there: {WHY_LATE}"
 
@@ -70,7 +59,7 @@ class _Question(NamedTuple):
     request: RankingRequest
     explained: tuple[int, ...]  # index of the candidate to explain; empty: the first places
     against: int | None  # index of the candidate to compare with
-    seconds: float  # that decoding took
+    seconds: float  # of decoding
 
     @property
     def options(self) -> ExplainRequest:
@@ -90,14 +79,14 @@ class _Result(NamedTuple):
 
 
 class ExplanationService:
-    """Answers requests to explain. Nothing of it is shared with requests to rank: slots, bytes of bodies, threads.
+    """Service of explanations. It shares nothing with requests to rank: no slots, bytes of bodies or threads.
 
     Args:
-        settings: of the service.
-        telemetry: gets the metrics.
-        routing_policy: whether hook and router are used.
-        json_bounds: of bodies.
-        rules: of the file; None where there is none.
+        settings: Settings of the service.
+        telemetry: Registry of the metrics.
+        routing_policy: Policy that says whether hook and router are used.
+        json_bounds: Bounds of bodies.
+        rules: Rules of the service's file; None where there is none.
     """
 
     def __init__(
@@ -114,32 +103,32 @@ class ExplanationService:
         self._gate = Gate(1, PLACES)
         self._bodies = BodyBudget((1 + PLACES) * settings.max_payload_bytes, lambda: self._gate.retry_after_s)
         self._pool, self._decoding = ThreadPoolExecutor(1, "explain"), ThreadPoolExecutor(1, "explain-body")
-        self._link = ProcessLink(settings.hook)
+        self._link = ChildLink("explain", run, settings.hook)
 
     async def answer(self, request: Request, models: Models) -> Response:
         """Explain one list.
 
         Args:
-            request: whose body has yet to be read.
-            models: what is served.
+            request: Request whose body has yet to be read.
+            models: Served models.
 
         Raises:
             OverloadedError: if another one is explained, and one waits.
             UnexplainedError: if there is nothing by the deadline.
-            ListwrightError: of the body, of the list, or of :meth:`ProcessLink.ask`.
+            ListwrightError: of the body, of the list, or of the process.
         """
         settings, arrived = self._settings, request.state.arrived
         with self._metrics.counting(arrived) as outcome:
             self._gate.check()
-            outer_words = read_outer_words(request, ExplainWords)
-            codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_words, ExplainRequest)
+            outer_options = read_outer_options(request, ExplainEnvelope)
+            codec = JsonCodec(self._json_bounds, models, settings, request.state, outer_options, ExplainRequest)
             complete_by = Deadline(arrived + settings.timeout_ms / 1000.0)
             async with hold_body(request, codec.limit, self._bodies, settings, complete_by) as body:
-                # before its turn, which it waits for no longer than the body says
+                # before the turn: the body has the deadline of the wait
                 question = await asyncio.get_running_loop().run_in_executor(self._decoding, self._read, body, codec)
                 queued, timeout_ms = time.perf_counter(), settings.explain_timeout_ms
-                wanted_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
-                deadline = Deadline(arrived + min(timeout_ms, wanted_ms) / 1000.0)
+                request_ms = timeout_ms if question.options.timeout_ms is None else question.options.timeout_ms
+                deadline = Deadline(arrived + min(timeout_ms, request_ms) / 1000.0)
                 async with self._gate.turn(deadline, request.receive, on_loop=False) as left:
                     result = await self._run(partial(self._work, question, arrived, queued, left), deadline)
             outcome.name = "incomplete" if result.explained.incomplete else "ok"
@@ -151,7 +140,7 @@ class ExplanationService:
 
     def close(self) -> None:
         """End the process; a request in work gets the error that the service stops."""
-        self._link.close()
+        self._link.stop()
         self._pool.shutdown()
         self._decoding.shutdown()
 
@@ -206,7 +195,7 @@ class ExplanationService:
             rules=rule_sets(request, self._rules),
             by=time.monotonic() + deadline.left_s,
         )
-        explained = self._link.ask(task, deadline)
+        explained = self._ask(task, deadline)
         ended = time.perf_counter()
         milliseconds = {
             "parse": question.seconds * 1000.0,
@@ -216,23 +205,54 @@ class ExplanationService:
         }
         return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
 
+    def _ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:
+        """Return the explanations of the process; another one gets the task if it ends because it was idle."""
 
-def index_of(named: int | str, candidates: CandidateList, field: str) -> int:
+        def check() -> None:
+            deadline.check_awaited()
+            if deadline.left_s < -GRACE_S:
+                raise UnexplainedError(TOO_LATE)
+
+        for attempt in range(2):
+            if self._link.stopped.is_set():
+                raise NotReadyError("the service is stopping")
+            check()  # the one before may have been late to stop
+            try:
+                reply: Reply = self._link.ask(task, check)
+                break
+            except (EOFError, OSError) as error:
+                code = self._link.join()
+                if self._link.stopped.is_set():
+                    raise NotReadyError("the service stopped before the explanation was ready") from error
+                if code != 0 or attempt:
+                    _log.error("the process that explains ended with code %s", code)
+                    raise ExplanationFailedError(
+                        f"the process that explains ended with code {code}: ask again"
+                    ) from error
+        if isinstance(reply, Crashed):
+            _log.error("an explanation failed: %s", reply.trace)
+            raise ExplanationFailedError("the explanation failed; the service's log says why")
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+def index_of(candidate: int | str, candidates: CandidateList, field: str) -> int:
     """Return the index of a candidate that a request names by index or id.
 
     Raises:
         CandidateError: if there is no such candidate; at the path of the field.
     """
     length, ids = len(candidates), candidates.ids
-    if isinstance(named, int):
-        if named < length:
-            return named
-        raise CandidateError(f"there is no candidate {named}: the list has {length}, counted from 0", (field,))
+    if isinstance(candidate, int):
+        if candidate < length:
+            return candidate
+        raise CandidateError(f"there is no candidate {candidate}: the list has {length}, counted from 0", (field,))
     if ids is None:
         raise CandidateError("the candidates have no ids: name one by its index, from 0", (field,))
-    if named not in ids:
-        raise CandidateError(f"no candidate has the id {named!r}", (field,))
-    return ids.index(named)
+    if candidate not in ids:
+        raise CandidateError(f"no candidate has the id {candidate!r}", (field,))
+    return ids.index(candidate)
 
 
 def _encode(
@@ -255,105 +275,6 @@ def _encode(
     return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
 
 
-class ProcessLink(ChildLink):
-    """Connection to the process, which is started for the first task, and again once it has ended.
-
-    One thread calls :meth:`ask`; any other may call :meth:`kill` and :meth:`close`.
-
-    Args:
-        hook: ``module:callable`` of the operator, or None.
-    """
-
-    def __init__(self, hook: str | None) -> None:
-        self._hook = hook
-        self._ready, self._ends_start_at = False, 0.0
-        self._end = threading.Event()
-
-    def ask(self, task: ExplainTask, deadline: Deadline, *, again: bool = True) -> ExplainedList:
-        """Send a task to the process, and return its explanations.
-
-        Args:
-            task: what to explain.
-            deadline: of the answer.
-            again: whether another process gets the task if this one has ended by itself.
-
-        Raises:
-            AbandonedError: if the caller goes meanwhile; the work has stopped.
-            UnexplainedError: if the deadline passes before there is any answer, or a stage failed.
-            ExplanationFailedError: if the process ends.
-            NotReadyError: if the service stops.
-            ListwrightError: that the process raised.
-        """
-        if self._end.is_set():
-            raise NotReadyError("the service is stopping")
-        if deadline.left_s < -GRACE_S:  # the one before was late to stop
-            raise UnexplainedError(TOO_LATE)
-        try:
-            reply = self._exchange(task, deadline)
-        except (EOFError, OSError) as error:
-            code = self._forget_process()
-            if self._end.is_set():
-                raise NotReadyError("the service stopped before the explanation was ready") from error
-            if code == 0 and again:  # it had been idle for long, and ended as the task was on its way
-                return self.ask(task, deadline, again=False)
-            _log.error("the process that explains ended with code %s", code)
-            raise ExplanationFailedError(f"the process that explains ended with code {code}: ask again") from error
-        if isinstance(reply, Crashed):
-            _log.error("an explanation failed: %s", reply.trace)
-            raise ExplanationFailedError("the explanation failed; the service's log says why")
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-    def close(self) -> None:
-        """End the process for good. Not while :meth:`ask` is expected to succeed."""
-        self._end.set()
-        self.kill()
-
-    def _exchange(self, task: ExplainTask, deadline: Deadline) -> Reply:
-        pipe = self._pipe or self._start()
-        if not self._ready:  # what is sent to a process that does not read yet would fill the pipe, and block
-            self._await(pipe, deadline)
-            pipe.recv()
-            self._ready = True
-        pipe.send(task)
-        try:
-            self._await(pipe, deadline)
-        except (AbandonedError, UnexplainedError):
-            self._stop(pipe)
-            raise
-        reply: Reply = pipe.recv()
-        return reply
-
-    def _start(self) -> Connection:
-        pipe = self._start_process("explain", run, self._hook)
-        self._ready, self._ends_start_at = False, time.perf_counter() + START_S
-        if self._end.is_set():
-            self.kill()
-        return pipe
-
-    def _await(self, pipe: Connection, deadline: Deadline) -> None:
-        """Wait for a message of the process; raise if the caller goes, or the deadline passes."""
-        until = deadline.at + GRACE_S
-        while not pipe.poll(LOOK_S):
-            deadline.check_awaited()
-            now = time.perf_counter()
-            if not self._ready and now > self._ends_start_at:
-                self.kill()
-                raise EOFError
-            if now > until:
-                raise UnexplainedError(TOO_LATE)
-
-    def _stop(self, pipe: Connection) -> None:
-        """Make the process stop its work; kill it if it does not."""
-        pipe.send(None)
-        if pipe.poll(STOP_S):
-            pipe.recv()
-        else:
-            self.kill()
-            self._forget_process()
-
-
 _OUTCOMES: dict[type[Exception], str] = {
     OverloadedError: "refused",
     UnexplainedError: "unexplained",
@@ -373,11 +294,7 @@ class Outcome:
 
 
 class ExplanationMetrics:
-    """Counts and times; made only where explanations are on.
-
-    Args:
-        registry: of the process.
-    """
+    """Counts and times; made only where explanations are on."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
@@ -398,7 +315,7 @@ class ExplanationMetrics:
         """Count a request by its outcome, and time it if it is explained.
 
         Args:
-            arrived: when its first byte came, on the clock of ``time.perf_counter``.
+            arrived: Time of the request's first byte, on the clock of ``time.perf_counter``.
         """
         outcome = Outcome()
         try:

@@ -80,15 +80,15 @@ def decode(name: str, content: bytes) -> Any:
 
 
 class InferCodec:
-    """``ModelInferRequest`` in, ``ModelInferResponse`` out.
+    """Codec of ``ModelInferRequest`` and ``ModelInferResponse``.
 
     Args:
-        bounds: of requests for any bundle that is served.
-        models: what is served.
-        most: candidates.
-        outer_words: words of the request that stand beside its message.
-        left_ms: milliseconds until the call's deadline, from its arrival; None where it has none.
-        state: of the request; gets the fingerprint of the bundle that answers.
+        bounds: Bounds of requests to any served bundle.
+        models: Served models.
+        most: Largest number of candidates.
+        outer_options: Options that were sent beside the message.
+        left_ms: Milliseconds until the call's deadline, from its arrival; None where it has none.
+        state: State of the request; it gets the fingerprint of the bundle that answers.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class InferCodec:
         bounds: Bounds,
         models: Models,
         most: int,
-        outer_words: Mapping[str, Any],
+        outer_options: Mapping[str, Any],
         left_ms: float | None,
         state: State,
     ) -> None:
         self._bounds, self._models, self._most = bounds, models, most
-        self._outer_words, self._left_ms, self._state = outer_words, left_ms, state
+        self._outer_options, self._left_ms, self._state = outer_options, left_ms, state
         self.limit = tensors.body_limit(bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
@@ -109,7 +109,7 @@ class InferCodec:
         message = decode("ModelInferRequest", body)
         raws = message.raw_input_contents
         self._is_raw = bool(raws)
-        request = tensors.read_request(self._content(message), self._outer_words)
+        request = tensors.read_request(self._content(message), self._outer_options)
         version = request.model_version
         bundle = self._models.choose(request.model_name, version)
         self._state.fingerprint = bundle.manifest.fingerprint
@@ -150,11 +150,13 @@ class InferCodec:
             "model_name": message.model_name or None,
             "model_version": message.model_version or None,
             "parameters": parameters,
-            "inputs": [self._input(position, one) for position, one in enumerate(message.inputs[: most_inputs + 1])],
+            "inputs": [self._input(place, tensor) for place, tensor in enumerate(message.inputs[: most_inputs + 1])],
         }
         if message.outputs:
-            wanted = [decode("InferRequestedOutputTensor", one) for one in message.outputs[: most_outputs + 1]]
-            content["outputs"] = [{"name": one.name, "parameters": _parameters(one.parameters)} for one in wanted]
+            outputs = [decode("InferRequestedOutputTensor", output) for output in message.outputs[: most_outputs + 1]]
+            content["outputs"] = [
+                {"name": output.name, "parameters": _parameters(output.parameters)} for output in outputs
+            ]
         return content
 
     def _input(self, position: int, content: bytes) -> dict[str, Any]:
@@ -183,9 +185,9 @@ class InferCodec:
             answer.parameters.add(key=key, value={kind: value})
         options = self._inference.request.parameters
         by_default = options.binary_data_output if "binary_data_output" in options.model_fields_set else self._is_raw
-        wanted = tensors.binary_outputs(self._inference, by_default=by_default)
-        is_raw = any(wanted.values())  # the protocol has all of them raw, or none
-        for name in wanted:
+        raw_by_name = tensors.binary_outputs(self._inference, by_default=by_default)
+        is_raw = any(raw_by_name.values())  # the protocol has all of them raw, or none
+        for name in raw_by_name:
             values = tensors.output_values(name, ranking, self._inference, request.part)
             datatype = tensors.OUTPUTS[name]
             output = answer.outputs.add(name=name, datatype=datatype, shape=[len(values)])
@@ -202,6 +204,6 @@ def _parameters(entries: Iterable[bytes]) -> dict[str, Any]:
     parameters = {}
     for _, content in zip(range(MAX_FIELDS + 1), entries, strict=False):
         entry = decode("Entry", content)
-        chosen = entry.value.WhichOneof("value")
-        parameters[entry.key] = None if chosen is None else getattr(entry.value, chosen)
+        kind = entry.value.WhichOneof("value")
+        parameters[entry.key] = None if kind is None else getattr(entry.value, kind)
     return parameters

@@ -1,7 +1,7 @@
 """The methods of the Open Inference Protocol over gRPC and of gRPC's health service, as endpoints.
 
-The same bundles, limits, errors and counts as in :mod:`listwright.service.api.open_inference`; the message of a call is
-the body of a request, see :mod:`listwright.service.grpc.server`.
+They have the bundles, limits, errors and counts of :mod:`listwright.service.api.open_inference`; the message of a call
+is the body of a request, see :mod:`listwright.service.grpc.server`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from starlette.types import Scope
 from listwright.ranking.bundle import Bundle
 from listwright.service import paths
 from listwright.service.api.open_inference import server_metadata
-from listwright.service.api.rerank import answer
-from listwright.service.api.service import PlainRoute, Service, Serving
+from listwright.service.api.routing import PlainRoute, service_of
 from listwright.service.errors import UndecodableBodyError, UnknownModelError
 from listwright.service.grpc.codec import MEDIA_TYPE, MESSAGES, InferCodec, decode
+from listwright.service.pipeline import answer
+from listwright.service.readiness import Readiness
 from listwright.service.wire import open_inference as inference
-from listwright.service.wire.schemas import read_outer_words
+from listwright.service.wire.schemas import read_outer_options
 
 
 class GrpcRoute(PlainRoute):
@@ -43,12 +44,13 @@ def _respond(message: str, /, **fields: Any) -> Response:
 
 
 @routes.post(paths.GRPC_INFER, include_in_schema=False)
-async def infer(request: Request, service: Serving) -> Response:
+async def infer(request: Request) -> Response:
     """Rank by the version that is named, or the current one."""
-    models = service.serving()
+    service = service_of(request)
+    models = service.current.require()
     bounds, _ = service.json_bounds.of(models)
-    words, most = read_outer_words(request, inference.InferWords), service.settings.max_candidates
-    codec = InferCodec(bounds, models, most, words, request.state.left_ms, request.state)
+    outer_options, most = read_outer_options(request, inference.InferEnvelope), service.settings.max_candidates
+    codec = InferCodec(bounds, models, most, outer_options, request.state.left_ms, request.state)
     return await answer(request, service, codec)
 
 
@@ -60,41 +62,41 @@ async def _read(request: Request, message: str) -> Any:
     return decode(message, content)
 
 
-async def _find_bundle(request: Request, service: Service) -> Bundle:
+async def _find_bundle(request: Request) -> Bundle:
     """Return the bundle that a call names."""
     asked_for = await _read(request, "ModelReadyRequest")
-    return service.find_bundle(request, asked_for.name or None, asked_for.version or None)
+    return service_of(request).find_bundle(request, asked_for.name or None, asked_for.version or None)
 
 
 @routes.post(paths.GRPC_MODEL, include_in_schema=False)
-async def model_metadata(request: Request, service: Serving) -> Response:
+async def model_metadata(request: Request) -> Response:
     """Describe the bundle's tensors."""
-    described = inference.describe((await _find_bundle(request, service)).manifest)
+    described = inference.describe((await _find_bundle(request)).manifest)
     fields = ("name", "versions", "platform", "inputs", "outputs")
     return _respond("ModelMetadataResponse", **described.model_dump(include=set(fields)))
 
 
 @routes.post(paths.GRPC_MODEL_READY, include_in_schema=False)
-async def model_ready(request: Request, service: Serving) -> Response:
+async def model_ready(request: Request) -> Response:
     """Report readiness, as /readyz does, for the bundle of this name."""
-    await _find_bundle(request, service)
-    return _respond("ModelReadyResponse", ready=service.reason_unready() is None)
+    await _find_bundle(request)
+    return _respond("ModelReadyResponse", ready=service_of(request).readiness.reason_unready is None)
 
 
 @routes.post(paths.GRPC_LIVE, include_in_schema=False)
-async def server_live(request: Request, service: Serving) -> Response:  # noqa: ARG001 - as every endpoint is called
+async def server_live(request: Request) -> Response:  # noqa: ARG001 - as every endpoint is called
     """Report liveness, as /livez does."""
     return _respond("ServerLiveResponse", live=True)
 
 
 @routes.post(paths.GRPC_READY, include_in_schema=False)
-async def server_ready(request: Request, service: Serving) -> Response:  # noqa: ARG001
+async def server_ready(request: Request) -> Response:
     """Report readiness, as /readyz does."""
-    return _respond("ServerReadyResponse", ready=service.reason_unready() is None)
+    return _respond("ServerReadyResponse", ready=service_of(request).readiness.reason_unready is None)
 
 
 @routes.post(paths.GRPC_METADATA, include_in_schema=False)
-async def metadata(request: Request, service: Serving) -> Response:  # noqa: ARG001
+async def metadata(request: Request) -> Response:  # noqa: ARG001
     """Name and version of the server."""
     described = await server_metadata()
     return _respond("ServerMetadataResponse", name=described.name, version=described.version)
@@ -107,30 +109,30 @@ SERVICES = ("", paths.GRPC_SERVICE)
 WATCH_S = 0.5  # between two looks at the state
 
 
-def _state_of(service: Service, name: str) -> int:
+def _state_of(readiness: Readiness, name: str) -> int:
     if name not in SERVICES:
         return SERVICE_UNKNOWN
-    return SERVING if service.reason_unready() is None else NOT_SERVING
+    return SERVING if readiness.reason_unready is None else NOT_SERVING
 
 
 @routes.post(paths.GRPC_CHECK, include_in_schema=False)
-async def check(request: Request, service: Serving) -> Response:
+async def check(request: Request) -> Response:
     """Report readiness, as /readyz does."""
     name = (await _read(request, "HealthCheckRequest")).service
-    if (state := _state_of(service, name)) == SERVICE_UNKNOWN:
+    if (state := _state_of(service_of(request).readiness, name)) == SERVICE_UNKNOWN:
         raise UnknownModelError(f"there is no service {name!r}: ask for {paths.GRPC_SERVICE!r}, or for none")
     return _respond("HealthCheckResponse", status=state)
 
 
 @routes.post(paths.GRPC_LIST, include_in_schema=False)
-async def list_states(request: Request, service: Serving) -> Response:  # noqa: ARG001
+async def list_states(request: Request) -> Response:
     """Report readiness, for each name."""
-    states = [{"key": name, "value": {"status": _state_of(service, name)}} for name in SERVICES]
+    states = [{"key": name, "value": {"status": _state_of(service_of(request).readiness, name)}} for name in SERVICES]
     return _respond("HealthListResponse", statuses=states)
 
 
 @routes.post(paths.GRPC_WATCH, include_in_schema=False)
-async def watch(request: Request, service: Serving) -> Response:
+async def watch(request: Request) -> Response:
     """Report readiness now and at each change, until the server stops."""
     name = (await _read(request, "HealthCheckRequest")).service
 
@@ -138,7 +140,7 @@ async def watch(request: Request, service: Serving) -> Response:
         last, ended = 0, False
         while not ended:
             ended = request.state.stopping.is_set()
-            if (state := _state_of(service, name)) != last:
+            if (state := _state_of(service_of(request).readiness, name)) != last:
                 yield MESSAGES["HealthCheckResponse"](status=state).SerializeToString()
             last = state
             with suppress(TimeoutError):

@@ -22,22 +22,22 @@ from listwright.service.errors import SlowBodyError
 from listwright.service.settings import Settings
 
 MOST_ARRIVING = 32
-"""Calls whose message may be arriving: gRPC holds what has come of each, up to the largest body. Beyond these the call
-that has been arriving longest is refused: slow messages do not keep out quick ones, of which few arrive at a time."""
+"""Number of calls whose message is not complete yet. gRPC holds up to the largest body for each. Beyond this number the
+oldest of these calls is refused, so that slow messages do not keep out quick ones."""
 
 QUIET_S, LINGER_S, HOLD_S = 0.01, 1.0, 0.05
-"""The server stops once there were no calls for so long, or after the second time. gRPC cancels calls that reach it at
-that moment, and callers do not repeat those. So calls wait for the third time before it, and get UNAVAILABLE behind the
-GOAWAY: who waits for an answer sends nothing at that moment."""
+"""Seconds without a call after which the server stops, seconds after which it stops in any case, and seconds that calls
+are held before. gRPC cancels calls that arrive while it stops, and callers do not repeat those. So the last calls are
+held, and get UNAVAILABLE after the GOAWAY: a caller that waits for an answer sends nothing meanwhile."""
 
 MOST_WATCHING = 100
-"""Callers that may watch the server's health at a time, beside all others."""
+"""Number of callers that may watch the server's health at a time, in addition to other calls."""
 
 IDLE_S = 30.0
-"""Seconds after which an idle connection is closed: gRPC makes no room for a new one, it refuses it."""
+"""Seconds after which an idle connection is closed: at its limit gRPC refuses new ones."""
 
 DETAIL_BYTES = 2000
-"""Of the text of an error, which gRPC sends as a header: each byte that is no ASCII takes three there."""
+"""Largest size of an error's text. gRPC sends it as a header, where each byte that is no ASCII takes three."""
 
 _METADATA = frozenset((b"x-request-id", b"traceparent", b"server-timing", b"retry-after"))
 """Headers of an answer that a call gets as trailing metadata."""
@@ -64,10 +64,10 @@ class Call:
     """One call: ``receive`` and ``send`` of one ASGI call.
 
     Args:
-        context: of the call, by gRPC.
-        arriving: counts the calls whose message has not arrived.
-        settings: of the process.
-        stopping: set when the server stops.
+        context: Context of the call in gRPC.
+        arriving: Number of calls whose message has not arrived.
+        settings: Settings of the process.
+        stopping: Event that is set when the server stops.
     """
 
     def __init__(self, context: Any, arriving: BodyBudget, settings: Settings, stopping: asyncio.Event) -> None:
@@ -101,7 +101,7 @@ class Call:
         answering = asyncio.ensure_future(app(scope, self.receive, self.send))
         try:
             await asyncio.shield(answering)
-        except asyncio.CancelledError:  # by gRPC, and nobody waits for an answer any more
+        except asyncio.CancelledError:  # gRPC cancels a call whose caller has gone
             self._gone.set()
             await asyncio.wait([answering])
             raise
@@ -161,7 +161,7 @@ class Call:
         elif message.get("more_body"):
             try:
                 await self._context.write(message["body"])
-            except grpc.aio.InternalError:  # the caller has gone, and gRPC has yet to say so
+            except grpc.aio.InternalError:  # the caller has gone, and gRPC has not reported it yet
                 self._gone.set()
         else:
             self._content += message.get("body", b"")
@@ -174,9 +174,9 @@ class GrpcServer:
     many connections, as many calls at a time, no compression, and idle connections close after as long.
 
     Args:
-        app: the application.
-        settings: of the process.
-        retry_after_s: returns the seconds after which there may be room for a call that was refused.
+        app: Application that answers.
+        settings: Settings of the process.
+        retry_after_s: Function that returns the seconds after which there may be room for a refused call.
     """
 
     port: int
@@ -202,7 +202,7 @@ class GrpcServer:
             "grpc.max_concurrent_streams": settings.max_connections,
             "grpc.server_handshake_timeout_ms": 5_000,
             "grpc.max_connection_idle_ms": round(1000.0 * min(settings.keep_alive_s, IDLE_S)),
-            "grpc.http2.min_ping_interval_without_data_ms": 500,  # pings are cheap, and proxies wait no five minutes
+            "grpc.http2.min_ping_interval_without_data_ms": 500,  # pings are cheap; proxies wait less than 5 min
             "grpc.keepalive_permit_without_calls": 1,
             "grpc.keepalive_time_ms": 60_000,  # else a caller that vanished would watch for hours
             "grpc.compression_enabled_algorithms_bitset": 1,  # none: a small message would become a large one

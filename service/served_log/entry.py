@@ -38,16 +38,16 @@ class LogEntry(NamedTuple):
     """An answered request, as it is queued; nothing of it is copied or changed.
 
     Args:
-        query_id: the id in its events.
-        request_id: of the HTTP request.
-        unit: as it was sent.
-        top_n: of the request.
-        candidates: as they were ranked.
-        ranking: as it was answered.
-        manifest: of the bundle.
-        milliseconds: by step.
-        at: when it was answered, seconds since 1970.
-        part: in an experiment; None: in none.
+        query_id: Id that the query's events have.
+        request_id: Id of the HTTP request.
+        unit: Unit that the caller sent.
+        top_n: Number of results in the answer; None: all.
+        candidates: Candidates that were ranked.
+        ranking: Ranking that was answered.
+        manifest: Manifest of the bundle.
+        milliseconds: Milliseconds by step.
+        at: Time of the answer, in seconds since 1970.
+        part: Part of the request in an experiment; None: in none.
     """
 
     query_id: str
@@ -66,8 +66,8 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
     """Convert an answered request to a record.
 
     Args:
-        entry: from the request path.
-        salt: that units are hashed with; None keeps them as they were sent.
+        entry: Request that was answered.
+        salt: Salt that units are hashed with; None keeps them as they were sent.
     """
     ranking, manifest, ids, part = entry.ranking, entry.manifest, entry.candidates.ids, entry.part
     columns = columns_of(manifest)
@@ -78,7 +78,7 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         unit=unit if unit is None or salt is None else hashed(unit, salt),
         bundle=f"{manifest.name}/{manifest.version}",
         fingerprint=manifest.fingerprint,
-        candidate_ids=_numbers(len(entry.candidates)) if ids is None else ids,
+        candidate_ids=_place_ids(len(entry.candidates)) if ids is None else ids,
         features=entry.candidates.features,
         first_stage_scores=np.asarray(ranking.first_stage_scores, dtype=np.float64),
         scores=np.asarray(ranking.scores, dtype=np.float64),
@@ -95,7 +95,9 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         intervention=None if part is None else part.intervention,
         shadow=None if part is None else part.shadow,
         timings_ms=entry.milliseconds,
-        rules=tuple(RuleEffect(one.name, one.action, one.candidates) for one in ranking.rules if one.reason is None),
+        rules=tuple(
+            RuleEffect(rule.name, rule.action, rule.candidates) for rule in ranking.rules if rule.reason is None
+        ),
         categories=columns.categories,
     )
 
@@ -113,7 +115,7 @@ def columns_of(manifest: Manifest) -> Columns:
 
 
 @lru_cache(64)
-def _numbers(length: int) -> tuple[str, ...]:
+def _place_ids(length: int) -> tuple[str, ...]:
     """Return ids for candidates that have none: their positions."""
     return tuple(map(str, range(length)))
 
@@ -137,8 +139,8 @@ class Drops:
     """Counts of dropped records, by reason. For several threads; the lock is never held while a line is written.
 
     Args:
-        counter: of dropped records, with a label for the reason.
-        clock: seconds.
+        counter: Counter of dropped records, with a label for the reason.
+        clock: Clock in seconds.
     """
 
     def __init__(self, counter: Counter, clock: Callable[[], float] = time.monotonic) -> None:
@@ -150,9 +152,9 @@ class Drops:
         """Count dropped records, and log them with those since the last line, at most once in :data:`WARN_S`.
 
         Args:
-            reason: stable and short, to count by.
-            count: of records; 0 counts nothing.
-            why: for people, with the remedy.
+            reason: Stable and short name of the reason, to count by.
+            count: Number of records; 0 counts nothing.
+            why: Reason for people, with the remedy.
         """
         if not count:
             return

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import is_plain
-from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, framed, header
+from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, frame_block, header
 from listwright.ranking.served_log.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
 from listwright.ranking.served_log.record import Columns
 
@@ -40,11 +40,11 @@ class LogFolder:
     """Folder of the served log. Workers of several machines may share it; each tidies all of it.
 
     Args:
-        path: of the folder.
-        most_bytes: of all files together, and of what is written next.
-        most_age_s: of a file's beginning, in seconds.
-        stale_s: seconds without a write after which a file of another machine counts as abandoned.
-        removed: counts the files that are removed, by reason: ``age`` or ``bytes``.
+        path: Path of the folder.
+        most_bytes: Largest size of all files together and of what is written next, in bytes.
+        most_age_s: Largest age of a file, from its beginning, in seconds.
+        stale_s: Seconds without a write after which a file of another machine counts as abandoned.
+        removed: Counter of the files that are removed, by reason: ``age`` or ``bytes``.
     """
 
     def __init__(self, path: Path, *, most_bytes: int, most_age_s: float, stale_s: float, removed: Counter) -> None:
@@ -55,10 +55,10 @@ class LogFolder:
         """Recover files of killed workers, then remove the oldest files beyond the limits.
 
         Args:
-            room: bytes that may be written before the next look, if finished files can make room for them.
+            room: Bytes that may be written before the next look, if finished files can make room for them.
 
         Returns:
-            Bytes of all files that are left.
+            Bytes of all remaining files.
 
         Raises:
             OSError: if the folder cannot be read.
@@ -178,9 +178,9 @@ class OpenFile:
     It is made under a hidden name, locked, and then renamed: so no open file is taken for an abandoned one.
 
     Args:
-        folder: where it stands.
-        columns: of its records.
-        mode: permissions.
+        folder: Folder of the file.
+        columns: Columns of the file's records.
+        mode: Permissions of the file.
 
     Raises:
         OSError: if it cannot be made.
@@ -209,7 +209,7 @@ class OpenFile:
         Raises:
             OSError: if it cannot be written; the file then ends where it did.
         """
-        parts = framed(block.records, block.encoded(), self._sync)
+        parts = frame_block(block.records, block.encoded(), self._sync)
         try:
             size = _write_all(self._file, parts)
         except OSError:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 
-from listwright.ranking.served_log.encoding import SYNC_BYTES, framed, header
+from listwright.ranking.served_log.encoding import SYNC_BYTES, frame_block, header
 from listwright.ranking.served_log.record import Columns
 from listwright.service.served_log.entry import Drops
 from listwright.service.settings import Settings
@@ -54,14 +54,15 @@ def address(url: str) -> tuple[str, str]:
 
 
 class RedisStream:
-    """Sends records from a thread of its own. An entry has one field, ``avro``: a container file of one record.
+    """Redis stream that gets records from a thread of its own.
 
-    A batch whose answer is lost is sent again: consumers may see a record twice, and know it by its query id.
+    An entry has one field, ``avro``: a container file of one record. A batch whose answer is lost is
+    sent again: consumers may see a record twice, and know it by its query id.
 
     Args:
-        settings: of the service.
-        telemetry: where records and bytes are counted.
-        drops: where what is dropped is counted.
+        settings: Settings of the service.
+        telemetry: Metrics that count records and bytes.
+        drops: Counts of dropped records.
     """
 
     def __init__(self, settings: Settings, telemetry: Telemetry, drops: Drops) -> None:
@@ -69,7 +70,7 @@ class RedisStream:
         url, self._key = address(settings.served_stream.get_secret_value())
         self._client: Any = redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)
         self._length = settings.served_stream_length
-        self._records, self._bytes = telemetry.served_records.labels("stream"), telemetry.served_bytes.labels("stream")
+        self._records, self._bytes = telemetry.log_records.labels("stream"), telemetry.log_bytes.labels("stream")
         self._drops = drops
         self._waiting: deque[_Waiting] = deque()
         self._put = self._got = self._failures = 0
@@ -100,15 +101,15 @@ class RedisStream:
                 continue
             batch = [self._waiting[place] for place in range(min(BATCH, len(self._waiting)))]
             if self._send(batch):
-                for one in batch:
+                for waiting in batch:
                     self._waiting.popleft()
-                    self._got += len(one.record)
+                    self._got += len(waiting.record)
 
     def _send(self, batch: list[_Waiting]) -> bool:
         """Send a batch; return whether it is done: accepted, or refused for good."""
         try:
             pipeline = self._client.pipeline(transaction=False)
-            entries = [self._entry(one) for one in batch]
+            entries = [self._entry(waiting) for waiting in batch]
             for entry in entries:
                 pipeline.xadd(self._key, {"avro": entry}, maxlen=self._length, approximate=True)
             answers = pipeline.execute(raise_on_error=False)
@@ -133,7 +134,7 @@ class RedisStream:
         while time.monotonic() < until and not self._stop.is_set():
             self._stop.wait(until - time.monotonic())
 
-    def _entry(self, one: _Waiting) -> bytes:
-        if self._header[0] is not one.columns:
-            self._header = (one.columns, header(one.columns, self._sync))
-        return b"".join([self._header[1], *framed(1, one.record, self._sync)])
+    def _entry(self, waiting: _Waiting) -> bytes:
+        if self._header[0] is not waiting.columns:
+            self._header = (waiting.columns, header(waiting.columns, self._sync))
+        return b"".join([self._header[1], *frame_block(1, waiting.record, self._sync)])

@@ -50,7 +50,7 @@ BLOCK_BYTES = 2**19
 """Bytes at which a block is full: each write releases Python's lock and takes it again."""
 
 INDEX_BYTES = 40
-"""Of a candidate that a rule touched."""
+"""Bytes for each candidate that a rule touched."""
 
 CANDIDATE_BYTES = 80
 """Bytes of a candidate's scores and place, and of Python's overhead for its id."""
@@ -71,9 +71,9 @@ class PendingBlock:
     """Records of one schema that are to be written.
 
     Args:
-        columns: of the records.
-        block: their bytes.
-        since: when it was begun, by ``time.monotonic``.
+        columns: Columns of the records.
+        block: Bytes of the records.
+        since: Time at which the block was begun, on the clock of ``time.monotonic``.
     """
 
     columns: Columns
@@ -85,14 +85,14 @@ class LogWriter:
     """The served log of one worker. :meth:`note` belongs to the event loop's thread.
 
     Args:
-        settings: of the service.
-        telemetry: where records, bytes and drops are counted.
+        settings: Settings of the service.
+        telemetry: Metrics that count records, bytes and drops.
     """
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
-        self._records, self._bytes = telemetry.served_records, telemetry.served_bytes
-        self._drops = Drops(telemetry.served_dropped)
+        self._records, self._bytes = telemetry.log_records, telemetry.log_bytes
+        self._drops = Drops(telemetry.log_dropped)
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
@@ -133,7 +133,7 @@ class LogWriter:
         if self._stream is not None:
             self._stream.close(max(0.0, until - time.monotonic()))
         pending = sum(pending.block.records for pending in list(self._pending.values()))
-        lost = len(self._buffer) + self._writing + pending  # also of what came while the thread ended
+        lost = len(self._buffer) + self._writing + pending  # including records that came while the thread ended
         self._drops.note("closing", lost, f"they could not be written within {CLOSE_WITHIN_S:g} s of the end")
 
     def _run(self) -> None:
@@ -184,7 +184,7 @@ class LogWriter:
         pending = self._pending.get(key) or PendingBlock(columns_of(entry.manifest))
         try:
             pending.block.add(to_record(entry, self._salt))
-        except Exception as error:  # whatever a caller sent, the next request is logged
+        except Exception as error:  # a request that cannot be encoded must not stop the log
             self._drops.note("encode_failed", 1, f"query {entry.query_id!r} cannot be encoded ({error!r})")
             return
         if self._stream is not None:
@@ -266,7 +266,7 @@ class LogWriter:
         try:
             self._folder.tidy(self._settings.workers * self._grant)
         except OSError as error:
-            _log.warning("%s could not be looked after: %s", self._folder.path, error.strerror)
+            _log.warning("%s could not be tidied: %s", self._folder.path, error.strerror)
 
 
 def _open_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
@@ -284,7 +284,7 @@ def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
         most_bytes=settings.served_max_bytes,
         most_age_s=86_400.0 * settings.served_max_days,
         stale_s=2 * settings.served_file_s + TIDY_S,
-        removed=telemetry.served_removed_files,
+        removed=telemetry.log_removed_files,
     )
 
 
@@ -292,8 +292,8 @@ def in_share(query_id: str, below: int) -> bool:
     """Return whether a query is logged: its hash, of 64 bits, is below a bound. The same for each retry and worker.
 
     Args:
-        query_id: of the query.
-        below: the share times 2**64.
+        query_id: Id of the query.
+        below: Bound of the hash: the share times 2**64.
     """
     digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=b"served").digest()
     return int.from_bytes(digest, "big") < below
@@ -313,7 +313,7 @@ class Buffer:
     Each of the two counts has one thread that changes it, so that there is no lock.
 
     Args:
-        most: bytes.
+        most: Number of bytes that may wait.
     """
 
     def __init__(self, most: int) -> None:

@@ -31,7 +31,7 @@ def identify(sent: Mapping[bytes, str]) -> tuple[dict[str, Any], list[tuple[byte
     """Return the ids of a request as facts for its log line, and as headers of its answer.
 
     Args:
-        sent: the request's headers.
+        sent: Headers of the request.
     """
     request_id = sent.get(b"x-request-id", "")
     if not _REQUEST_ID.fullmatch(request_id):
@@ -50,11 +50,11 @@ class AccessLog:
     A caller's ``traceparent`` (W3C Trace Context) comes back in the answer, and its trace id stands in the log line.
 
     Args:
-        app: the application that it wraps. The log line has what an endpoint puts into ``request.state.facts``. A
-            callable at ``request.state.after_answer`` is called once the answer is sent, so no caller waits for it.
-        telemetry: where responses are counted.
-        paths: paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
-        tracer: makes spans of requests, if any are wanted.
+        app: Application that the middleware wraps. The log line has what an endpoint puts into ``request.state.facts``.
+            A callable at ``request.state.after_answer`` is called once the answer is sent, so no caller waits for it.
+        telemetry: Metrics that count the answers.
+        paths: Paths of routes that get a label of their own; all else shares one, or callers could make metrics grow.
+        tracer: Tracer that makes spans of requests; None: no spans.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, paths: frozenset[str], tracer: OtelTracer | None) -> None:

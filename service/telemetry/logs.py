@@ -31,12 +31,12 @@ _log = logging.getLogger("listwright.logs")
 
 
 class LineWriter:
-    """Writes lines from its own thread: logging never waits, even if the other end of a pipe is not read.
+    """Writer of lines with its own thread: logging never waits, even if the other end of a pipe is not read.
 
     Args:
-        descriptor: of the open file.
-        notice: makes the line about dropped lines, once all that waited are written.
-        most: lines that may wait.
+        descriptor: Descriptor of the open file.
+        notice: Function that makes the line about dropped lines, once all that waited are written.
+        most: Number of lines that may wait.
     """
 
     def __init__(self, descriptor: int, notice: Callable[[int], str], most: int = MOST_LINES) -> None:
@@ -76,7 +76,7 @@ class LineWriter:
         while line:
             try:
                 line = line[os.write(self._descriptor, line) :]
-            except BlockingIOError:  # another process that shares the file made it so
+            except BlockingIOError:  # another process that shares the file has made it non-blocking
                 select.select([], [self._descriptor], [])
             except OSError:  # it has no reader any more
                 self.dropped += 1
@@ -105,7 +105,7 @@ def configure(level: str) -> None:
     """Have every logger of this process write JSON lines to stderr, also warnings and uncaught errors.
 
     Args:
-        level: the least severe that is written.
+        level: Least severe level that is written.
     """
     global _writer  # noqa: PLW0603 - a process has one stderr
     if _writer is None:

@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 Labels = tuple[tuple[str, str], ...]
 Snapshot = dict[str, tuple[str, str, dict[tuple[str, Labels], float]]]
-"""By name of the metric: its type, its help text, and its samples."""
+"""Type, help text and samples of each metric, by its name."""
 
 SUMMED = frozenset(
     (
@@ -63,8 +63,8 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Add up counters and histograms; gauges, too, or take the largest, see :data:`SUMMED`."""
     whole: Snapshot = {}
     for metrics in snapshots:
-        for name, (kind, words, samples) in metrics.items():
-            into = whole.setdefault(name, (kind, words, {}))[2]
+        for name, (kind, help_text, samples) in metrics.items():
+            into = whole.setdefault(name, (kind, help_text, {}))[2]
             adds = kind != "gauge" or name in SUMMED
             for key, value in samples.items():
                 previous = into.get(key, 0.0)
@@ -81,14 +81,18 @@ def drop_unserved_versions(past: Snapshot, live: Snapshot) -> Snapshot:
     """Drop past samples of versions that no live process has any more."""
     known = {_version(labels) for _, _, samples in live.values() for _, labels in samples}
     return {
-        name: (kind, words, {key: value for key, value in samples.items() if _version(key[1]) in known | {None}})
-        for name, (kind, words, samples) in past.items()
+        name: (kind, help_text, {key: value for key, value in samples.items() if _version(key[1]) in known | {None}})
+        for name, (kind, help_text, samples) in past.items()
     }
 
 
 def _version(labels: Labels) -> tuple[str, str] | None:
-    named = dict(labels)
-    return (named["model"], named["version"]) if "model" in named and "version" in named else None
+    label_values = dict(labels)
+    return (
+        (label_values["model"], label_values["version"])
+        if "model" in label_values and "version" in label_values
+        else None
+    )
 
 
 class _SnapshotCollector:
@@ -98,8 +102,8 @@ class _SnapshotCollector:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, (kind, words, samples) in self._metrics.items():
-            metric = Metric(name, words, kind)
+        for name, (kind, help_text, samples) in self._metrics.items():
+            metric = Metric(name, help_text, kind)
             for (sample, labels), value in samples.items():
                 metric.add_sample(sample, dict(labels), value)
             yield metric
@@ -114,7 +118,7 @@ ENGINES = ("lightgbm", "onnxruntime")
 """The libraries that compute; the compiled engine is part of the service's own version."""
 
 START_TIME = "process_start_time_seconds"
-"""In a service of several workers, the supervisor's."""
+"""Metric of the start time; in a service of several workers it is the supervisor's."""
 
 
 def own_metrics(registry: CollectorRegistry) -> Counter:

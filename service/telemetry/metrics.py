@@ -128,12 +128,12 @@ class Telemetry:
             "listwright_removed_event_files",
             "Files of events that were removed, to keep their folder within its bounds",
         )
-        self.served_records = counter("listwright_served_records", "Records written to the served log", ["sink"])
-        self.served_bytes = counter("listwright_served_bytes", "Bytes written to the served log", ["sink"])
-        self.served_dropped = counter(
+        self.log_records = counter("listwright_served_records", "Records written to the served log", ["sink"])
+        self.log_bytes = counter("listwright_served_bytes", "Bytes written to the served log", ["sink"])
+        self.log_dropped = counter(
             "listwright_served_dropped", "Records that did not get into the served log", ["reason"]
         )
-        self.served_removed_files = counter(
+        self.log_removed_files = counter(
             "listwright_removed_served_files",
             "Files of the served log that were removed, to keep its folder within its bounds; reason: age, bytes",
             ["reason"],
@@ -147,7 +147,7 @@ class Telemetry:
 
     def set_bundles(
         self,
-        served: Mapping[tuple[str, str], Engine],
+        engines: Mapping[tuple[str, str], Engine],
         previous: Iterable[tuple[str, str]],
         refused: Iterable[tuple[str, str, str]],
     ) -> None:
@@ -155,13 +155,13 @@ class Telemetry:
 
         Versions that are neither served nor kept for a rollback are forgotten: else each swap would leave its series.
         """
-        for model, version in self._known - (known := frozenset((*served, *previous))):
+        for model, version in self._known - (known := frozenset((*engines, *previous))):
             for metric in self.by_version:
                 metric.remove_by_labels({"model": model, "version": version})
         self._known = known
         self.drift.keep(known)
         self._bundle.clear()
-        for (name, version), engine in served.items():
+        for (name, version), engine in engines.items():
             self._bundle.labels(name, version, engine).set(1)
         self._refused.clear()
         for name, version, reason in refused:
@@ -186,8 +186,8 @@ class Telemetry:
             self.degraded.labels(ranking.stage_reached, "deadline" if ranking.late else "failure").inc()
         specialist = "none" if route.specialist is None else str(route.specialist)
         self.routes.labels(route.strategy, route.decided_by, specialist).inc()
-        for one in ranking.rules:
-            self.rules.labels(manifest.name, one.action, "applied" if one.reason is None else "not_applied").inc()
+        for rule in ranking.rules:
+            self.rules.labels(manifest.name, rule.action, "applied" if rule.reason is None else "not_applied").inc()
         for fault in route.faults:
             if fault.kind != PASSED:
                 self.routing_faults.labels(fault.kind).inc()
@@ -207,12 +207,12 @@ class _DroppedLines(Collector):
 
 
 class FaultLog:
-    """Logs routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
+    """Log of routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
 
     For one thread: the event loop's.
 
     Args:
-        clock: seconds.
+        clock: Clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -241,7 +241,7 @@ ENOUGH = 100
 """Categories of a column after which mostly unknown ones are logged."""
 
 ANOMALY = tuple(round(0.3 + 0.025 * step, 3) for step in range(21))
-"""Upper bounds of the buckets of anomaly scores; an Isolation Forest gives 0.5 to what is like all else."""
+"""Upper bounds of the buckets of anomaly scores; an Isolation Forest gives about 0.5 to ordinary queries."""
 
 STRANGE = QUANTILE_LEVELS.index(0.99)
 """One training query in a hundred scored above this quantile."""
@@ -299,8 +299,8 @@ class Drift:
     """Drift by bundle, and its Prometheus collector.
 
     Args:
-        thread: where lists are looked at.
-        clock: seconds.
+        thread: Thread that compares the lists.
+        clock: Clock in seconds.
     """
 
     def __init__(self, thread: Executor | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -323,9 +323,9 @@ class Drift:
         """Compare a list with the training data soon, if one is due. From the event loop's thread.
 
         Args:
-            features: of its candidates.
-            first_scores: of the first stage; NaN if it failed.
-            reranker: of its bundle.
+            features: Features of the candidates, ``(L, D)``.
+            first_scores: Scores of the first stage, ``(L,)``; NaN if it failed.
+            reranker: Reranker of the bundle.
         """
         now = self._clock()
         if now >= self._next:

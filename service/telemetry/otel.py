@@ -42,14 +42,14 @@ class OtelTracer:
     """A span per request, and below it one per stage.
 
     Args:
-        processor: where ended spans go.
+        processor: Processor of ended spans.
     """
 
     def __init__(self, processor: SpanProcessor) -> None:
         names = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in names
+        has_name = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in names
         ours: dict[str, AttributeValue] = {"service.version": version("listwright")}
-        if not named:
+        if not has_name:
             ours["service.name"] = "listwright"
         self._provider = TracerProvider(resource=Resource.create(ours), shutdown_on_exit=False)
         self._provider.add_span_processor(processor)

@@ -26,13 +26,13 @@ class Traced:
     """A request that was answered; times are :func:`time.perf_counter`'s.
 
     Args:
-        name: method and path of the route.
-        started: when its first byte came.
-        began: when its work did, after the queue; None if it never did.
-        ended: when its answer was sent.
-        status: of the answer.
-        facts: fields of its log line.
-        headers: its ``traceparent`` and ``tracestate``.
+        name: Method and path of the route.
+        started: Time of the request's first byte.
+        began: Time at which its work began, after the queue; None if it never did.
+        ended: Time at which its answer was sent.
+        status: Status of the answer.
+        facts: Fields of the log line.
+        headers: ``traceparent`` and ``tracestate`` of the request.
     """
 
     name: str
@@ -46,19 +46,21 @@ class Traced:
 
 def open_tracer() -> OtelTracer | None:
     """Return a tracer as the ``OTEL_*`` variables say; None where they name no receiver, or turn tracing off."""
-    named = next((name for name in ENDPOINTS if os.environ.get(name)), None)
+    variable = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
-    if named is None or off:
+    if variable is None or off:
         return None
     variable = next((name for name in PROTOCOLS if os.environ.get(name)), None)
     if variable is not None and (protocol := os.environ[variable].strip().lower()) != PROTOCOL:
-        remedy = f"set it to {PROTOCOL}, and {named} to the receiver's port for HTTP, by default 4318"
+        remedy = f"set it to {PROTOCOL}, and {variable} to the receiver's port for HTTP, by default 4318"
         _log.error("%s is %r, which is not sent: no traces; %s", variable, protocol, remedy)
         return None
     try:
         from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
     except ModuleNotFoundError as error:
-        _log.warning("%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", named, error.name)
+        _log.warning(
+            "%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", variable, error.name
+        )
         return None
     try:
         return otel.exporting()

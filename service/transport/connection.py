@@ -27,7 +27,7 @@ from listwright.service.transport.connection_limit import PATIENCE_S, Connection
 from listwright.service.transport.framing import RefusedRequestError
 
 HEADERS = (("x-content-type-options", "nosniff"), ("cache-control", "no-store"))
-"""On every answer: it may repeat a caller's words, which are no HTML, and is meant for that caller, not for caches.
+"""Headers of every answer. It may repeat a caller's text, which is no HTML, and is not meant for caches.
 Files of the page have a ``Cache-Control`` of their own, which takes the place of this one."""
 
 MAX_PIPELINED = 64
@@ -62,10 +62,10 @@ class Exchange:
     """A request and its answer: ``receive`` and ``send`` of one ASGI call.
 
     Args:
-        connection: where the request arrived.
-        scope: of the request.
-        keep_alive: whether the connection may stay open after the answer.
-        awaits_continue: whether the caller sends the body only after ``100 Continue``.
+        connection: Connection that the request arrived on.
+        scope: ASGI scope of the request.
+        keep_alive: True if the connection may stay open after the answer.
+        awaits_continue: True if the caller sends the body only after ``100 Continue``.
     """
 
     def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool, awaits_continue: bool) -> None:
@@ -189,13 +189,13 @@ class Connection(asyncio.Protocol):
     - Beyond the most connections that are served, a new one gets 503, or the answer to its probe, and is closed.
 
     Args:
-        config: of the server; the application is in it.
-        server_state: of the server: its connections, tasks and default headers.
-        app_state: of the application's lifespan; each request's scope has a copy.
-        patience_s: how long a request may take to arrive, and an answer to leave.
-        keep_alive_s: how long a connection may be idle, before its first request too.
-        limit: on the connections of the process.
-        refused: called with the status of each refusal that no application has seen.
+        config: Configuration of the server, with the application.
+        server_state: State of the server: its connections, tasks and default headers.
+        app_state: State of the application's lifespan; each request's scope has a copy.
+        patience_s: Seconds that a request may take to arrive, and an answer to leave.
+        keep_alive_s: Seconds that a connection may be idle, also before its first request.
+        limit: Limit of the connections of the process.
+        refused: Function that is called with the status of each refusal that no application has seen.
     """
 
     transport: asyncio.Transport
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
         self._server_state, self._app_state = server_state, app_state
         self._loop = _loop or asyncio.get_running_loop()
         self.patience_s, self._keep_alive_s, self._limit, self._refused = patience_s, keep_alive_s, limit, refused
-        self._served = self._last = False
+        self._is_admitted = self._last = False
         self.writable = asyncio.Event()
         """Cleared while the caller takes its answer slower than it is written."""
         self.writable.set()
@@ -252,14 +252,14 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # typed as a union of uvicorn's own
         tls = transport.get_extra_info("sslcontext") is not None
-        self._half_closes = not tls  # TLS knows no half-closed connections
+        self._half_closes = not tls  # TLS has no half-closed connections
         self._addresses = {
             "scheme": "https" if tls else "http",
             "server": _address(transport, "sockname"),
             "client": _address(transport, "peername"),
         }
-        self._served = self._limit.enter(self)
-        if not self._served:
+        self._is_admitted = self._limit.enter(self)
+        if not self._is_admitted:
             self.patience_s = min(self.patience_s, PATIENCE_S)
         self._enter_idle()
 
@@ -308,12 +308,12 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Hold answers back: the caller takes them slower than they are written."""
+        """Pause answers: the caller reads more slowly than they are written."""
         self._start_write_timeout()
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """Write on: most has left; the rest has to leave, too."""
+        """Resume answers: most bytes have been sent."""
         self._start_write_timeout()
         self.writable.set()
 
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent(self) -> bool:
-        """Whether something has yet to leave."""
+        """Whether bytes are waiting to be sent."""
         return bool(self.transport.get_write_buffer_size())
 
     def shutdown(self) -> None:
@@ -351,7 +351,7 @@ class Connection(asyncio.Protocol):
                 self._start_write_timeout()
 
     def close_idle(self) -> None:
-        """Close an idle connection. What has not left by then never will."""
+        """Close an idle connection; unsent bytes are lost."""
         if self.unsent:
             self.abort()
         else:
@@ -529,9 +529,9 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self._current, app = exchange, self._app
-        if not self._served:
+        if not self._is_admitted:
             app = self._limit.app_for(exchange.scope["path"], app)
-        if not self._served or self._last:
+        if not self._is_admitted or self._last:
             exchange.keep_alive = False
         task = self._loop.create_task(exchange.run(app))
         self._server_state.tasks.add(task)
@@ -588,7 +588,7 @@ class Connection(asyncio.Protocol):
 
     def _send_last(self, answer: bytes) -> None:
         self.transport.write(answer)
-        if self._served and self.transport.can_write_eof():
+        if self._is_admitted and self.transport.can_write_eof():
             self.transport.write_eof()
             self._write_timer = self._loop.call_later(LINGER_S, self.abort)
         else:
@@ -605,9 +605,9 @@ class Connection(asyncio.Protocol):
     def _enter_idle(self) -> None:
         """Wait for the next request: nothing is at work and nothing arrives."""
         self._stop_idle()
-        if self._served:
+        if self._is_admitted:
             self._limit.mark_idle(self)
-        wait_s = self._keep_alive_s + GRACE_S if self._served else self.patience_s
+        wait_s = self._keep_alive_s + GRACE_S if self._is_admitted else self.patience_s
         self._idle_timer = self._loop.call_later(wait_s, self.close_idle)
 
     def _stop_idle(self) -> None:

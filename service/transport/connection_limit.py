@@ -58,7 +58,7 @@ _log = logging.getLogger("listwright.connections")
 
 
 class OpenFilesError(ListwrightError):
-    """The system lets a process open too few files to serve."""
+    """Error for a system that lets a process open too few files to serve."""
 
 
 class ConnectionLimit:
@@ -68,10 +68,10 @@ class ConnectionLimit:
     nginx; otherwise it is refused. So callers that keep many connections open do not shut out others.
 
     Args:
-        most: connections that are served.
-        telemetry: where those beyond it are counted.
-        clock: seconds.
-        outside: connections beyond it that may be waiting for their refusal.
+        most: Number of connections that are served.
+        telemetry: Metrics that count the connections beyond it.
+        clock: Clock in seconds.
+        outside: Number of connections beyond it that may be waiting for their refusal.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ def fit_into_open_files(settings: Settings) -> Settings:
     """
     supervised = settings.workers * FILES_OF_WORKER if settings.workers > 1 else 0
     ports = 1 if settings.grpc_port is None else 2  # each with as many connections
-    wanted = FILES + max(ports * settings.max_connections + OUTSIDE, supervised)
-    limit = _raise_limit(wanted + BURST)
-    if limit >= wanted:
+    goal = FILES + max(ports * settings.max_connections + OUTSIDE, supervised)
+    limit = _raise_limit(goal + BURST)
+    if limit >= goal:
         return settings
     room = limit - FILES
     if room < max(LEAST, supervised):
@@ -206,7 +206,7 @@ def fit_into_open_files(settings: Settings) -> Settings:
             settings.max_connections,
             most,
             limit,
-            wanted,
+            goal,
         )
     return settings.model_copy(update={"max_connections": most})
 
@@ -216,18 +216,18 @@ def room_outside(most: int) -> int:
     return max(1, min(OUTSIDE, _limit() - FILES - most))
 
 
-def _raise_limit(wanted: int) -> int:
+def _raise_limit(goal: int) -> int:
     """Raise the soft limit of open files to ``wanted``, or as far as possible; return it."""
     soft, (_, hard) = _limit(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft >= goal:
+    soft_goal = goal if hard == resource.RLIM_INFINITY else min(goal, hard)
+    if soft >= soft_goal:
         return soft
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft_goal, hard))
     except (OSError, ValueError):  # the system has a limit of its own below an endless hard one
         return soft
-    _log.info("a process may have %d open files instead of %d, for %sMAX_CONNECTIONS", goal, soft, PREFIX)
-    return goal
+    _log.info("a process may have %d open files instead of %d, for %sMAX_CONNECTIONS", soft_goal, soft, PREFIX)
+    return soft_goal
 
 
 def _limit() -> int:

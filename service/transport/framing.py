@@ -50,8 +50,8 @@ class RefusedRequestError(ListwrightError):
     """A request that is not served, and after which nothing more is read from its connection.
 
     Args:
-        status: of the answer.
-        detail: the fault and the remedy.
+        status: Status of the answer.
+        detail: Fault and remedy.
     """
 
     def __init__(self, status: http.HTTPStatus, detail: str) -> None:
@@ -63,9 +63,9 @@ def check_head(method: bytes, version: str, fields: Fields) -> None:
     """Check a complete head.
 
     Args:
-        method: of the request line.
-        version: of HTTP, e.g. ``1.1``.
-        fields: of the head.
+        method: Method of the request line.
+        version: Version of HTTP, e.g. ``1.1``.
+        fields: Fields of the head.
 
     Raises:
         RefusedRequestError: 400 for a missing, repeated or malformed ``Host`` (RFC 9112, section 3.2) and for a

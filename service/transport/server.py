@@ -61,7 +61,7 @@ CALM_CHECKS, CALM_S, MOST_AT_ONCE = 8, 0.02, 256
 none of which took all that waited, each check takes twice as many as the last, up to a maximum."""
 
 AT_ONCE_BEYOND = 16
-"""At the limit a check takes no more than these: each is an open file until it is counted and refused."""
+"""Most connections that a check takes at the limit: each is an open file until it is counted and refused."""
 
 EXHAUSTED_S = 1.0
 """Seconds without accepting after the system had no files or memory for a connection."""
@@ -145,7 +145,7 @@ def reserve_grpc_port(settings: Settings) -> tuple[Settings, list[socket]]:
     """Bind the port of gRPC, for the servers of this process or its workers to share while the sockets are kept.
 
     Returns:
-        The settings, with the number of the port; and the sockets, which never listen.
+        Settings with the number of the port, and the sockets, which never listen.
 
     Raises:
         OSError: as :func:`bind_ports`.
@@ -154,7 +154,7 @@ def reserve_grpc_port(settings: Settings) -> tuple[Settings, list[socket]]:
         return settings, []
     ports = bind_ports(settings.host, settings.grpc_port)
     for port in ports:
-        port.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)  # from now on: at first nobody else may have it
+        port.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)  # only now, so that nobody else could bind the port before
     return settings.model_copy(update={"grpc_port": ports[0].getsockname()[1]}), ports
 
 
@@ -202,20 +202,20 @@ def ignore_signals() -> None:
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn that, on SIGTERM, answers 503 at ``/readyz``, keeps serving for a while, and exits with 0.
+    """Server of uvicorn that, on SIGTERM, answers 503 at ``/readyz``, keeps serving for a while, and exits with 0.
 
     Each answer that begins from SIGTERM on closes its connection, so that callers go elsewhere with their next request
     instead of meeting a closed connection with it.
 
     Args:
-        app: the application.
-        settings: of the process.
-        limit: of connections.
-        draining: set when the shutdown begins.
-        refused: called with the status of each refusal that no application has seen.
-        reload: called in the event loop at each SIGHUP.
-        grpc: started and stopped with this server; None where there is none.
-        started: called in the event loop once requests are answered.
+        app: Application that answers.
+        settings: Settings of the process.
+        limit: Limit of connections.
+        draining: Event that is set when the shutdown begins.
+        refused: Function that is called with the status of each refusal that no application has seen.
+        reload: Function that is called in the event loop at each SIGHUP.
+        grpc: gRPC server that starts and stops with this one; None where there is none.
+        started: Function that is called in the event loop once requests are answered.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ class DrainingServer(uvicorn.Server):
 
 
 class FairAccept:
-    """Accepts connections of a port that several processes share, so that each gets its share.
+    """Acceptor of connections of a port that several processes share, so that each gets its share.
 
     Proxies keep few connections open. An event loop that takes all waiting connections leaves none to the others, and a
     worker without connections is a core without work. So each process takes one connection at a time, the later the
@@ -370,11 +370,12 @@ class FairAccept:
     handshake waits for its caller, who may never answer.
 
     Args:
-        port: bound; shared with other processes.
-        take: makes a connection of an accepted socket.
-        present: returns how many connections there are.
-        most: how many there may be.
-        pause_s: seconds before an accept for each of them, up to :data:`MOST_PAUSES`; 0: there are no other processes.
+        port: Bound socket, which other processes share.
+        take: Function that makes a connection of an accepted socket.
+        present: Function that returns the number of connections.
+        most: Largest number of connections.
+        pause_s: Seconds before an accept for each connection, up to :data:`MOST_PAUSES`; 0: there are no other
+            processes.
     """
 
     def __init__(
@@ -397,7 +398,7 @@ class FairAccept:
         asyncio.get_running_loop().add_reader(self.port, self._readable)
 
     def close(self) -> None:
-        """Accept no more; the port stays open."""
+        """Stop accepting; the port stays open."""
         asyncio.get_running_loop().remove_reader(self.port)
         if self._timer is not None:
             self._timer.cancel()
@@ -422,10 +423,10 @@ class FairAccept:
         try:
             for _ in range(min(2 ** max(0, self._rush - CALM_CHECKS), MOST_AT_ONCE, max(room, AT_ONCE_BEYOND))):
                 self._take_one()
-        except BlockingIOError:  # no connection waits any more: perhaps another process was first
+        except BlockingIOError:  # no connection waits: another process may have been faster
             self._rush = 0
         except OSError as error:
-            _connections_log.error("no connection can be taken for %g s: %s", EXHAUSTED_S, error)
+            _connections_log.error("no connections are accepted for %g s: %s", EXHAUSTED_S, error)
             self._wait(EXHAUSTED_S, self._accept)
             return
         asyncio.get_running_loop().add_reader(self.port, self._readable)

@@ -18,8 +18,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
-from listwright.ranking import bundle, golden
-from listwright.ranking.bundle import Bundle
+from listwright.ranking import golden
+from listwright.ranking.bundle import Bundle, read_listed
 from listwright.ranking.errors import BundleError
 from listwright.ranking.features import QUANTILE_LEVELS, Feature
 from listwright.ranking.golden import GoldenList
@@ -27,12 +27,13 @@ from listwright.ranking.manifest import Comparison, Manifest, Metric
 from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.stages import GOLDEN
 from listwright.service import paths
-from listwright.service.api.service import CheckedRoute, Served, service_of
+from listwright.service.api.routing import CheckedRoute, CurrentModels, service_of
+from listwright.service.bundles.models import Models
 from listwright.service.errors import NotReadyError
 from listwright.service.wire.schemas import Name
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""A report is one file with styles and drawings of its own. It runs no script, and is of no origin."""
+"""Policy of a report: one file with its own styles and drawings, no script and no origin."""
 
 Model = Annotated[Name | None, Query()]
 
@@ -49,18 +50,20 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         return RedirectResponse("ui/", 307)
 
     @router.get(paths.UI_BUNDLE)
-    async def about_bundle(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+    async def about_bundle(
+        request: Request, models: CurrentModels, model: Model = None, version: Model = None
+    ) -> Response:
         """Answer a bundle's data for the page: golden lists, quantiles of training, the held-out table."""
-        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
-        return Response(await to_thread.run_sync(about.of, chosen), media_type="application/json")
+        bundle = _choose_bundle(request, models, model, version)
+        return Response(await to_thread.run_sync(about.of, bundle), media_type="application/json")
 
     @router.get(paths.UI_REPORT)
-    async def report(request: Request, served: Served, model: Model = None, version: Model = None) -> Response:
+    async def report(request: Request, models: CurrentModels, model: Model = None, version: Model = None) -> Response:
         """Answer the report of the run that made a bundle."""
-        chosen = _choose_bundle(request, served.default or next(iter(served.current)), model, version)
-        if not lists_file(chosen.manifest, REPORT_PAGE):
+        bundle = _choose_bundle(request, models, model, version)
+        if not lists_file(bundle.manifest, REPORT_PAGE):
             raise HTTPException(404)
-        content = await to_thread.run_sync(_read_report, chosen)
+        content = await to_thread.run_sync(_read_report, bundle)
         return Response(content, media_type=TYPES[".html"], headers={"Content-Security-Policy": REPORT_POLICY})
 
     @router.get(paths.UI_FILES)
@@ -71,14 +74,15 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
     return router, frozenset(("/", paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
 
-def _choose_bundle(request: Request, usual: str, model: str | None, version: str | None) -> Bundle:
-    """Return the bundle that is named; the usual one where none is, as ``/info`` does."""
-    return service_of(request).find_bundle(request, usual if model is None else model, version)
+def _choose_bundle(request: Request, models: Models, model: str | None, version: str | None) -> Bundle:
+    """Return the bundle that is named; the default or the first one where none is, as ``/info`` does."""
+    name = model if model is not None else models.default or next(iter(models.current))
+    return service_of(request).find_bundle(request, name, version)
 
 
-def _read_report(served: Bundle) -> bytes:
+def _read_report(bundle: Bundle) -> bytes:
     try:
-        return bundle.read_listed(served.path, served.manifest, REPORT_PAGE)
+        return read_listed(bundle.path, bundle.manifest, REPORT_PAGE)
     except BundleError as error:
         raise NotReadyError(f"{REPORT_PAGE}: {error.reason}") from error
 
@@ -89,7 +93,7 @@ MOST_LISTS = 20
 """Golden lists that are shown."""
 
 MOST_VALUES = 200_000
-"""Values of all golden lists that are shown: a browser holds as many easily."""
+"""Values of all golden lists that are shown, few enough for any browser."""
 
 MOST_CATEGORIES = 500
 """Categories of a feature that are named; others can be typed."""
@@ -152,14 +156,14 @@ class About:
     def __init__(self) -> None:
         self._answers: dict[str, bytes] = {}
 
-    def of(self, served: Bundle) -> bytes:
+    def of(self, bundle: Bundle) -> bytes:
         """Return JSON of :class:`ShownBundle`. Reads files: not for the event loop."""
-        key = served.manifest.sha256
+        key = bundle.manifest.sha256
         answer = self._answers.pop(key, None)
         if answer is None:
-            content = describe_bundle(served)
+            content = describe_bundle(bundle)
             answer = content.model_dump_json().encode()
-            lacks_report = content.held_out_from != REPORT and lists_file(served.manifest, REPORT)
+            lacks_report = content.held_out_from != REPORT and lists_file(bundle.manifest, REPORT)
             if content.golden_fault is not None or lacks_report:
                 return answer
         self._answers[key] = answer
@@ -168,11 +172,11 @@ class About:
         return answer
 
 
-def describe_bundle(served: Bundle) -> ShownBundle:
+def describe_bundle(bundle: Bundle) -> ShownBundle:
     """Collect a bundle's data for the page; a file that is gone or altered is left out and named."""
-    manifest = served.manifest
-    lists, fault = _golden(served)
-    report = _report(served)
+    manifest = bundle.manifest
+    lists, fault = _golden(bundle)
+    report = _report(bundle)
     from_report = report is not None and bool(report.metrics)
     return ShownBundle(
         model=manifest.name,
@@ -210,30 +214,30 @@ def _feature(feature: Feature) -> ShownFeature:
     )
 
 
-def _golden(served: Bundle) -> tuple[list[ShownList], str | None]:
+def _golden(bundle: Bundle) -> tuple[list[ShownList], str | None]:
     """Return the lists of the golden file, each once, or why there are none."""
     try:
-        content = bundle.read_listed(served.path, served.manifest, GOLDEN)
-        lists = golden.read(content, served.path / GOLDEN)
+        content = read_listed(bundle.path, bundle.manifest, GOLDEN)
+        lists = golden.read(content, bundle.path / GOLDEN)
     except BundleError as error:
-        _log.warning("the page has no golden lists of %s: %s", served.manifest.name, error.reason)
+        _log.warning("the page has no golden lists of %s: %s", bundle.manifest.name, error.reason)
         return [], f"{GOLDEN}: {error.reason}"
     shown_lists: dict[str, ShownList] = {}
     left = MOST_VALUES
-    for one in lists:
-        key = json.dumps(one.features)
+    for golden_list in lists:
+        key = json.dumps(golden_list.features)
         if key in shown_lists or len(shown_lists) == MOST_LISTS:
             continue
-        left -= len(one.features) * len(served.manifest.feature_schema)
+        left -= len(golden_list.features) * len(bundle.manifest.feature_schema)
         if left < 0:
             break
-        shown_lists[key] = _list(one, served.manifest.feature_schema.features)
+        shown_lists[key] = _list(golden_list, bundle.manifest.feature_schema.features)
     return list(shown_lists.values()), None
 
 
-def _list(one: GoldenList, features: tuple[Feature, ...]) -> ShownList:
-    rows = [[_value(v, f) for v, f in zip(row, features, strict=False)] for row in one.features]
-    return ShownList(strategy=one.strategy, rows=rows)
+def _list(golden_list: GoldenList, features: tuple[Feature, ...]) -> ShownList:
+    rows = [[_value(v, f) for v, f in zip(row, features, strict=False)] for row in golden_list.features]
+    return ShownList(strategy=golden_list.strategy, rows=rows)
 
 
 def _value(value: float | None, feature: Feature) -> float | str | None:
@@ -246,18 +250,16 @@ def _value(value: float | None, feature: Feature) -> float | str | None:
     return float(str(np.float32(value)))
 
 
-def _report(served: Bundle) -> _Report | None:
+def _report(bundle: Bundle) -> _Report | None:
     """Read the run's report; None where there is none that can be read."""
-    if not lists_file(served.manifest, REPORT):
+    if not lists_file(bundle.manifest, REPORT):
         return None
     try:
-        return _Report.model_validate(
-            from_json(bundle.read_listed(served.path, served.manifest, REPORT), MOST_JSON_VALUES)
-        )
+        return _Report.model_validate(from_json(read_listed(bundle.path, bundle.manifest, REPORT), MOST_JSON_VALUES))
     except BundleError as error:
-        _log.warning("the page shows the manifest's metrics of %s: %s", served.manifest.name, error.reason)
+        _log.warning("the page shows the manifest's metrics of %s: %s", bundle.manifest.name, error.reason)
     except ValueError:
-        _log.warning("the page shows the manifest's metrics of %s: %s is no report", served.manifest.name, REPORT)
+        _log.warning("the page shows the manifest's metrics of %s: %s is no report", bundle.manifest.name, REPORT)
     return None
 
 
@@ -273,14 +275,14 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-"""Files of these kinds are served, and no others."""
+"""Content types of the served files, by suffix; other files are not served."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""No inline code, nothing of other origins, and no text that becomes HTML: callers' words stay text."""
+"""No inline code, nothing of other origins, and no text that becomes HTML: text of callers stays text."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -317,9 +319,9 @@ def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) ->
     """Answer one file, or 304 where the caller has it already.
 
     Args:
-        files: of :func:`read_files`.
-        name: its path; empty for the page itself.
-        request: its ``If-None-Match`` names the caller's copy.
+        files: Files that :func:`read_files` returns, by path.
+        name: Path of the file; empty for the page itself.
+        request: Request, whose ``If-None-Match`` names the caller's copy.
 
     Raises:
         HTTPException: 404 for a name that is none of the files'.

@@ -1,4 +1,4 @@
-"""The words of ``POST /explain``: imported where explanations are on, or where the document is asked for."""
+"""The schemas of ``POST /explain``: imported where explanations are on, or where the document is asked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_EXPLAINED = 5
 """Most places that one request can have explained."""
 
 
-def _named(value: Any) -> int | str | None:
+def _check_reference(value: Any) -> int | str | None:
     """Validate an index or an id."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -26,20 +26,20 @@ def _named(value: Any) -> int | str | None:
     raise ValueError(f"expected an index, from 0, or an id of at most {MAX_ID} characters")
 
 
-_NAMED: JsonDict = {
+_REFERENCE: JsonDict = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": MAX_WHOLE},
         {"type": "string", "maxLength": MAX_ID},
         {"type": "null"},
     ]
 }
-Named = Annotated[int | str | None, PlainValidator(_named), WithJsonSchema(_NAMED)]
+Reference = Annotated[int | str | None, PlainValidator(_check_reference), WithJsonSchema(_REFERENCE)]
 
 NamedCandidate = Annotated[
-    Named, Field(description="the one to explain: its index, from 0, or its id. Send it or explain_top_n")
+    Reference, Field(description="the one to explain: its index, from 0, or its id. Send it or explain_top_n")
 ]
 NamedOther = Annotated[
-    Named,
+    Reference,
     Field(description="another one, by index or id: differences of contributions to its own. It goes with candidate"),
 ]
 Places = Annotated[
@@ -60,7 +60,7 @@ def _index_or_id(value: str) -> int | str:
     return int(value) if value.isascii() and value.isdecimal() and len(value) <= len(str(MAX_WHOLE)) else value
 
 
-class ExplainWords(Envelope):
+class ExplainEnvelope(Envelope):
     """All of a request to explain that may stand beside its body."""
 
     candidate: Annotated[NamedCandidate, BeforeValidator(_index_or_id)] = None

@@ -2,9 +2,9 @@
 
 A body is decoded as the contract allows it, in bounded time and memory. The parser holds Python's global lock from the
 first byte to the last. So one quick pass before it counts everything that takes time: arrays and objects, which cost
-most, values, and bytes beyond what those need. Names that stand twice cannot be seen in what the parser returns; they
-show as more colons than names. All limits are those of the longest list that is served: no body below them takes much
-longer than such a list (``benchmarks/load/bodies.py``).
+most, values, and bytes beyond what those need. The parser drops repeated names; they show as more colons than names.
+All limits are those of the longest list that is served: no body below them takes much longer than such a list
+(``benchmarks/load/bodies.py``).
 """
 
 from __future__ import annotations
@@ -185,10 +185,10 @@ def answer_scores(
     """Return the scores of an answer, in input order.
 
     Args:
-        ranking: that is answered.
-        options: whether scores are raw, and finite for every candidate.
-        part: in an experiment. Where two rankers made the order, no single one scored the list.
-        dtype: of the answer, in which the scores are finite and ordered.
+        ranking: Ranking that is answered.
+        options: Options that say whether scores are raw, and finite for every candidate.
+        part: Part of the request in an experiment. Where two rankers made the order, no single one scored the list.
+        dtype: Type of the answer's numbers, in which the scores are finite and ordered.
     """
     scores = (ranking.scores if options.raw_scores else ranking.relevance).astype(dtype)
     if part is not None and part.teams is not None:
@@ -205,8 +205,8 @@ MOST_NAMED = 10_000
 
 
 def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
-    """Add what rules did: to the results that they touched, and to ``meta``."""
-    named, left = dict[int, list[str]](), MOST_NAMED
+    """Add the effects of rules: to the results that they touched, and to ``meta``."""
+    rule_names, left = dict[int, list[str]](), MOST_NAMED
     answer["meta"]["rules"] = []
     for name, action, candidates, reason in ranking.rules:
         answer["meta"]["rules"].append(
@@ -214,11 +214,11 @@ def _add_rules(answer: dict[str, Any], ranking: Ranking) -> None:
         )
         alone = [name]  # most candidates are touched by one rule, and share this list
         for index in candidates[:left]:
-            named[index] = named[index] + alone if index in named else alone
+            rule_names[index] = rule_names[index] + alone if index in rule_names else alone
         left = max(0, left - len(candidates))
     for result in answer["results"]:
-        if result["index"] in named:
-            result["rules"] = named[result["index"]]
+        if result["index"] in rule_names:
+            result["rules"] = rule_names[result["index"]]
 
 
 def shorten(name: str) -> str:
@@ -267,11 +267,7 @@ MOST_RECENT, RECENT_BYTES = 64, 2**14
 
 
 class JsonBounds:
-    """Bounds of a body for any served bundle, computed once for each set of models.
-
-    Args:
-        settings: of the service.
-    """
+    """Bounds of a body for any served bundle, computed once for each set of models."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -293,12 +289,12 @@ class JsonCodec(JsonAnswer):
     that the contract does and locates faults.
 
     Args:
-        bounds: of bodies for any bundle that is served.
-        models: what is served, for as long as this takes.
-        settings: of the service.
-        state: of the request; gets the fingerprint of the bundle that answers.
-        outer_words: words of the request that stand beside its body.
-        words: what a body may say; options of the request are of this class.
+        bounds: Bounds of bodies for any served bundle.
+        models: Served models.
+        settings: Settings of the service.
+        state: State of the request; it gets the fingerprint of the bundle that answers.
+        outer_options: Options that were sent beside the body.
+        request_model: Class of the request, which says what a body may hold.
     """
 
     def __init__(
@@ -307,11 +303,11 @@ class JsonCodec(JsonAnswer):
         models: Models,
         settings: Settings,
         state: State,
-        outer_words: Mapping[str, Any] = MappingProxyType({}),
-        words: type[RerankRequest] = RerankRequest,
+        outer_options: Mapping[str, Any] = MappingProxyType({}),
+        request_model: type[RerankRequest] = RerankRequest,
     ) -> None:
         self._bounds, self.limit = bounds.of(models)
-        self._words, self._outer_words = words, outer_words
+        self._request_model, self._outer_options = request_model, outer_options
         self._models, self._settings, self._state = models, settings, state
         self._ignores = settings.unknown_features == "ignore"
 
@@ -363,7 +359,7 @@ class JsonCodec(JsonAnswer):
             self._recent_rules = _recent_rules.get(self._rules_json)
             if self._recent_rules is not None:
                 del value["rules"]
-        return validate(self._words, value, self._outer_words)
+        return validate(self._request_model, value, self._outer_options)
 
     def _ranking_request(
         self, request: RerankRequest, candidates: CandidateList, bundle: Bundle, ignored: tuple[str, ...]
@@ -409,7 +405,7 @@ RULE_CONTAINERS = 3
 """Arrays and objects of a rule: itself, its where, and one range."""
 
 LEAST_IGNORED, IGNORED_SPELLING = 32, 100
-"""Where unknown features are ignored: how many a candidate may have at least, and bytes of their names."""
+"""Unknown features that a candidate may have at least where they are ignored, and bytes of their names."""
 
 ENVELOPE = MAX_FIELDS + MAX_CONTEXT
 
@@ -432,9 +428,9 @@ class Bounds:
     """Limits of a body.
 
     Args:
-        candidates: the longest list.
-        features: of the widest schema that is served.
-        spelling: bytes of the longest name and the longest category.
+        candidates: Length of the longest list.
+        features: Number of features of the widest served schema.
+        spelling: Bytes of the longest name and the longest category.
     """
 
     candidates: int
@@ -443,7 +439,7 @@ class Bounds:
 
     @property
     def why(self) -> str:
-        """Words behind a limit."""
+        """Explanation of a limit."""
         return why(self.candidates, self.features)
 
     @property
@@ -523,7 +519,7 @@ def _count(body: bytes) -> tuple[int, int, int]:
 
 
 def _outside_strings(body: bytes, characters: bytes) -> int:
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotes opens or closes a string
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # each remaining quote opens or closes a string
     text = np.frombuffer(plain, dtype=np.uint8)
     count, inside = 0, False
     for start in range(0, len(text), BLOCK):
@@ -576,8 +572,8 @@ def _names(body: object) -> int:
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
     inner = [body.get("context"), body.get("columns"), *(row.get("features") for row in rows)]
-    named = sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
-    return len(body) + named + _all_names(body.get("rules"))
+    inner_names = sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
+    return len(body) + inner_names + _all_names(body.get("rules"))
 
 
 def _all_names(value: object) -> int:
@@ -632,20 +628,20 @@ def _place_of_fault(body: bytes) -> Path:
 def _is_foreign(part: Any) -> bool:
     """Return whether a part is not finite, or holds half of a surrogate pair."""
     if type(part) is str:
-        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is known at once
+        return not part.isascii() and _SURROGATE.search(part) is not None  # most text is ASCII, which is cheap to tell
     if type(part) is dict:
         return any(map(_is_foreign, part))
     return type(part) is float and not math.isfinite(part)
 
 
-def _place(value: Any, wanted: Callable[[Any], bool]) -> Path | None:
-    """Return the path of the first part of a document, in its order, that is wanted; None if there is none."""
-    if wanted(value):
+def _place(value: Any, matches: Callable[[Any], bool]) -> Path | None:
+    """Return the path of the first part of a document, in its order, that matches; None if there is none."""
+    if matches(value):
         return ()
     ways, path = [_parts(value)], list[str | int]()
     while ways:
         for key, part in ways[-1]:
-            if wanted(part):
+            if matches(part):
                 return (*path, key)
             if isinstance(part, dict | list):
                 path.append(key)

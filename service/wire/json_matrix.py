@@ -41,9 +41,9 @@ def to_candidates(
     a null that a candidate sends is its own.
 
     Args:
-        request: as it was sent.
-        schema: of the bundle that answers.
-        ignored: gets the names of unknown features, whose values are not checked; None: they are refused.
+        request: Request of the caller.
+        schema: Schema of the bundle that answers.
+        ignored: Mapping that gets the names of unknown features, whose values are not checked; None: they are refused.
 
     Raises:
         EmptyListError: if there are no candidates.
@@ -148,10 +148,10 @@ def _from_rows(
         elif len(values) != len(names):
             raise _wrong_width(len(values), schema, ("candidates", position, "features"))
         rows.append(values)
-    named = [isinstance(candidate.features, dict) for candidate in candidates]
+    by_name = [isinstance(candidate.features, dict) for candidate in candidates]
 
     def place(row: int, column: int) -> Path:
-        return ("candidates", row, "features", names[column] if named[row] else column)
+        return ("candidates", row, "features", names[column] if by_name[row] else column)
 
     return _matrix(rows, schema.features, place)
 
@@ -168,8 +168,8 @@ def _from_matrix(
     filled: list[str] = []
     if sent is not None:
         if supplied:
-            named = set(sent)
-            filled = [name for name in supplied if name not in named]
+            sent_names = set(sent)
+            filled = [name for name in supplied if name not in sent_names]
         _check_names([*sent, *filled], schema, ("feature_names",), ignored)
         columns = [place for place, name in enumerate(sent) if name in schema.index]
         features = [schema.features[schema.index[sent[place]]] for place in columns]

@@ -22,13 +22,13 @@ JSON_HEAD = "Inference-Header-Content-Length"
 
 
 class NpyCodec(JsonAnswer):
-    """A ``.npy`` file in; another one, or JSON, out.
+    """Codec of ``.npy`` files; the answer is one, or JSON.
 
     Args:
-        options: of the query string.
-        bundle: that answers.
-        limit: most candidates.
-        wants_npy: whether the caller accepts a ``.npy`` file.
+        options: Options of the query string.
+        bundle: Bundle that answers.
+        limit: Largest number of candidates.
+        wants_npy: True if the caller accepts a ``.npy`` file.
     """
 
     def __init__(self, options: Envelope, bundle: Bundle, limit: int, *, wants_npy: bool) -> None:
@@ -68,20 +68,20 @@ def _header_fields(ranking: Ranking, request: RankingRequest) -> dict[str, str]:
 
 
 class TensorCodec:
-    """Tensors in and out.
+    """Codec of the Open Inference Protocol's tensors.
 
     Args:
-        head_length: of the header :data:`JSON_HEAD`; None where all of the body is JSON.
-        models: what is served.
-        name: of the bundle, as the path has it.
-        version: of the path; None: the body may name one.
-        outer_words: words of the request that stand beside its body.
-        limit: most candidates.
-        state: of the request; gets the fingerprint of the bundle that answers.
+        head_length: Value of the header :data:`JSON_HEAD`; None where all of the body is JSON.
+        models: Served models.
+        name: Name of the bundle in the path.
+        version: Version in the path; None: the body may name one.
+        outer_options: Options that were sent beside the body.
+        limit: Largest number of candidates.
+        state: State of the request; it gets the fingerprint of the bundle that answers.
 
     Raises:
         UnknownModelError: if the path names what is not served.
-        RequestValidationError: if the words beside the body name another bundle.
+        RequestValidationError: if the options beside the body name another bundle.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class TensorCodec:
         models: Models,
         name: str,
         version: str | None,
-        outer_words: Mapping[str, Any],
+        outer_options: Mapping[str, Any],
         limit: int,
         state: State,
     ) -> None:
-        self._head_length, self._most, self._outer_words, self._state = head_length, limit, outer_words, state
+        self._head_length, self._most, self._outer_options, self._state = head_length, limit, outer_options, state
         self._models, self._name, self._version = models, name, version
-        self._choose(outer_words.get("model"), outer_words.get("version"), ("query", "model"), ("query", "version"))
+        self._choose(outer_options.get("model"), outer_options.get("version"), ("query", "model"), ("query", "version"))
         self._bounds = bounds_of(limit, (bundle.reranker.schema for bundle in models.versions(name)))
         self.limit = tensors.body_limit(self._bounds)
 
     def decode(self, body: bytes) -> RankingRequest:
         """Decode a body; the features are a view of it."""
-        head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_words)
+        head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_options)
         request = head.request
         model, version = request.model_name, request.model_version
         bundle = self._choose(model, version, ("body", "model_name"), ("body", "model_version"))

@@ -54,9 +54,9 @@ def decode(body: bytes, schema: FeatureSchema, limit: int) -> Float[np.ndarray, 
     """Decode a body to a matrix, a read-only view of it.
 
     Args:
-        body: of the request.
-        schema: which width the matrix must have.
-        limit: most candidates.
+        body: Body of the request.
+        schema: Schema that has the width of the matrix.
+        limit: Largest number of candidates.
 
     Raises:
         UndecodableBodyError: if it is no ``.npy`` file, or holds fewer or more bytes than its header says.

@@ -36,7 +36,7 @@ from listwright.service.wire.schemas import (
     Number,
     Options,
     Strict,
-    merge_words,
+    merge_options,
     validate,
 )
 
@@ -97,7 +97,7 @@ class InferParameters(Options):
     binary_data_output: Annotated[bool, Field(description="outputs as raw bytes behind the JSON object")] = False
 
 
-class InferWords(Envelope, InferParameters):
+class InferEnvelope(Envelope, InferParameters):
     """All of a request that may stand beside its body."""
 
 
@@ -223,7 +223,7 @@ Path = tuple[str | int, ...]
 
 
 class Inference(NamedTuple):
-    """A request, decoded."""
+    """Decoded request."""
 
     request: InferRequest
     candidates: CandidateList
@@ -243,14 +243,14 @@ def body_limit(bounds: Bounds) -> Limit:
     return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
-def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_words: Mapping[str, Any]) -> Head:
+def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_options: Mapping[str, Any]) -> Head:
     """Decode the JSON object of a body; raw tensors are not read.
 
     Args:
-        body: of the request.
-        head_length: of ``Inference-Header-Content-Length``; None where all of the body is JSON.
-        bounds: of the JSON object.
-        outer_words: words of the request that stand beside its body.
+        body: Body of the request.
+        head_length: Value of ``Inference-Header-Content-Length``; None where all of the body is JSON.
+        bounds: Bounds of the JSON object.
+        outer_options: Options that were sent beside the body.
 
     Raises:
         UndecodableBodyError: if it begins with no JSON object of that length.
@@ -261,19 +261,19 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_word
         if not (head_length.isascii() and head_length.isdecimal() and len(head_length) <= len(str(size))):
             raise UndecodableBodyError("Inference-Header-Content-Length is not a number of bytes within the body")
         size = int(head_length)
-    return Head(read_request(decode_json(body[:size], bounds), outer_words), size)
+    return Head(read_request(decode_json(body[:size], bounds), outer_options), size)
 
 
-def read_request(content: Any, outer_words: Mapping[str, Any]) -> InferRequest:
-    """Validate a request, merged with the words beside it; data of tensors are not read.
+def read_request(content: Any, outer_options: Mapping[str, Any]) -> InferRequest:
+    """Validate a request, merged with the options beside it; data of tensors are not read.
 
     Raises:
         RequestValidationError: if it is not the protocol's.
     """
-    if outer_words and isinstance(content, dict):
-        options = {name: value for name, value in outer_words.items() if name in InferParameters.model_fields}
-        content = merge_words(content, {name: outer_words[name] for name in ("id",) if name in outer_words})
-        content["parameters"] = merge_words(content.get("parameters") or {}, options)
+    if outer_options and isinstance(content, dict):
+        options = {name: value for name, value in outer_options.items() if name in InferParameters.model_fields}
+        content = merge_options(content, {name: outer_options[name] for name in ("id",) if name in outer_options})
+        content["parameters"] = merge_options(content.get("parameters") or {}, options)
     return validate(InferRequest, content)
 
 
@@ -281,10 +281,10 @@ def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Infere
     """Decode a body; features of the schema's type are a view of it where they are aligned.
 
     Args:
-        body: of the request.
-        head: of :func:`decode_head`.
-        schema: what the features must fit.
-        limit: most candidates.
+        body: Body of the request.
+        head: Head that :func:`decode_head` returned.
+        schema: Schema that the features must fit.
+        limit: Largest number of candidates.
 
     Raises:
         UndecodableBodyError: if there are not as many bytes behind its JSON object as its tensors need.
@@ -310,32 +310,32 @@ def read_tensors(
     """Decode the tensors of a request; raw features of the schema's type are a view where they are aligned.
 
     Args:
-        request: with the data of those that are not raw.
-        raws: bytes of each input; None where its data are in the request.
-        schema: what the features must fit.
-        limit: most candidates.
+        request: Request, with the data of the tensors that are not raw.
+        raws: Bytes of each input; None where its data are in the request.
+        schema: Schema that the features must fit.
+        limit: Largest number of candidates.
 
     Raises:
         CandidateError: if a tensor cannot be used; with its path in the request, or its row and column.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    named: dict[str, tuple[int, InputTensor, memoryview | bytes | None]] = {}
+    inputs: dict[str, tuple[int, InputTensor, memoryview | bytes | None]] = {}
     for position, (tensor, raw) in enumerate(zip(request.inputs, raws, strict=True)):
-        if tensor.name in named:
+        if tensor.name in inputs:
             raise CandidateError(f"{tensor.name!r} is repeated", ("inputs", position, "name"))
-        named[tensor.name] = (position, tensor, raw)
-    if "features" not in named:
+        inputs[tensor.name] = (position, tensor, raw)
+    if "features" not in inputs:
         raise CandidateError("there is no input named 'features'", ("inputs",))
-    matrix = _features(*named["features"], schema, limit)
-    ids = _ids(*named["ids"], len(matrix)) if "ids" in named else None
+    matrix = _features(*inputs["features"], schema, limit)
+    ids = _ids(*inputs["ids"], len(matrix)) if "ids" in inputs else None
     _check_outputs(request, ids)
     return Inference(request, to_candidates(matrix, schema, ids, request.parameters.context))
 
 
 def _check_outputs(request: InferRequest, ids: tuple[str, ...] | None) -> None:
-    wanted = [output.name for output in request.outputs or ()]
-    for position, name in enumerate(wanted):
-        if name in wanted[:position]:
+    output_names = [output.name for output in request.outputs or ()]
+    for position, name in enumerate(output_names):
+        if name in output_names[:position]:
             raise CandidateError(f"{name!r} is asked for twice", ("outputs", position, "name"))
         if name == "ids" and ids is None:
             raise CandidateError("ids are asked for, but were not sent", ("outputs", position, "name"))
@@ -357,7 +357,7 @@ def _features(
     length, width = tensor.shape
     check_shape(length, width, schema, limit)
     if raw is None:
-        return _numbers(tensor.data, length, width, ("inputs", position, "data"))
+        return _parse_numbers(tensor.data, length, width, ("inputs", position, "data"))
     if len(raw) != length * width * kind.itemsize:
         announced = tensor.parameters.binary_data_size is not None
         place = ("inputs", position, *(("parameters", "binary_data_size") if announced else ()))
@@ -370,7 +370,7 @@ def _features(
     return (values.astype(np.uint32) << 16).view(np.float32) if tensor.datatype == "BF16" else values
 
 
-def _numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
+def _parse_numbers(data: Any, length: int, width: int, path: Path) -> Float[np.ndarray, "L D"]:
     """Convert JSON numbers, flat or a list of rows."""
     if isinstance(data, list) and len(data) == length and all(type(row) is list and len(row) == width for row in data):
         data = list(chain.from_iterable(data))
@@ -443,7 +443,7 @@ def encode(
 
 
 def binary_outputs(inference: Inference, *, by_default: bool) -> dict[str, bool]:
-    """Return the names of the outputs, in order, each with whether it is wanted as raw bytes."""
+    """Return the names of the outputs, in order, each with whether it is sent as raw bytes."""
     if not inference.request.outputs:
         return dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
     outputs = ((output.name, output.parameters.binary_data) for output in inference.request.outputs)

@@ -85,7 +85,7 @@ MAX_FIELDS = 32
 
 
 class Strict(BaseModel):
-    """What a caller sends: nothing unknown, nothing converted. An optional member that is null is as good as absent."""
+    """Model of what a caller sends: nothing unknown, nothing converted. An optional null counts as absent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -347,12 +347,6 @@ class RerankResponse(BaseModel):
     meta: Meta
 
 
-class Health(BaseModel):
-    """State of the process."""
-
-    status: Literal["ok"]
-
-
 Sent = TypeVar("Sent", bound=Strict)
 
 UNIT = "Listwright-Unit"
@@ -362,52 +356,52 @@ BODY_ONLY = frozenset(("context",))
 """Fields of a request that a query string cannot express."""
 
 
-def validate(model: type[Sent], value: object, outer_words: Mapping[str, Any] = MappingProxyType({})) -> Sent:
+def validate(model: type[Sent], value: object, outer_options: Mapping[str, Any] = MappingProxyType({})) -> Sent:
     """Validate a body, merged with the options that were sent beside it.
 
     Args:
-        model: of the contract.
-        value: the body.
-        outer_words: what was sent beside it.
+        model: Model of the contract.
+        value: Body of the request.
+        outer_options: Options that were sent beside the body.
 
     Raises:
         RequestValidationError: with the faults and their paths. Of lists that may be long only the first item at fault
             is reported, with all its faults: a list may hold thousands.
     """
     try:
-        return model.model_validate(merge_words(value, outer_words))
+        return model.model_validate(merge_options(value, outer_options))
     except ValidationError as error:
         raise RequestValidationError(faults_of(error, model)) from None
 
 
-def read_outer_words(request: Request, words: type[Envelope]) -> dict[str, Any]:
+def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any]:
     """Read the options beside a request's body: in the query string, as text, and in the header :data:`UNIT`.
 
     Args:
-        request: of any body.
-        words: the model of these options.
+        request: Request with a body of any kind.
+        model: Model of these options.
 
     Raises:
         RequestValidationError: for a parameter that is unknown, repeated or no such value.
     """
-    outer_words: dict[str, Any] = {}
+    outer_options: dict[str, Any] = {}
     if request.scope["query_string"]:
-        check_query(request, words.model_fields.keys() - BODY_ONLY)
+        check_query(request, model.model_fields.keys() - BODY_ONLY)
         try:
-            options = words.model_validate_strings(dict(request.query_params), strict=False)
+            options = model.model_validate_strings(dict(request.query_params), strict=False)
         except ValidationError as error:
-            raise RequestValidationError(faults_of(error, words, "query")) from None
-        outer_words = options.model_dump(exclude_unset=True)
+            raise RequestValidationError(faults_of(error, model, "query")) from None
+        outer_options = options.model_dump(exclude_unset=True)
     for sent in request.headers.getlist(UNIT):
         try:
             unit = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
-            words.model_validate({"unit": unit})
+            model.model_validate({"unit": unit})
         except UnicodeDecodeError:
             raise RequestValidationError([_fault(("header", UNIT), "is no UTF-8")]) from None
         except ValidationError as error:
             raise RequestValidationError([{**fault, "loc": ("header", UNIT)} for fault in error.errors()]) from None
-        outer_words = merge_words({"unit": unit}, outer_words)
-    return outer_words
+        outer_options = merge_options({"unit": unit}, outer_options)
+    return outer_options
 
 
 def check_query(request: Request, known: Collection[str] = ()) -> None:
@@ -432,25 +426,25 @@ def check_query(request: Request, known: Collection[str] = ()) -> None:
         raise RequestValidationError([_fault(("query", name), message) for name, message in faults])
 
 
-def merge_words(body: Any, words: Mapping[str, Any]) -> Any:
+def merge_options(body: Any, outer_options: Mapping[str, Any]) -> Any:
     """Merge a body with the options that were sent beside it; null in the body counts as absent.
 
     Raises:
         RequestValidationError: if both have an option, with different values.
     """
-    if not words or not isinstance(body, dict):
+    if not outer_options or not isinstance(body, dict):
         return body
-    for name, value in words.items():
+    for name, value in outer_options.items():
         if body.get(name) is not None:
             check_agreement(body[name], value, ("query", name))
-    return {**body, **words}
+    return {**body, **outer_options}
 
 
-def check_agreement(one: object, other: object, place: tuple[str, str]) -> None:
+def check_agreement(value: object, other: object, place: tuple[str, str]) -> None:
     """Raise RequestValidationError, with the place of the latter, unless both are equal."""
-    if one != other:
+    if value != other:
         raise RequestValidationError(
-            [_fault(place, f"is {other!r}, and {one!r} elsewhere in the request: say it once")]
+            [_fault(place, f"is {other!r}, and {value!r} elsewhere in the request: say it once")]
         )
 
 

@@ -51,7 +51,7 @@ from listwright.service import __main__
 from listwright.service.app import create_app, server_of
 from listwright.service.settings import Settings
 loaded = bundle.load(Path("models/demo/1"))
-app = create_app(Settings(bundle="models/demo/1"{settings}), loaded=loaded)
+app = create_app(Settings(bundle="models/demo/1"{settings}), models=loaded)
 server_of(app)
 loaded.reranker.rerank(CandidateList(np.zeros((2, len(loaded.reranker.schema)), dtype=np.float32)))
 if app.service.served_log:

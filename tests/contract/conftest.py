@@ -64,7 +64,7 @@ def client(live):
 @pytest.fixture(scope="session")
 def app(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, max_payload_bytes=200_000)
-    return create_app(settings, loaded=bundle.load(bundle_folder))
+    return create_app(settings, models=bundle.load(bundle_folder))
 
 
 @pytest.fixture(params=["live", "in process"])

@@ -35,14 +35,14 @@ def test_helm_lint_finds_nothing(name):
 @pytest.mark.parametrize("version", VERSIONS)
 @every_value_set
 def test_kubernetes_accepts_every_object(name, version):
-    objects = [item for item in chart.rendered(VALUE_SETS[name]) if item["apiVersion"] != OPERATOR]
+    objects = [item for item in chart.render(VALUE_SETS[name]) if item["apiVersion"] != OPERATOR]
     assert len(objects) >= 4
     for item in objects:
         kubernetes_validate.validate(item, version, strict=True)
 
 
 def test_the_committed_rendering_is_fresh():
-    assert chart.RENDERED.read_text(encoding="utf-8") == chart.HEAD + chart.as_yaml(chart.rendered())
+    assert chart.RENDERED.read_text(encoding="utf-8") == chart.HEAD + chart.as_yaml(chart.render())
 
 
 def test_the_committed_schema_knows_the_settings_of_the_service():
@@ -60,7 +60,7 @@ def test_kustomize_gives_the_same_objects():
         [kubectl, "kustomize", str(chart.RENDERED.parent)], capture_output=True, check=True, timeout=PATIENCE_S
     )
     built = sorted(yaml.safe_load_all(done.stdout), key=lambda item: item["kind"])
-    assert built == sorted(chart.rendered(), key=lambda item: item["kind"])
+    assert built == sorted(chart.render(), key=lambda item: item["kind"])
 
 
 @every_value_set
@@ -128,7 +128,7 @@ def test_large_numbers_have_no_exponent():
 )
 def test_wrong_values_are_refused_by_name(values, said):
     with pytest.raises(HelmError, match=said):
-        chart.rendered(values)
+        chart.render(values)
 
 
 def test_pods_have_no_more_rights_than_they_need():
@@ -208,7 +208,7 @@ def test_names_stay_text(text):
         "autoscaling": {"enabled": True},
         "monitoring": {"serviceMonitor": {"enabled": True, "keySecret": {"name": text, "key": text}}},
     }
-    objects = chart.rendered(values, release=text)
+    objects = chart.render(values, release=text)
     for item in objects:
         labels = item["metadata"]["labels"]
         assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == (text, text)
@@ -238,7 +238,7 @@ def test_names_stay_text(text):
 
 @pytest.mark.parametrize("text", ["\n\na", "  begin\n end", 'a = """\n\n  <&>\n"""\n'])
 def test_experiments_keep_their_blanks(text):
-    objects = chart.rendered({"experiments": text})
+    objects = chart.render({"experiments": text})
     (file,) = [item["data"] for item in objects if item["metadata"]["name"].endswith("-experiments")]
     assert file == {"experiments.toml": text}
 
@@ -260,7 +260,7 @@ def test_values_stay_text(text):
         "monitoring": {"serviceMonitor": {"enabled": True, "labels": {"label": text}}},
         "fullnameOverride": "n",
     }
-    objects = {item["kind"]: item for item in chart.rendered(values)}
+    objects = {item["kind"]: item for item in chart.render(values)}
     template = objects["Deployment"]["spec"]["template"]
     (shipper,), (served,) = template["spec"]["initContainers"], template["spec"]["containers"]
     assert objects["ConfigMap"]["data"] == {"OTEL_SERVICE_NAME": text}
@@ -453,4 +453,4 @@ def test_bundles_at_a_url_are_copied_into_a_volume_and_opened_by_a_secret_or_a_s
     assert "serviceAccountName" not in pod(values)
     assert pod({**values, "serviceAccount": "reader"})["serviceAccountName"] == "reader"
     with pytest.raises(HelmError, match="url"):
-        chart.rendered({"bundle": {"from": "url", "url": "s3://user:secret@models/live"}})
+        chart.render({"bundle": {"from": "url", "url": "s3://user:secret@models/live"}})

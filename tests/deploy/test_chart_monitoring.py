@@ -29,7 +29,7 @@ def test_the_operator_knows_every_field(kind):
 
 
 def test_without_the_switches_there_are_none():
-    kinds = {item["kind"] for item in chart.rendered()}
+    kinds = {item["kind"] for item in chart.render()}
     assert kinds.isdisjoint({"ServiceMonitor", "PrometheusRule", "HorizontalPodAutoscaler"})
 
 

@@ -4,12 +4,12 @@ import re
 
 from listwright.training.recipe import config
 from listwright.training.recipe.model import Qilcm2Spec
-from listwright_lab.science.attempts import page
+from listwright_lab.science.attempts import figures
 from listwright_lab.science.attempts.networks import BLOCKS
 from listwright_lab.science.attempts.problem import LARGE, PLANTED, PLANTED_QUERIES
 from support.pages.figure_blocks import blocks, result
 
-TEXT = page.PAGE.read_text(encoding="utf-8")
+TEXT = figures.PAGE.read_text(encoding="utf-8")
 RESULT = result("attempts")
 ROWS = {(found["set"], row["attempt"]): row for found in RESULT["sets"] for row in found["attempts"]}
 
@@ -18,11 +18,11 @@ NETWORKS = ("qilcm2", "blocks", "strong", "softmax", "plackett_luce", "lambda_lo
 
 def shown(row):
     """Whether a gain (1) or a loss (-1) is shown, over all attempts on the set; 0: neither."""
-    return 0 if row["p_holm"] >= page.BELIEVED else 1 if row["gain"][0] > 0 else -1
+    return 0 if row["p_holm"] >= figures.BELIEVED else 1 if row["gain"][0] > 0 else -1
 
 
 def test_tables_are_those_of_the_results():
-    assert blocks(TEXT) == [page.tables(RESULT)]
+    assert blocks(TEXT) == [figures.tables(RESULT)]
     assert RESULT["planted_queries"] == PLANTED_QUERIES
 
 

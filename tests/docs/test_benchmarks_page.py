@@ -10,23 +10,19 @@ RUNS = {"a core of its own": "rivals", "`--shared`": "rivals_shared"}
 AIM = 3
 
 
-def settings():
-    """How a run is made."""
-    multiples_in_turns = ", ".join(f"{multiple:g}" for multiple in turns.MULTIPLES)
+def test_settings_are_those_of_the_code_and_of_the_committed_runs():
+    *multiples_in_turns, most = (f"{multiple:g}" for multiple in turns.MULTIPLES)
     shares = ", ".join(f"{100 * share:.0f}" for share in measure.WHOLE.shares)
-    apart, shared = (result(name) for name in RUNS.values())
-    rounds = [run["in_turns"]["rounds"] for run in (apart, shared)]
-    return table(
-        ["setting", "value"],
-        [
-            ["clients at the peak", measure.CLIENTS],
-            ["rising loads, % of the peak", f"{shares}, then beyond"],
-            ["limit of the 99th percentile, ms (`--limit-ms`)", f"{result('rivals')['limit_ms']:g}"],
-            ["lost requests at most", f"1 in {1 / rising_load.LOST:,.0f}"],
-            ["seconds of a load", "{} (`--shared`: {})".format(*(run["seconds_per_step"] for run in (apart, shared)))],
-            ["rounds, and multiples, in turns", "{} (`--shared`: {}); {}".format(*rounds, multiples_in_turns)],
-        ],
-    )
+    runs = [result(name) for name in RUNS.values()]
+    for setting in (
+        f"**Peak**: {measure.CLIENTS} clients",
+        f"({shares} % and beyond)",
+        f"at most {runs[0]['limit_ms']:g} ms (`--limit-ms`), and at most 1 request in {1 / rising_load.LOST:,.0f}",
+        "lasts {} seconds (`--shared`: {})".format(*(run["seconds_per_step"] for run in runs)),
+        "in {} round (`--shared`: {})".format(*(run["in_turns"]["rounds"] for run in runs)),
+        f"{', '.join(multiples_in_turns)} and {most} times as much",
+    ):
+        assert setting in " ".join(PAGE.split())
 
 
 def multiples(name):
@@ -50,22 +46,27 @@ def loads():
     return table(["run", "figure", "JSON rows", "`.npy`", "JSON rows by name"], rows)
 
 
-def cost():
-    """What one more candidate takes."""
+def test_what_one_more_candidate_takes():
     names = {"npy": "`.npy`", "columnar JSON": "columnar JSON", "rows by name": "JSON rows by name"}
-    rows = [
-        [names[row["format"]], *(f"{us:.1f}" for us in row["further_candidate_us"])]
-        for row in result("throughput")["cost"]
-    ]
-    return table(["format", "from 100 to 550 candidates", "from 550 to 1000"], rows)
+    for row in result("throughput")["cost"]:
+        first, second = row["further_candidate_us"]
+        assert f"{first:.1f} µs as {names[row['format']]}" in PAGE
+        assert abs(second / first - 1.0) <= 0.15
 
 
 def workers():
-    """Throughput of four clients, over the floor."""
+    """Throughput of four clients: lists a second, and over the floor."""
     shown = {"2": "2 workers, no threads", "1, the default": "1 worker, no threads"}
     run = result("throughput")["clients"]
     rows = [
-        [title, *(f"{row['of_cores_over_floor']:.2f}" for row in run if row["settings"] == found)]
+        [
+            title,
+            *(
+                f"{row['per_second']:,.0f} ({row['of_cores_over_floor']:.2f})"
+                for row in run
+                if row["settings"] == found
+            ),
+        ]
         for title, found in shown.items()
     ]
     return table(["workers", "`.npy`", "columnar JSON"], rows)
@@ -88,7 +89,7 @@ def overload():
 
 
 def tables():
-    return [loads(), settings(), cost(), workers(), overload()]
+    return [loads(), workers(), overload()]
 
 
 def test_the_tables_are_those_of_the_code_and_of_the_committed_runs():

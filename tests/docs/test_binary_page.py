@@ -57,7 +57,7 @@ def section(heading):
 
 
 def test_every_option_is_named():
-    words = (ROOT / "docs" / "binary.md").read_text(encoding="utf-8").split("## Words of a request\n")[1]
+    words = (ROOT / "docs" / "binary.md").read_text(encoding="utf-8").split("## Request options\n")[1]
     in_query = next(line for line in words.splitlines() if line.startswith("| the query string |"))
     for name in set(Envelope.model_fields) - {"context"}:
         assert f"`{name}`" in in_query

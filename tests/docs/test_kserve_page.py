@@ -1,14 +1,25 @@
 """The page on gRPC and KServe: its example runs, its table of codes is that of the server, its files are there."""
 
+import json
 import re
 from pathlib import Path
 
 from contract.conftest import Process, free_port
 from listwright.service.grpc.server import CODES
 from listwright.service.settings import PREFIX, Settings
+from support.pages.figure_blocks import excerpt
+from support.service.asgi import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "kserve.md").read_text(encoding="utf-8")
+
+
+def test_the_demo_answers_its_request():
+    (body,) = re.findall(r"-d '(.*?)'\n```", PAGE, re.S)
+    (answer,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.M | re.S)
+    with serving(ROOT / "models" / "demo" / "1") as client:
+        found = client.post("/v2/models/demo/infer", json=json.loads(body)).json()
+    assert excerpt(found, json.loads(answer)) == json.loads(answer)
 
 
 def test_the_example_runs(capsys):

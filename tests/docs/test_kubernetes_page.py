@@ -26,7 +26,7 @@ def values_of(words):
     rest = iter(words[4:])
     for word in rest:
         if word == "-f":
-            values |= chart.merged([ROOT / next(rest)])
+            values |= chart.merge_values([ROOT / next(rest)])
         elif word == "--set":
             path, _, value = next(rest).partition("=")
             *folders, name = path.split(".")
@@ -86,7 +86,7 @@ def test_the_kustomization_changes_image_and_number(tmp_path):
 
 
 def test_the_objects_are_called_as_the_page_calls_them():
-    names = {item["metadata"]["name"] for item in chart.rendered(release="shop")}
+    names = {item["metadata"]["name"] for item in chart.render(release="shop")}
     named = re.findall(r"(?:deployment|service)/([\w-]+)", PAGE)
     assert named
     assert set(named) == names

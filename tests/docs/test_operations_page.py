@@ -1,4 +1,4 @@
-"""Settings, metrics, alerts and endpoints that ``docs/operations.md`` names exist, and its figures are the code's."""
+"""Settings, metrics, alerts and endpoints that the pages of the service name exist, and their figures are the code's."""
 
 import re
 
@@ -8,7 +8,7 @@ from listwright.service.telemetry.logs import MOST_LINES
 from listwright.service.transport.server import FINISH_WITHIN_S
 from support.pages.figure_blocks import ROOT, page
 
-PAGE = page("docs/operations.md")
+PAGE = "\n".join(page(f"docs/{name}.md") for name in ("operations", "scaling", "observability"))
 
 
 def named(pattern):

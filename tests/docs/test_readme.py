@@ -3,15 +3,40 @@
 import re
 
 from benchmarks.tables import context
+from benchmarks.tables.entrants import DEFAULT
 from listwright.service.settings import PREFIX, Settings
-from support.pages.figure_blocks import ROOT, blocks, page, result
+from support.pages.figure_blocks import ROOT, blocks, page, result, table
 from support.pages.quality import DEMO, QUALITY, quality
 
 README = page("README.md")
 
 
-def test_its_table_is_the_committed_results():
-    assert blocks(README) == [quality()]
+def speed():
+    """Milliseconds, lists a second, memory and seconds, each with the page that has more."""
+    formats = {row["format"]: row["p50_ms"] for row in result("floor")["table"] if row["candidates"] == 100}
+    rates = [row["per_second"] for row in result("throughput")["clients"] if row["settings"][0] == "2"]
+    memory = result("service")["start_up"]["resident_mb_when_ready"]
+    seconds = [row["entrants"][DEFAULT]["wall_s"] for row in result("tables")["tables"]]
+    rows = [
+        [
+            "answer for 100 candidates of 136 features, ms, median, by format",
+            f"[{min(formats.values()):.1f} to {max(formats.values()):.1f}](docs/results.md#speed)",
+        ],
+        [
+            "such lists a second, 2 workers, by format",
+            f"[{min(rates):,.0f} to {max(rates):,.0f}](docs/benchmarks.md#the-service-alone)",
+        ],
+        ["memory of a worker with the demo bundle, MB", f"[{memory:.0f}](docs/results.md#speed)"],
+        [
+            f"default fit on each of {len(seconds)} public tables, s",
+            f"[{min(seconds):.0f} to {max(seconds):.0f}](docs/tables.md#the-default-fit)",
+        ],
+    ]
+    return table(["on two cores", ""], rows)
+
+
+def test_its_tables_are_the_committed_results():
+    assert blocks(README) == [speed(), quality()]
 
 
 def test_what_is_shipped_is_what_the_readme_claims():
@@ -39,6 +64,13 @@ def test_the_gain_of_the_first_screen_is_the_largest_by_the_columns():
     assert f"{max(gains):.3f} NDCG@10" in README
     right = result("predictions")
     assert f"right on {right['right']['by_rankers']} of {right['of']}" in README
+
+
+def test_what_fits_on_public_tables_ship():
+    ships = [one for row in result("tables")["tables"] for one in row["ships"]]
+    second = [one for one in ships if not one.startswith("LightGBM")]
+    assert f"{len(second)} of {len(ships)} fits on public tables" in README
+    assert ships.count("LightGBM + relative") > len(ships) / 2
 
 
 def test_the_readme_is_short():

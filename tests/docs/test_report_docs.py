@@ -1,13 +1,14 @@
-"""docs/report.md describes what a run writes, and its bounds are those of the code."""
+"""docs/report.md describes what a run writes, shows the demo's report, and its bounds are those of the code."""
 
 import json
+import re
 
 import pytest
 
 from listwright.training.evaluation import calibration, intervals
 from listwright.training.recipe.config import Choice
 from listwright.training.reporting.measures import behaviour, explained, scores
-from support.pages.figure_blocks import blocks, page, table
+from support.pages.figure_blocks import ROOT, excerpt, page
 
 PAGE = page("docs/report.md")
 
@@ -19,22 +20,22 @@ def test_every_part_of_the_report_is_described(fitted):
     assert [name for name in report["details"] if f"`details.{name}`" not in PAGE and f"`{name}`" not in PAGE] == []
 
 
-def bounds():
-    """How much is measured and kept."""
-    return table(
-        ["bound", "value"],
-        [
-            ["queries that a verdict needs", f"{intervals.FEWEST:,}"],
-            ["folds of a choice, by default", Choice().folds],
-            ["validation lists for a temperature", f"{calibration.FEWEST_LISTS:,}"],
-            ["queries in `looked_at`, at most", f"{behaviour.MOST_QUERIES:,}"],
-            ["candidates moved for a constraint, at most", f"{scores.MOST_MOVES:,}"],
-            ["features with an importance, at most", f"{explained.MOST_FEATURES}"],
-            ["candidates ranked with a shuffled feature, about", f"{explained.CANDIDATES_SHUFFLED:,}"],
-            ["seconds to explain a query, at most", f"{explained.MOST_SECONDS:g}"],
-        ],
-    )
+def test_its_example_is_the_demo():
+    (text,) = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
+    report = json.loads((ROOT / "models" / "demo" / "1" / "report.json").read_text(encoding="utf-8"))
+    assert excerpt(report, json.loads(text)) == json.loads(text)
 
 
-def test_the_bounds_are_those_of_the_code():
-    assert blocks(PAGE) == [bounds()]
+@pytest.mark.parametrize(
+    "bound",
+    [
+        f"fewer than {intervals.FEWEST} queries",
+        f"`[choice] folds`, {Choice().folds} by default",
+        f"fewer than {calibration.FEWEST_LISTS} usable lists",
+        f"at most {behaviour.MOST_QUERIES:,} queries",
+        f"At most {scores.MOST_MOVES} test candidates",
+        f"at most {explained.MOST_FEATURES} features",
+    ],
+)
+def test_its_bounds_are_those_of_the_code(bound):
+    assert bound in " ".join(PAGE.split())

@@ -1,7 +1,5 @@
 """The tables of ``docs/results.md`` are the committed results."""
 
-from collections import Counter
-
 from listwright.training.recipe import config
 from support.pages.figure_blocks import ROOT, blocks, gain, interval, page, result, table
 from support.pages.quality import DEMO, MISSING, PAIRS, QUALITY, RANKERS, SETS, quality
@@ -10,26 +8,22 @@ PAGE = page("docs/results.md")
 SPECIALISTS = ("mq2008", "ohsumed", "planted", "planted-hidden")
 WITHOUT_ORACLE = "planted-hidden"
 SHOWN_K = 5
-PERIODS = {"usual": "tafeng, usual days", "promotion": "tafeng, promotion"}
+BUDGETED = ("mslr-sample", "demo", "flat")
+READERS = ("listwright, not compiled", "scikit-learn", "polars, into strings")
+TABLE_READERS = ("listwright", "polars and NumPy")
 WAYS = ("row_order", "shared")
 """In which candidates of equal scores are ranked."""
 
 
-def tuning():
-    """How many trials, seeds and folds are behind the real sets."""
+def test_trials_seeds_and_folds_of_the_real_sets():
     (trials,) = {found["command"].partition("--tune ")[2].split()[0] for found in QUALITY.values()}
     (folds,) = {found["command"].partition("--folds ")[2].split()[0] for found in QUALITY.values()}
     (first,) = {config.load(name).first_stage.trials for name in SETS}
     (seeds,) = {found["seeds"] for found in QUALITY.values()}
-    rows = [
-        ["folds, each tuned on its own queries", len(folds.split(","))],
-        ["trials for each LightGBM", first],
-        ["trials for each network", trials],
-        ["seeds", seeds],
-        *([f"test queries of {name}", found["test_queries"]] for name, found in QUALITY.items()),
-        ["test queries of demo", DEMO["queries"]],
-    ]
-    return table(["measured with", ""], rows)
+    assert (len(folds.split(",")), seeds) == (5, 5)
+    text = " ".join(PAGE.split())
+    assert f"{first} trials for each LightGBM" in text
+    assert f"{trials} for each network" in text
 
 
 def paired():
@@ -37,10 +31,11 @@ def paired():
     rows = []
     for name, found in QUALITY.items():
         over = {(one["method"], one["rival"]): one for one in found["over_lambdamart"]}
-        rows.append([name, *(interval(over[pair]) for pair in PAIRS)])
+        rows.append([name, found["test_queries"], *(interval(over[pair]) for pair in PAIRS)])
     columns = interval(DEMO["default_over_plain"])  # which the demo ships
-    rows.append(["demo", columns, MISSING, columns, "the same ranker"])
-    return table(["paired", *(f"{RANKERS[method]} over {RANKERS[rival]}" for method, rival in PAIRS)], rows)
+    rows.append(["demo", DEMO["queries"], columns, MISSING, columns, "the same ranker"])
+    pairs = (f"{RANKERS[method]} over {RANKERS[rival]}" for method, rival in PAIRS)
+    return table(["paired", "test queries", *pairs], rows)
 
 
 def latency():
@@ -79,25 +74,19 @@ def speed():
             f"{parse['whole_file']['listwright']['rows_per_second']:,}",
             f"`{parse['command']}`",
         ],
-        *(
-            [f"the same, over {reader}", f"{parse['times_of_listwright'][name]:.1f} ×", "the same"]
-            for name, reader in {
-                "listwright, not compiled": "our reader without a C compiler",
-                "polars, into strings": "polars, which makes strings of the fields, with one thread",
-                "scikit-learn": "scikit-learn's reader",
-            }.items()
-        ),
         [
-            "Parquet, 1.4 million rows of 26 features, checked and split: CPU time over ten lines of polars and NumPy",
+            "its speed over our reader without a C compiler, scikit-learn's, and polars with one thread",
+            ", ".join(f"{parse['times_of_listwright'][name]:.1f} ×" for name in READERS),
+            "the same",
+        ],
+        [
+            "Parquet of 1.4 million rows, 26 features, checked and split: CPU time over ten lines of polars and NumPy",
             f"{parquet['listwright_over']['polars and NumPy']:.1f} ×",
             f"`{parquet['command']}`",
         ],
         [
-            "the same: peak memory of Listwright, and of these ten lines, over the matrix",
-            " ×, ".join(
-                f"{parquet['readers'][name]['memory_over_matrix']:.1f}" for name in ("listwright", "polars and NumPy")
-            )
-            + " ×",
+            "its peak memory, and that of these ten lines, over the matrix",
+            ", ".join(f"{parquet['readers'][name]['memory_over_matrix']:.1f} ×" for name in TABLE_READERS),
             "the same",
         ],
     ]
@@ -129,73 +118,39 @@ def oracle(name):
     ]
 
 
-def routing_time():
-    """What a router adds to a request, or saves."""
-    rows = {row["candidates"]: row for row in result("routing")["table"]}
-    head = ["time", *(f"{length} candidates" for length in rows)]
-    shown = {"added, where the router abstains": "added", "saved, where it routes": "saved_where_routed"}
-    return table(head, [[title, *(f"{row[column]:.0%}" for row in rows.values())] for title, column in shown.items()])
+def test_what_a_router_adds_to_a_request_or_saves():
+    (row,) = (row for row in result("routing")["table"] if row["candidates"] == 100)
+    added, saved = (f"{100 * row[column]:.0f} %" for column in ("added", "saved_where_routed"))
+    text = " ".join(PAGE.split())
+    assert f"adds {added}" in text
+    assert f"saves {saved}" in text
 
 
 def budgeted():
-    """A fit in its default time, beside what an engineer has in an afternoon."""
-    ways = ("lightgbm", "lightgbm + relative", "fit")
+    """A fit in its default time, on sets that the page of the public tables does not have."""
     rows = []
     for row in result("budgeted")["sets"]:
-        counts = Counter(row["fit"]["defaults"])
-        without = [MISSING, MISSING]
-        if whole := row.get("fit without a bound"):
-            without = [f"{whole['ndcg@10']:.3f}, {whole['seconds']:.0f}", gain(row["fit"]["over fit without a bound"])]
-        rows.append(
-            [
-                row["set"],
-                len(row["fit"]["defaults"]),
-                row["test_queries"],
-                *(f"{row[way]['ndcg@10']:.3f}" for way in ways),
-                gain(row["fit"]["over lightgbm + relative"]),
-                ", ".join(f"{row[way]['seconds']:.0f}" for way in ways),
-                *without,
-                ", ".join(f"{count} {name}" for name, count in counts.most_common()),
-            ]
-        )
-    head = [
-        "NDCG@10",
-        "fits",
-        "test queries",
-        "LightGBM",
-        "+ relative",
-        "fit",
-        "fit over + relative",
-        "seconds",
-        "without a bound, seconds",
-        "fit over that",
-        "default",
-    ]
-    return table(head, rows)
+        if row["set"] in BUDGETED:
+            figures = [f"{row[way]['ndcg@10']:.3f}" for way in ("lightgbm", "lightgbm + relative", "fit")]
+            over = gain(row["fit"]["over lightgbm + relative"])
+            rows.append([row["set"], len(row["fit"]["defaults"]), row["test_queries"], *figures, over])
+    return table(
+        ["NDCG@10", "fits", "test queries", "LightGBM", "+ relative", "fit", "fit over + relative"],
+        rows,
+    )
 
 
-def promotion():
-    """Two test periods of Ta Feng, beside what an engineer has in an afternoon."""
-    rivals = {
-        "buyers_7": "`buyers_7`",
-        "lambdarank without subclass": "LightGBM by `lambdarank`",
-        "softmax without subclass": "by `softmax`",
-    }
-    rows = []
-    for name in ("usual", "promotion"):
-        found = result("tafeng")["periods"][name]
-        values = {ranker: of["ndcg@10"][0] for ranker, of in found["rankers"].items()}
-        assert max(values.values()) == values["fit"]
-        best = max(rivals, key=values.__getitem__)
-        figures = [f"{values[ranker]:.3f}" for ranker in (*rivals, "fit")]
-        gained = gain(found["rankers"][best]["fit_gains"])
-        rows.append([PERIODS[name], found["test_queries"], *figures, gained])
-    return table(["NDCG@10", "test queries", *rivals.values(), "fit", "fit over the best of these"], rows)
+def test_a_fit_without_a_bound_takes_longer_and_gains_nothing_that_is_shown():
+    rows = [row for row in result("budgeted")["sets"] if "fit without a bound" in row]
+    assert {row["set"] for row in rows} == {"ohsumed", "airline"}
+    times = sorted(row["fit without a bound"]["seconds"] / row["fit"]["seconds"] for row in rows)
+    assert [f"{times_longer:.0f}" for times_longer in times] == ["7", "10"]
+    assert all(low < 0 < high for _, low, high in (row["fit"]["over fit without a bound"] for row in rows))
 
 
 def test_the_tables_are_the_committed_results():
-    first = [quality(), tuning(), paired(), budgeted(), promotion()]
-    figures = [*first, latency(), speed(), specialists(), routing_time()]
+    first = [quality(), paired(), budgeted()]
+    figures = [*first, latency(), speed(), specialists()]
     assert blocks(PAGE) == figures
 
 

@@ -15,14 +15,21 @@ from listwright.ranking.rules.schema import (
     Rule,
 )
 from listwright.service.rules import MOST_BYTES, parse
-from support.pages.figure_blocks import page
+from support.pages.figure_blocks import ROOT, excerpt, page
+from support.service.asgi import serving
 
 PAGE = page("docs/rules.md")
 
 
-def test_its_examples_are_rules():
-    (text,) = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert len(TypeAdapter(list[Rule]).validate_python(json.loads(f"{{{text}}}")["rules"])) == 2
+def test_the_demo_answers_its_request():
+    (body,) = re.findall(r"-d '(.*?)'\n```", PAGE, flags=re.DOTALL)
+    (answer,) = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
+    with serving(ROOT / "models" / "demo" / "1") as client:
+        found = client.post("/rerank", json=json.loads(body)).json()
+    assert excerpt(found, json.loads(answer)) == json.loads(answer)
+
+
+def test_its_file_is_one():
     (file,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     assert parse(file.encode()).keys() == {"shop", "books"}
 

@@ -70,11 +70,10 @@ def gains_by_lists(period):
         return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
     return table(
-        ["training lists", "seeds", "LightGBM", *(f"{curve.TITLES[name]} gains" for name in curve.COLOURS)],
+        ["training lists", "LightGBM", *(f"{curve.TITLES[name]} gains" for name in curve.COLOURS)],
         [
             [
                 f"{row['lists']:,}",
-                row["seeds"],
                 f"{row[period]['plain']['ndcg@10']:.3f}",
                 *(gain(row, name) for name in curve.COLOURS),
             ]
@@ -107,6 +106,11 @@ def what_gains():
     )
 
 
+def test_every_number_of_lists_has_five_seeds():
+    assert {row["seeds"] for row in CURVE["rows"]} == {5}
+    assert "five seeds" in PAGE
+
+
 def test_one_column_is_the_best_ranker_of_the_promotion():
     """Of those that saw many lists; and a poor one before."""
     by_column, rows = CURVE["by_one_column"], CURVE["rows"]
@@ -121,12 +125,12 @@ def test_one_column_is_the_best_ranker_of_the_promotion():
 CONTEXT, PREDICTIONS = result("context"), result("predictions")
 
 
-def over_lightgbm(*, persons_apart):
+def over_lightgbm():
     """What rankers gain over LightGBM alone."""
     rows = [
         [f"`{row['table']}`", f"{row['test_queries']:,}", *(interval_text(of) for of in row["gains"].values())]
         for row in CONTEXT["over_lightgbm"]
-        if row["persons_apart"] == persons_apart
+        if not row["persons_apart"]
     ]
     return table(["table", "test lists", "MLP", "QILCM", "the columns", "QILCM on the columns"], rows)
 
@@ -136,16 +140,19 @@ def interval_text(gain):
     return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
-def composition():
-    """What counts of its list, and of another list, gain."""
-    uneven = {row["table"]: row["uneven"] for row in PREDICTIONS["tables"]}
-    rows = []
-    for row in CONTEXT["tables"]:
-        if row["part"] == context.COMPOSITION:
-            gains = {one["ranker"]: interval_text(one["gain"]) for one in row["gains"]}
-            figures = [gains[name] for name in (context.COUNTS, context.SHUFFLED)]
-            rows.append([f"`{row['table']}`", f"{row['test_queries']:,}", f"{uneven[row['table']]:.2f}", *figures])
-    return table(["table", "test lists", "uneven", "counts of the list", "counts of another list"], rows)
+def test_the_columns_gain_with_persons_apart_what_the_page_says():
+    apart = {row["table"]: row["gains"][context.COLUMNS] for row in CONTEXT["over_lightgbm"] if row["persons_apart"]}
+    sentence = PAGE.partition("same part of the split")[2].partition("\n\n")[0]
+    shown = {name: gain for gain, name in re.findall(r"(0\.\d{4}) on `(\w+)`", sentence)}
+    assert shown == {name: f"{mean:.4f}" for name, (mean, _, _) in apart.items()}
+
+
+def test_counts_of_the_list_gain_on_vehicles_and_those_of_another_list_do_not():
+    (car,) = (row for row in CONTEXT["tables"] if (row["part"], row["table"]) == (context.COMPOSITION, "car"))
+    gains = {one["ranker"]: interval_text(one["gain"]) for one in car["gains"]}
+    text = " ".join(PAGE.partition("## The composition of a list")[2].split())
+    assert gains[context.COUNTS] in text
+    assert gains[context.SHUFFLED] in text
 
 
 def predictions():
@@ -153,19 +160,17 @@ def predictions():
     marks = {True: "right", False: "wrong"}
     rows = []
     for row in PREDICTIONS["tables"]:
-        shares = ["none" if row[name] is None else f"{row[name]:.2f}" for name in ("between", "uneven")]
         quick = row["relative_columns"]
         said = [quick["mean"], quick["low"], quick["high"]]
         right = marks[row["by_rankers"] == row["gains"]]
-        rows.append([f"`{row['table']}`", *shares, interval_text(said), interval_text(row["test"]), right])
-    head = ["table", "largest share between lists", "uneven", "quick rankers: the columns gain", "on test lists"]
-    return table([*head, "a gain is shown by both, or by neither"], rows)
+        rows.append([f"`{row['table']}`", interval_text(said), interval_text(row["test"]), right])
+    return table(["table", "gain by the columns in `diagnose`", "on test lists", "`diagnose` is"], rows)
 
 
 def test_hits_of_the_diagnoses_are_counted():
     right, of = PREDICTIONS["right"], PREDICTIONS["of"]
     assert (of, PREDICTIONS["tables"][0]["split"]) == (15, 1)
-    for name in ("by_rankers", "by_features", "by_uneven_counts"):
+    for name in ("by_rankers", "by_features"):
         assert f"{right[name]} of {of}" in PAGE
 
 
@@ -177,9 +182,7 @@ def test_the_composition_of_the_lists_of_vehicles_tells_who_was_asked():
 
 def tables():
     return [
-        over_lightgbm(persons_apart=False),
-        composition(),
-        over_lightgbm(persons_apart=True),
+        over_lightgbm(),
         what_gains(),
         budget(),
         predictions(),

@@ -31,7 +31,7 @@ def test_its_file_is_right():
 
 
 def test_every_key_has_its_default():
-    whole, each = section("The file").split("Of each")
+    whole, each = section("The file").split("Keys of each")
     assert {name for name, _ in rows(whole)} | {"experiment"} == ExperimentFile.model_fields.keys()
     shown = dict(rows(each))
     assert shown.keys() == Definition.model_fields.keys()

@@ -39,17 +39,17 @@ class Killed(Exception):
 
 def killed_after(monkeypatch, writes):
     """From now on, the writer dies in the middle of a shard, or before the index, after so many."""
-    whole, done = shards._put, []
+    whole, done = shards.atomic_write, []
 
-    def put(path, value):
+    def put(path, content, **options):
         if path.name in (shards.STATE, shards.FACTS):
             done.append(path)
             if len(done) > writes:
                 raise Killed
-        whole(path, value)
+        whole(path, content, **options)
 
-    monkeypatch.setattr(shards, "_put", put)
-    return lambda: monkeypatch.setattr(shards, "_put", whole)
+    monkeypatch.setattr(shards, "atomic_write", put)
+    return lambda: monkeypatch.setattr(shards, "atomic_write", whole)
 
 
 def same(found, expected):

@@ -8,8 +8,7 @@ import pytest
 from listwright import training
 from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
-from listwright_lab.suites.listwise import fits as suite_tuned
-from listwright_lab.suites.listwise import suite
+from listwright_lab.suites.listwise import measurement, suite
 from support.training.searches import SMALL, features, searched
 from support.training.suites import ONE_EPOCH
 
@@ -42,7 +41,7 @@ def tiny_recipe(tmp_path_factory):
 def here(monkeypatch):
     """The fits one after the other in this process, where tests can see them; counts what is fitted."""
     measured, fits = suite.measure_fit, []
-    tuned, search = lambdamart.search_settings, suite_tuned.search_network
+    tuned, search = lambdamart.search_settings, measurement.search_network
 
     @contextmanager
     def pool(jobs):
@@ -67,5 +66,5 @@ def here(monkeypatch):
     monkeypatch.setattr(cluster, "pool", pool)
     monkeypatch.setattr(suite, "measure_fit", counted)
     monkeypatch.setattr(lambdamart, "search_settings", counted_tuning)
-    monkeypatch.setattr(suite_tuned, "search_network", counted_search)
+    monkeypatch.setattr(measurement, "search_network", counted_search)
     return fits

@@ -12,10 +12,10 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
 from listwright.training.commands import fit
 from listwright.training.first_stage import boosting, lambdamart
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline import choice, steps
 from listwright.training.pipeline.budget import Budget
 from listwright.training.pipeline.run import run
-from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright.training.reporting.sentences import budget_sentences, compared_rows, default_sentence
@@ -251,7 +251,7 @@ def test_a_mistake_leaves_no_interrupted_run_behind(tmp_path, capsys):
     path.write_text(MANY)
     assert fit.main([str(path), "--first-stage-column", "nope", "--minutes", "5", "--out", str(out)]) == 1
     assert "nope" in capsys.readouterr().out
-    assert not partial_of(out).exists()
+    assert not folder_of(out).exists()
 
 
 def test_the_report_of_another_recipe_is_not_replayed(tmp_path, capsys):

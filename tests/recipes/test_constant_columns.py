@@ -15,8 +15,8 @@ from listwright.training.pipeline import run, steps
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
 from listwright_lab import experiment
-from listwright_lab.suites.listwise.fits import Fit, measure
-from listwright_lab.suites.store import Place
+from listwright_lab.suites.listwise.measurement import MethodFit, measure
+from listwright_lab.suites.results_folder import UnitFolders
 from support.lists import lists
 from support.training.tiny import SPECIALISED, TINY
 
@@ -106,8 +106,8 @@ def test_a_suite_tells_data_by_all_their_columns(table, tmp_path):
     """The paper's sets are recognised by their number of features."""
     changes = {"data": config.load("table").data.model_copy(update={"qid": "search", "label": "clicked"})}
     recipe = config.changed(config.load(recipe_of(tmp_path)), changes)
-    asked = Fit(recipe, (table,), seed=0, method="lambdamart", spec=FirstStageAlone(), cutoff=6)
-    found = measure(asked, Place(tmp_path, tmp_path, tmp_path))
+    asked = MethodFit(recipe, (table,), seed=0, method="lambdamart", spec=FirstStageAlone(), cutoff=6)
+    found = measure(asked, UnitFolders(tmp_path, tmp_path, tmp_path))
     assert set(found["features"]) == {5}
     assert len(steps.load(recipe, [table]).train.schema) == 2
 

@@ -13,7 +13,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.training.commands import fit
 from listwright.training.console import bars
 from listwright.training.data.load import load
-from listwright.training.pipeline.workspace import partial_of
+from listwright.training.job_folder import folder_of
 from listwright.training.recipe import config
 from support.training.suites import printed_text
 from support.training.tiny import TINY
@@ -29,7 +29,7 @@ def test_bundle_is_whole_and_named_after_its_folder(fitted):
     assert loaded.manifest.recipe["data"]["queries"] == 60
     assert loaded.manifest.second_stage.cutoff == 6
     assert loaded.manifest.validated_lengths == (1, 2, 5, 6, 7, 12), "around the cutoff, and the longest list"
-    assert not partial_of(fitted).exists(), "a finished run leaves no working folder"
+    assert not folder_of(fitted).exists(), "a finished run leaves no working folder"
 
 
 def test_metrics_are_those_of_the_sealed_bundle(fitted, recipe):

@@ -11,11 +11,10 @@ from listwright.training import cluster
 from listwright.training.first_stage import lambdamart
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone, MlpSpec
-from listwright_lab.suites.listwise import fits as suite_tuned
-from listwright_lab.suites.listwise import suite
-from listwright_lab.suites.listwise.fits import Fit
-from listwright_lab.suites.listwise.plans import Shipped
-from listwright_lab.suites.store import Store
+from listwright_lab.suites.listwise import measurement, suite
+from listwright_lab.suites.listwise.measurement import MethodFit
+from listwright_lab.suites.listwise.methods import Shipped
+from listwright_lab.suites.results_folder import ResultsFolder
 from support.training.suites import TABLE2, run
 
 pytestmark = pytest.mark.nightly
@@ -44,13 +43,13 @@ def test_more_rows_join_those_that_are_there(tiny_recipe, tmp_path, here):
 
 
 def test_every_network_is_searched_once_per_fold_and_begins_with_its_defaults(tiny_recipe, tmp_path, here, monkeypatch):
-    searched, firsts = suite_tuned.search_network, []
+    searched, firsts = measurement.search_network, []
 
     def kept(model, *data, **more):
         firsts.append((model, more["trials"], more["seed"]))
         return searched(model, *data, **more)
 
-    monkeypatch.setattr(suite_tuned, "search_network", kept)
+    monkeypatch.setattr(measurement, "search_network", kept)
     out = tmp_path / "table2"
     command = ("table2", "--recipe", tiny_recipe, "--out", out, "--seeds", 2, "--methods", "mlp,qilcm+relative,shipped")
     assert run(*command, "--tune", 2, "--folds", "1,2") == 0
@@ -104,11 +103,11 @@ def test_the_first_seed_searches_even_if_another_could_sooner(tiny_recipe, tmp_p
     """Or what is found would depend on which process was faster."""
     specs = {"lambdamart": FirstStageAlone(), "mlp": MlpSpec()}
     fits = [
-        Fit(config.load(str(tiny_recipe)), (), seed, name, spec, cutoff=6, trials=2)
+        MethodFit(config.load(str(tiny_recipe)), (), seed, name, spec, cutoff=6, trials=2)
         for seed in (0, 1)
         for name, spec in specs.items()
     ]
-    with Store(tmp_path / "x", {}) as store:
+    with ResultsFolder(tmp_path / "x", {}) as store:
         makers = suite._makers(fits, store)
         assert suite._next(fits, makers, {}, store) is fits[0]
         assert suite._next(fits[1:], makers, {}, store) is None
@@ -116,6 +115,8 @@ def test_the_first_seed_searches_even_if_another_could_sooner(tiny_recipe, tmp_p
         assert suite._next([fits[3]], done, {}, store) is None, "its first stage is there, seed 0's search is not"
         assert suite._next([fits[1], fits[3]], done, {}, store) is fits[1]
         assert suite._next([fits[3]], {}, {}, store) is fits[3]
-        shipped = Fit(fits[0].recipe, (), 0, "shipped", Shipped((MlpSpec(),), folds=2), cutoff=6)
-        assert suite._next([shipped], {}, {shipped.place: 2}, store) is None, "another row of its place is under way"
-        assert suite._next([shipped], {}, {shipped.place: 1}, store) is shipped
+        shipped = MethodFit(fits[0].recipe, (), 0, "shipped", Shipped((MlpSpec(),), folds=2), cutoff=6)
+        assert suite._next([shipped], {}, {shipped.state_name: 2}, store) is None, (
+            "another method of its seed and fold is under way"
+        )
+        assert suite._next([shipped], {}, {shipped.state_name: 1}, store) is shipped

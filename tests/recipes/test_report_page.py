@@ -13,8 +13,8 @@ from listwright.training.commands import fit
 from listwright.training.commands import page as page_command
 from listwright.training.reporting.page import PageSection, PageTable, render
 from listwright_lab.suites import oracle, routing
+from listwright_lab.suites.listwise import methods
 from listwright_lab.suites.listwise import pages as listwise_pages
-from listwright_lab.suites.listwise import plans
 from support.pages.browsing import chromium
 from support.training.measured import measured, planted_gains, results, routed
 from support.training.tiny import SPECIALISED
@@ -75,7 +75,7 @@ def pages(fitted, specialised, tmp_path_factory):
     (folder / "routing.html").write_text(routing.page("x", routed(), **more))
     variants = ("lambdamart", "qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
     planted = {s: measured(planted_gains(gain=s, methods=variants), shift=s) for s in (0.0, 0.1)}
-    weights = ("lambdamart", *(plans.weight_name(weight) for weight in plans.WEIGHTS))
+    weights = ("lambdamart", *(methods.weight_name(weight) for weight in methods.WEIGHTS))
     strange = measured(planted_gains(), anomaly=np.linspace(0.4, 0.6, 200))
     told = {
         "table2": listwise_pages.table2(measured(planted_gains(gain=0.02)), 10),

@@ -21,7 +21,7 @@ from listwright.training.recipe import config
 from listwright.training.recipe.config import GivenColumn, Recipe
 from listwright.training.recipe.model import MODEL_NAMES, DcmSpec, DlcmSpec, MlpSpec, Qilcm2Spec, QilcmSpec, model_like
 from listwright.training.second_stage import fit as second_stage
-from listwright_lab.suites.listwise import plans
+from listwright_lab.suites.listwise import methods
 from support.service.asgi import asking
 
 pytestmark = pytest.mark.nightly
@@ -169,7 +169,7 @@ def test_a_rival_that_has_settings_of_its_own_is_fitted_as_they_say(run):
     assert recipe.model_named("qilcm") == tiny.model, "[model] says what a qilcm is where it is one"
     other = config.changed(recipe, {"model": recipe.model_named("dlcm")})
     assert (other.model_named("qilcm").learning_rate, other.model_named("qilcm-v3").variant) == (0.5, "V3")
-    assert plans.methods("table2", recipe)["dlcm"].spec.heads == 2
+    assert methods.select_methods("table2", recipe)["dlcm"].spec.heads == 2
 
 
 @pytest.mark.parametrize(

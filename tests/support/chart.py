@@ -11,7 +11,7 @@ VALUE_SETS = {"default": {}} | {path.stem: yaml.safe_load(path.read_text(encodin
 
 def of_kind(kind, values=None, **options):
     """The one object of a kind."""
-    (found,) = [item for item in chart.rendered(values, **options) if item["kind"] == kind]
+    (found,) = [item for item in chart.render(values, **options) if item["kind"] == kind]
     return found
 
 
@@ -29,5 +29,5 @@ def container(values=None):
 def environment(values=None):
     """Its variables with their values, of both kinds; those from Secrets have a stand-in."""
     own = {entry["name"]: entry.get("value", "from-a-secret-000") for entry in container(values)["env"]}
-    settings = next(item for item in chart.rendered(values) if item["kind"] == "ConfigMap")  # experiments have another
+    settings = next(item for item in chart.render(values) if item["kind"] == "ConfigMap")  # experiments have another
     return settings["data"] | own

@@ -20,14 +20,14 @@ def draw_examination(path: Path, estimate: Sequence[Mapping[str, float]], plante
     """Write an SVG: how likely each place is looked at, estimated and planted.
 
     Args:
-        path: of the file.
-        estimate: ``position``, ``propensity``, ``low`` and ``high`` of each place.
-        planted: of each place, relative to the first.
+        path: Path of the file.
+        estimate: Rows with ``position``, ``propensity``, ``low`` and ``high`` of each place.
+        planted: True probability of examination of each place, relative to the first.
     """
-    places = [one["position"] for one in estimate]
-    values = [one["propensity"] for one in estimate]
-    below = [max(0.0, one["propensity"] - one["low"]) for one in estimate]
-    above = [max(0.0, one["high"] - one["propensity"]) for one in estimate]
+    places = [place["position"] for place in estimate]
+    values = [place["propensity"] for place in estimate]
+    below = [max(0.0, place["propensity"] - place["low"]) for place in estimate]
+    above = [max(0.0, place["high"] - place["propensity"]) for place in estimate]
     with _figure(path, (6.4, 2.8)) as axes:
         axes.plot(range(1, len(planted) + 1), planted, color=GREY, label="planted")
         axes.errorbar(places, values, yerr=[below, above], fmt="o", color=BLUE, capsize=3, label="estimated, 95 %")

@@ -24,6 +24,7 @@ from shop_service import SALT, info, service, until, visit
 from visitors import PLACES, Shop, look_probabilities, spelled
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.metrics import ndcg
 from listwright.service.bundles.folder import point
@@ -61,10 +62,10 @@ class Loop:
     """The steps of the loop, in their order.
 
     Args:
-        folder: of everything that is written.
-        shop: whose visitors come.
-        sizes: queries of each step.
-        console: where the story is told.
+        folder: Folder for everything that is written.
+        shop: Shop that the visitors come to.
+        sizes: Number of queries in each step.
+        console: Console to print to.
     """
 
     def __init__(self, folder: Path, shop: Shop, sizes: Sizes, console: Console) -> None:
@@ -88,8 +89,8 @@ class Loop:
         """Fit bundle 1: LightGBM on lists that experts judged."""
         self._tell(f"Bundle 1: LightGBM, fitted on {self._sizes.judged} judged lists")
         _table(self._shop).write_csv(self._folder / "judged.csv")
-        words = "--data judged.csv --qid query --label label --model first_stage --quick --out models/shop/1"
-        self._run("fit", words)
+        options = "--data judged.csv --qid query --label label --model first_stage --quick --out models/shop/1"
+        self._run("fit", options)
         point(self._folder / "models", "shop", "1")
 
     def explore(self, address: str) -> None:
@@ -108,8 +109,8 @@ class Loop:
         self._say(self._run("propensity", "rows.parquet --out propensities.json"))
         self._tell("Bundle 2: fitted on the clicks, each weighed by how seldom its place is looked at")
         shutil.copy(Path(__file__).with_name("shop.toml"), self._folder)
-        words = f"shop.toml --data rows.parquet --split time --propensities propensities.json --out models/{NEW}/1"
-        self._run("fit", f"{words} --quick")
+        options = f"shop.toml --data rows.parquet --split time --propensities propensities.json --out models/{NEW}/1"
+        self._run("fit", f"{options} --quick")
         point(self._folder / "models", NEW, "1")
 
     def shadow(self, address: str) -> None:
@@ -134,8 +135,8 @@ class Loop:
         self._say(f"{self._sizes.interleaved:,} visits, {clicks:,} clicks")
         self._run("join", f"{self._joined()} --out compared.parquet")
         self._tell("Compare")
-        words = "compared.parquet --experiment next --out comparison.html --json comparison.json"
-        self._say(self._run("compare", words))
+        options = "compared.parquet --experiment next --out comparison.html --json comparison.json"
+        self._say(self._run("compare", options))
         self.facts["comparison"] = json.loads((self._folder / "comparison.json").read_text(encoding="utf-8"))
 
     def promote(self, address: str) -> None:
@@ -190,9 +191,7 @@ class Loop:
         return clicks
 
     def _experiment(self, text: str) -> None:
-        whole = self._folder / "experiments.new"
-        whole.write_text(f"[[experiment]]\n{text}\n", encoding="utf-8")
-        whole.replace(self._folder / "experiments.toml")
+        atomic_write(self._folder / "experiments.toml", f"[[experiment]]\n{text}\n")
         time.sleep(1.0)  # the service looks five times a second
 
     def _tell(self, title: str) -> None:
@@ -203,12 +202,12 @@ class Loop:
         for line in text.strip("\n").splitlines():
             self._console.print(f"   {line}", markup=False, highlight=False, soft_wrap=True)
 
-    def _run(self, command: str, words: str) -> str:
+    def _run(self, command: str, options: str) -> str:
         """Run a command of listwright; what it prints."""
         self._console.print(
-            f"   $ listwright {command} {words}", markup=False, highlight=False, style="dim", soft_wrap=True
+            f"   $ listwright {command} {options}", markup=False, highlight=False, style="dim", soft_wrap=True
         )
-        line = [sys.executable, "-m", "listwright", command, *shlex.split(words)]
+        line = [sys.executable, "-m", "listwright", command, *shlex.split(options)]
         salted = os.environ | {"LISTWRIGHT_UNIT_SALT": SALT}
         with self._console.status("running"):
             done = subprocess.run(line, cwd=self._folder, env=salted, capture_output=True, text=True, check=False)
@@ -236,8 +235,7 @@ def shadow_facts(metrics: str) -> dict[str, float]:
     samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
 
     def total(name: str, **labels: str) -> float:
-        chosen = (one for one in samples if one.name == name and labels.items() <= one.labels.items())
-        return sum(one.value for one in chosen)
+        return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
 
     outcomes = {
         outcome: total("listwright_experiment_requests_total", outcome=f"shadow_{outcome}")

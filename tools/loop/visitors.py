@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.synthetic import planted
-from listwright.training.data.synthetic.traffic import attractiveness, clicked, examination
 from listwright.training.recipe.data import SyntheticData
+from listwright_lab.synthetic_traffic import attractiveness, clicked, examination
 
 PLACES = 10
 """Places of a page; a list has at least so many candidates."""
@@ -37,10 +37,10 @@ class Shop:
     """Simulated queries with their true labels.
 
     Args:
-        judged: lists that experts judged before the shop had any visitor.
-        visits: queries of people, in the order in which they come.
-        held_out: queries that nobody sends: the truth is measured on them.
-        seed: of all clicks.
+        judged: Lists that experts judged before the shop had any visitor.
+        visits: Queries of people, in the order in which they come.
+        held_out: Queries that nobody sends: the truth is measured on them.
+        seed: Seed of all clicks.
     """
 
     judged: Dataset

@@ -22,7 +22,10 @@ def http(contract: Path) -> str:
     ]
     listed = table(
         ["operation", "what it does"],
-        [[f"[`{method} {path}`](#{one['operationId']})", one["summary"]] for method, path, one in operations],
+        [
+            [f"[`{method} {path}`](#{operation['operationId']})", operation["summary"]]
+            for method, path, operation in operations
+        ],
     )
     schemas = document["components"]["schemas"]
     return page(
@@ -30,7 +33,7 @@ def http(contract: Path) -> str:
         "After this page you can write a request to the service by hand, and read each answer and each problem.\n\n"
         "The same contract for machines: [openapi.yaml](../../openapi.yaml).",
         listed,
-        *(_operation(method, path, one) for method, path, one in operations),
+        *(_operation(method, path, operation) for method, path, operation in operations),
         "## Keys\n",
         _keys(document["components"]["securitySchemes"]),
         "## Schemas\n",
@@ -38,18 +41,21 @@ def http(contract: Path) -> str:
     )
 
 
-def _operation(method: str, path: str, one: Node) -> str:
-    parts = [f"## {method} {path} {{ #{one['operationId']} }}\n", f"{one.get('description', one['summary'])}\n"]
-    if names := [name for way in one.get("security", []) for name in way]:
-        needed = "" if {} not in one["security"] else ", where keys are set"
+def _operation(method: str, path: str, operation: Node) -> str:
+    parts = [
+        f"## {method} {path} {{ #{operation['operationId']} }}\n",
+        f"{operation.get('description', operation['summary'])}\n",
+    ]
+    if names := [name for way in operation.get("security", []) for name in way]:
+        needed = "" if {} not in operation["security"] else ", where keys are set"
         parts.append(f"Key: {', '.join(f'[`{name}`](#keys)' for name in names)}{needed}.\n")
-    if parameters := one.get("parameters"):
+    if parameters := operation.get("parameters"):
         rows = [[code(p["name"]), p["in"], _type(p["schema"]), plain(p.get("description", ""))] for p in parameters]
         parts.append(table(["parameter", "in", "type", "meaning"], rows))
-    if "requestBody" in one:
-        rows = [[code(media), _body(content)] for media, content in one["requestBody"]["content"].items()]
+    if "requestBody" in operation:
+        rows = [[code(media), _body(content)] for media, content in operation["requestBody"]["content"].items()]
         parts += ["**Request**\n", table(["media type", "body"], rows)]
-        for content in one["requestBody"]["content"].values():
+        for content in operation["requestBody"]["content"].values():
             for example in content.get("examples", {}).values():
                 value = json.dumps(example["value"], indent=2, ensure_ascii=False)
                 text = f"{example['summary']}:\n\n{fenced(value, 'json')}"
@@ -61,7 +67,7 @@ def _operation(method: str, path: str, one: Node) -> str:
             "<br>".join(_answers(answer)),
             ", ".join(map(code, answer.get("headers", {}))),
         ]
-        for status, answer in sorted(one["responses"].items())
+        for status, answer in sorted(operation["responses"].items())
     ]
     parts += ["**Answers**\n", table(["status", "when", "body", "headers"], rows)]
     return "\n".join(parts)
@@ -80,8 +86,8 @@ def _body(content: Node) -> str:
 
 def _keys(schemes: Node) -> str:
     rows = [
-        [code(name), f"`Authorization: {one['scheme'].title()} KEY`", plain(one["description"])]
-        for name, one in schemes.items()
+        [code(name), f"`Authorization: {scheme['scheme'].title()} KEY`", plain(scheme["description"])]
+        for name, scheme in schemes.items()
     ]
     return table(["name", "header", "the key"], rows)
 
@@ -89,8 +95,8 @@ def _keys(schemes: Node) -> str:
 def _schema(name: str, schema: Node) -> str:
     required = set(schema.get("required", []))
     rows = [
-        [code(field), _type(one), "yes" if field in required else _default(one), plain(one.get("description", ""))]
-        for field, one in schema.get("properties", {}).items()
+        [code(name), _type(field), "yes" if name in required else _default(field), plain(field.get("description", ""))]
+        for name, field in schema.get("properties", {}).items()
     ]
     fields = table(["field", "type", "required, or default", "meaning"], rows) if rows else f"{_type(schema)}\n"
     return f"### {name} {{ #schema-{name.lower()} }}\n\n{schema.get('description', '')}\n\n{fields}"
@@ -118,9 +124,9 @@ def _plain_type(schema: Node) -> str:
     kind = schema.get("type", "any")
     if kind == "array":
         return f"array of {_type(schema.get('items', {}))}"
-    named = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    name = " or ".join(kind) if isinstance(kind, list) else str(kind)
     form = schema.get("format", "double")
-    return named + (f" ({form})" if form != "double" else "") + _range(schema)
+    return name + (f" ({form})" if form != "double" else "") + _range(schema)
 
 
 def _range(schema: Node) -> str:

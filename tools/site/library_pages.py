@@ -33,4 +33,4 @@ def recipes(folder: Path) -> str:
 def package(name: str) -> str:
     """Return Markdown: every name that a package offers, in the order of ``__all__``; mkdocstrings fills it in."""
     names = import_module(name).__all__
-    return page(f"Python: `{name}`", PACKAGES[name], *(f"::: {name}.{one}\n" for one in names))
+    return page(f"Python: `{name}`", PACKAGES[name], *(f"::: {name}.{member}\n" for member in names))

@@ -28,7 +28,7 @@ def settings() -> str:
     return page(
         "Settings",
         "After this page you can set every environment variable of `listwright serve`.\n\n"
-        "[Running the service](../operations.md) says when to change them.",
+        "[Run the service](../operations.md) says when to change them.",
         table(["variable", "default", "values", "meaning"], rows),
     )
 
@@ -50,7 +50,7 @@ def metrics() -> str:
         "Metrics",
         "After this page you can name every metric of `GET /metrics` in an alert or a graph.\n\n"
         "A histogram has the series `_bucket`, `_sum` and `_count`. "
-        "[Running the service](../operations.md) says which ones to watch.",
+        "[Observe the service](../observability.md) says which ones to watch.",
         table(["metric", "type", "labels", "meaning"], rows),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.command import (
     check_folder,
@@ -16,7 +17,6 @@ from listwright.training.console.command import (
     repeatable,
     run_command,
     split_names,
-    write_whole,
 )
 
 _EXAMPLES = """examples:
@@ -26,7 +26,7 @@ _EXAMPLES = """examples:
   listwright compare rows.parquet --metric ndcg@5 --metric revenue
   listwright compare rows.parquet --share 0.1     a tenth of the units had the challenger
   listwright compare rows.parquet --metric n_purchase     interleaving, credit by purchases
-  listwright compare rows.parquet --difference 0.01       what is worth to be shown
+  listwright compare rows.parquet --difference 0.01       the smallest relevant difference
 
 rows.parquet is what listwright join writes, or a folder of such files. The rows say
 themselves whether lists were interleaved or units split. You may look every day.
@@ -46,7 +46,7 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
     with console.status("reading judged rows"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.traffic.compare.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
-        from listwright.training.traffic.compare.text import numbers, text  # noqa: PLC0415
+        from listwright.training.traffic.compare.text import json_values, text  # noqa: PLC0415
 
         files_below(options.rows, [JUDGED], lambda note: console.print(f"Note: {note}", markup=False, soft_wrap=True))
         comparison = compare(
@@ -57,13 +57,13 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
             share=options.share,
             target=options.difference,
         )
-        command = repeatable("compare", options.words)
+        command = repeatable("compare", options.arguments)
         if options.out is not None:
             from listwright.training.traffic.compare.page import page  # noqa: PLC0415
 
-            write_whole(options.out, page(comparison, command=command))
+            atomic_write(options.out, page(comparison, command=command))
         if options.json is not None:
-            write_whole(options.json, json.dumps({"command": command, **numbers(comparison)}, indent=1) + "\n")
+            atomic_write(options.json, json.dumps({"command": command, **json_values(comparison)}, indent=1) + "\n")
     console.print(text(comparison), markup=False, soft_wrap=True)
     for path in (options.out, options.json):
         if path is not None:
@@ -95,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
         "--difference",
         type=float,
         metavar="D",
-        help="in the deciding metric that is worth to be shown: the always-valid interval is narrowest for it; choose "
-        "it before you see data (default: preference 0.02, split 5 %% of control's mean)",
+        help="smallest relevant difference in the deciding metric: the always-valid interval is narrowest for it; "
+        "choose it before you see data (default: preference 0.02, split 5 %% of control's mean)",
     )
     parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, too")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.ranking.atomic_file import atomic_write
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
 from listwright.training.pipeline.budget import check_minutes
 from listwright.training.recipe.options import add_source_options, recipe_from
 
@@ -50,22 +51,22 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
     with progress_bars(console) as bars:
         result = diagnosis.diagnose(recipe, options.data, device=device, progress=bars, minutes=options.minutes)
     advice = diagnosis.advice(result)
-    command = fit_command(options.words, alone=advice.alone and recipe.router is None)  # which needs a second stage
+    command = fit_command(options.arguments, alone=advice.alone and recipe.router is None)  # which needs a second stage
     console.print()
     console.print(diagnosis.tables(result), markup=False, soft_wrap=True)
     console.print(f"{advice.lines}\n  {command}", markup=False, soft_wrap=True)
     if options.json is not None:
-        numbers = {**diagnosis.facts_of(result), "advice": advice.key, "fit": command}
-        content = {"command": repeatable("diagnose", options.words), **numbers}
-        write_whole(options.json, json.dumps(content, indent=1) + "\n")
+        facts = {**diagnosis.facts_of(result), "advice": advice.key, "fit": command}
+        content = {"command": repeatable("diagnose", options.arguments), **facts}
+        atomic_write(options.json, json.dumps(content, indent=1) + "\n")
 
 
-def fit_command(words: Sequence[str], *, alone: bool) -> str:
+def fit_command(arguments: Sequence[str], *, alone: bool) -> str:
     """Return the command of a fit of the same data, with paths as given."""
     own = argparse.ArgumentParser(add_help=False, allow_abbrev=True)
     own.add_argument("--json")
     own.add_argument("--minutes")
-    _, others = own.parse_known_args(list(words))
+    _, others = own.parse_known_args(list(arguments))
     return shlex.join(["listwright", "fit", *others, *(["--model", "first_stage"] if alone else [])])
 
 

@@ -14,6 +14,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.console.bars import progress_bars
@@ -23,7 +24,6 @@ from listwright.training.console.command import (
     repeatable,
     run_command,
     split_names,
-    write_whole,
 )
 
 UNDECIDED = 3
@@ -90,9 +90,10 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
-    named = dict(zip(map(str, locations), judgement.rankers, strict=False))
-    words = [named.get(word, word) for word in options.words]  # NAME/VERSION, wherever the bundles are here
-    command = repeatable("evaluate", words, names=judgement.rankers[: len(judging.bundles)])
+    # NAME/VERSION, wherever the bundles are here
+    bundle_names = dict(zip(map(str, locations), judgement.rankers, strict=False))
+    arguments = [bundle_names.get(argument, argument) for argument in options.arguments]
+    command = repeatable("evaluate", arguments, names=judgement.rankers[: len(judging.bundles)])
     facts = {
         "command": command,
         **facts_of(judgement),
@@ -100,11 +101,11 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     }
     _show(facts, console)
     if options.json is not None:
-        write_whole(options.json, json.dumps(facts, indent=1) + "\n")
+        atomic_write(options.json, json.dumps(facts, indent=1) + "\n")
     if options.out is not None:
         from listwright.training.reporting.judged_page import page  # noqa: PLC0415 - draws figures
 
-        write_whole(options.out, page(facts))
+        atomic_write(options.out, page(facts))
     for path in (options.out, options.json, options.trec):
         if path is not None:
             console.print(f"written: {path}", markup=False, soft_wrap=True)

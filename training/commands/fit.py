@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.plain_file import read_object
-from listwright.training.cluster import Workers, add_on_option, connected
+from listwright.training.cluster import Workers, add_on_option, connected_workers
 from listwright.training.console.command import command_parser, repeatable, run_command
-from listwright.training.pipeline.budget import LEAST_S, MOST_S, USUAL_S, Budget
+from listwright.training.job_folder import folder_of
+from listwright.training.pipeline.budget import LEAST_S, MOST_S, USUAL_S, budget_of
 from listwright.training.pipeline.tracking import Tracker
-from listwright.training.pipeline.workspace import next_version, partial_of
-from listwright.training.recipe import config
-from listwright.training.recipe.config import Choice, LambdaMart, Recipe
+from listwright.training.pipeline.workspace import next_version
+from listwright.training.recipe.config import with_comparisons
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
 
 _EXAMPLES = """examples:
@@ -53,8 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fit(options: argparse.Namespace, console: Console) -> None:
-    recipe = _with_comparisons(recipe_from(options), options)
-    budget = _budget(recipe, options)
+    recipe = with_comparisons(recipe_from(options), quick=options.quick, model=options.model)
+    budget = budget_of(recipe, options.minutes, options.replay)
     out = options.out = options.out or next_version(Path("models"), recipe.name)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
         from listwright.training.pipeline.run import run  # noqa: PLC0415
@@ -68,7 +65,7 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
             out,
             resume=options.resume,
             device=options.device,
-            command=repeatable("fit", options.words),
+            command=repeatable("fit", options.arguments),
             shards=options.shards,
             workers=workers,
             budget=budget,
@@ -84,85 +81,30 @@ def _fit(options: argparse.Namespace, console: Console) -> None:
 
 def _what_is_left(options: argparse.Namespace) -> str:
     """Return how to go on after an interrupted fit."""
-    if options.out is not None and partial_of(options.out).exists():
+    if options.out is not None and folder_of(options.out).exists():
         return "finished steps are kept; run the same command with --resume to go on"
     if options.out is not None and options.out.exists():
         return f"the bundle is published: {options.out}"
     return "nothing was begun"
 
 
-def _with_comparisons(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    """Return the recipe with what is compared: a named model is not, and a quick fit compares nothing."""
-    if options.quick:
-        first = recipe.first_stage
-        if isinstance(first, LambdaMart) and first.relative == "auto":
-            first = first.model_copy(update={"relative": "none"})
-        return config.changed(recipe, {"first_stage": first, "choice": None})
-    if options.model is not None:
-        return config.changed(recipe, {"choice": None})
-    return recipe if recipe.choice is not None else config.changed(recipe, {"choice": Choice()})
-
-
-def _budget(recipe: Recipe, options: argparse.Namespace) -> Budget:
-    """Return the time budget of the command line, or else of the recipe."""
-    if options.replay is not None:
-        if options.minutes is not None:
-            raise RecipeError("--replay repeats what another fit did, however long that takes: leave out --minutes")
-        return Budget(replay=_decisions(options.replay, recipe))
-    minutes = recipe.minutes if options.minutes is None else options.minutes
-    if recipe.specialists is None:
-        return Budget(minutes)
-    if minutes:
-        fits = f"recipe {recipe.name!r} fits specialists"
-        raise RecipeError(f"--minutes {minutes:g}: {fits}, whose time cannot be planned: leave it out, or say 0")
-    return Budget()
-
-
-def _decisions(report: Path, recipe: Recipe) -> dict[str, Any]:
-    content = read_object(report)
-    decisions = content.get("budget")
-    if not isinstance(decisions, dict):
-        raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
-    if content.get("recipe") != recipe.model_dump(mode="json"):
-        raise RecipeError(f"--replay {report}: that fit had another recipe: repeat its command, and add --replay")
-    return decisions
-
-
-@contextmanager
-def _workers(options: argparse.Namespace) -> Iterator[Workers | None]:
+def _workers(options: argparse.Namespace) -> AbstractContextManager[Workers | None]:
     """Connect the workers of a data-parallel fit; None without ``--on``."""
-    if options.on is None:
-        if options.workers is not None:
-            raise RecipeError(f"--workers {options.workers}: workers are processes of Ray; name it with --on")
-        yield None
-        return
-    if options.workers is not None and options.workers < 1:
-        raise RecipeError(f"--workers {options.workers}: expected 1 or more")
-    from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
+    if options.on is not None:
+        from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
 
-    device = usable_device(options.device)
-    with connected(options.on, options.workers) as (ray, cores):
-        most = min(cores, _gpus(ray, options)) if device.startswith("cuda") else cores
-        yield Workers(ray, options.workers or most, device)
-
-
-def _gpus(ray: Any, options: argparse.Namespace) -> int:
-    """Return the number of GPUs of the cluster; each worker needs one."""
-    gpus, least = int(ray.cluster_resources().get("GPU", 0)), options.workers or 1
-    if gpus < least:
-        raise RecipeError(
-            f"--on {options.on}: a worker on CUDA needs a GPU, and the nodes have {gpus} for {least}: take fewer "
-            "--workers, or --device cpu"
-        )
-    return gpus
+        return connected_workers(options.on, options.workers, usable_device(options.device))
+    if options.workers is not None:
+        raise RecipeError(f"--workers {options.workers}: workers are processes of Ray; name it with --on")
+    return nullcontext()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "fit",
         "Compare LightGBM with and without list-relative columns, and the second stages, on\n"
-        "queries that none was trained on. Publish a bundle; its default is the simplest ranker that\n"
-        "no second stage beats.",
+        "queries that none was trained on. Publish a bundle. The default is the simplest ranker. A more\n"
+        "complex one replaces it only if its gain is statistically significant.",
         _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)

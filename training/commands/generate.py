@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
-import numpy as np
-import polars as pl
-from polars.io.plugins import register_io_source
 from rich.console import Console
 
-from listwright.ranking.errors import RecipeError
 from listwright.training.console.bars import progress_bars
 from listwright.training.console.command import command_parser, run_command
-from listwright.training.console.progress import Progress
-from listwright.training.data.synthetic.stream import BLOCK_CELLS, SyntheticBlock, blocks
-from listwright.training.job_folder import disk_full_as_data_error
-
-ENDINGS = (".parquet", ".csv", ".txt")
-
-MOST_CELLS = 4 * BLOCK_CELLS
-"""Most cells of one list, which is drawn at once."""
-
-_GROUP_ROWS = 50_000
-_TEXT_CELLS = 2**22
-"""Cells that are formatted at a time."""
+from listwright.training.data.synthetic.stream import write
 
 _EXAMPLES = """examples:
   listwright generate --queries 1000 --features 40 --out data/rows.parquet
@@ -61,94 +43,6 @@ def _generate(options: argparse.Namespace, console: Console) -> None:
             progress=bars,
         )
     console.print(f"{options.out}: {rows:,} rows of {options.queries:,} lists", soft_wrap=True, markup=False)
-
-
-def write(out: Path, queries: int, features: int, *, length: int, longest: int, seed: int, progress: Progress) -> int:
-    """Write a set in full or not at all; return the number of its rows.
-
-    Args:
-        out: Parquet, CSV or LETOR text, by its name; must not exist.
-        queries, features, length, longest, seed: as of :func:`listwright.training.data.synthetic.stream.blocks`.
-        progress: reports the queries written.
-
-    Raises:
-        RecipeError: if a number makes no sense, the name is of no known kind, or the file exists.
-        DataError: if the disk is full.
-    """
-    for name, value in (("queries", queries), ("features", features), ("length", length), ("longest", longest)):
-        if value < 1:
-            raise RecipeError(f"--{name} {value}: expected 1 or more")
-    if seed < 0:
-        raise RecipeError(f"--seed {seed}: expected 0 or more")
-    if longest * features > MOST_CELLS:
-        raise RecipeError(
-            f"--features {features} with lists of up to {longest}: a list may have {MOST_CELLS:,} values at most; for "
-            f"so many features say --longest {MOST_CELLS // features} or less"
-        )
-    if out.suffix not in ENDINGS:
-        raise RecipeError(f"--out {out}: expected a name that ends in {', '.join(ENDINGS)}")
-    _check_absent(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    task, rows = progress.begin(f"Writing {out.name}, queries", queries), 0
-
-    def draw_frames() -> Iterator[pl.DataFrame]:
-        nonlocal rows
-        for block in blocks(queries, features, length=length, longest=longest, seed=seed):
-            rows += len(block.labels)
-            yield _frame(block)
-            task.reach(block.first + len(block.lengths))
-
-    with (
-        disk_full_as_data_error(out.parent, "make some, or choose another --out"),
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", ignore_cleanup_errors=True) as own,
-    ):
-        partial = Path(own) / f"{out.name}.partial"  # no name that a reader of the folder takes for data
-        (_write_text if out.suffix == ".txt" else _write_table)(partial, out.suffix, draw_frames())
-        _check_absent(out)
-        partial.rename(out)
-    return rows
-
-
-def _check_absent(out: Path) -> None:
-    if out.exists():
-        raise RecipeError(f"{out} exists already, and is not written over: choose another --out, or delete it")
-
-
-def _frame(block: SyntheticBlock) -> pl.DataFrame:
-    numbers = np.arange(block.first + 1, block.first + len(block.lengths) + 1)
-    judged = {"qid": np.repeat(numbers, block.lengths), "label": block.labels}
-    names = (f"f{d}" for d in range(1, block.features.shape[1] + 1))
-    columns = np.ascontiguousarray(block.features.T)
-    frame = pl.DataFrame(judged | dict(zip(names, columns, strict=True)))
-    return frame.with_columns(pl.exclude("qid", "label").fill_nan(None))
-
-
-def _write_table(path: Path, suffix: str, frames: Iterator[pl.DataFrame]) -> None:
-    first = next(frames)
-
-    def source(*_: object) -> Iterator[pl.DataFrame]:
-        yield from chain([first], frames)
-
-    rows = register_io_source(source, schema=first.schema)
-    # an open file, not a path: after an interruption, a thread of Polars may still create the file of a path
-    with path.open("wb") as file:
-        if suffix == ".csv":
-            rows.sink_csv(file)
-        else:
-            group = max(1, min(_GROUP_ROWS, BLOCK_CELLS // first.width))  # a group is written at once
-            rows.sink_parquet(file, compression="zstd", compression_level=1, row_group_size=group)
-
-
-def _write_text(path: Path, _suffix: str, frames: Iterator[pl.DataFrame]) -> None:
-    with path.open("wb") as file:
-        for frame in chain.from_iterable(f.iter_slices(max(1, _TEXT_CELLS // f.width)) for f in frames):
-            parts = [pl.format("{} qid:{}", "label", "qid")]
-            parts += [
-                pl.format("{}:{}", pl.lit(name[1:]), pl.col(name).cast(pl.String).fill_null("NULL"))
-                for name in frame.columns[2:]
-            ]
-            lines = frame.select(pl.concat_str(parts, separator=" ")).to_series()
-            file.write(("\n".join(lines.to_list()) + "\n").encode())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.bars import progress_bars
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
 
 if TYPE_CHECKING:
     from listwright.training.traffic.propensity import PositionBias
@@ -48,15 +49,15 @@ def _estimate(options: argparse.Namespace, console: Console) -> None:
         bias = estimate(
             options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
         )
-    content = bias.file(repeatable("propensity", options.words)).model_dump()
-    write_whole(options.out, json.dumps(content, indent=1) + "\n")
+    content = bias.file(repeatable("propensity", options.arguments)).model_dump()
+    atomic_write(options.out, json.dumps(content, indent=1) + "\n")
     console.print("\n".join(_table(bias)), markup=False, soft_wrap=True)
     console.print(f"written: {options.out}", markup=False, soft_wrap=True)
 
 
 def _table(bias: PositionBias) -> Iterator[str]:
     what = "swaps" if bias.way == "swaps" else "requests that were shown in several orders"
-    yield f"Propensities from {bias.used:,} {what}, of {bias.queries:,} queries"
+    yield f"Propensities from {bias.observations:,} {what}, of {bias.queries:,} queries"
     yield ""
     yield f"{'place':>5}  {'propensity':>10}  {'95 % interval':17} {'clicks':>9}"
     rows = zip(bias.values, bias.low, bias.high, bias.clicks, strict=True)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
-from listwright.training.console.command import command_parser, repeatable, run_command, write_whole
+from listwright.training.console.command import command_parser, repeatable, run_command
 from listwright.training.pipeline.budget import Budget
-from listwright.training.recipe.config import Recipe
 from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
-
-if TYPE_CHECKING:
-    from listwright.training.pipeline.study import TrialWorkers, Winner
 
 TRIALS = 30
 
@@ -53,7 +45,28 @@ def _tune(options: argparse.Namespace, console: Console) -> None:
             raise RecipeError(f"--{name} {getattr(options, name)}: expected 1 or more")
     recipe, budget = recipe_from(options), Budget(options.minutes)
     folder = options.study or Path("studies") / recipe.name
-    winner, text = _search(recipe, options, folder, budget, console)
+    with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
+        from listwright.training.console.bars import progress_bars  # noqa: PLC0415
+        from listwright.training.pipeline import study  # noqa: PLC0415
+        from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
+    device = usable_device(options.device)
+    if options.on is not None and device != "cpu":
+        if options.device != "auto":
+            raise RecipeError(f"--device {options.device}: a trial on Ray gets a core and no GPU; leave out --on or it")
+        device = "cpu"
+    with progress_bars(console) as bars:
+        winner, text = study.run_study(
+            recipe,
+            options.data,
+            folder,
+            trials=options.trials,
+            device=device,
+            on=options.on,
+            jobs=options.jobs,
+            budget=budget,
+            command=repeatable("tune", options.arguments),
+            progress=bars,
+        )
     console.print()
     console.print(text, markup=False, soft_wrap=True, end="")
     if winner.first_stage_trials is not None and winner.first_stage_trials < options.trials:
@@ -66,60 +79,6 @@ def _tune(options: argparse.Namespace, console: Console) -> None:
         soft_wrap=True,
         markup=False,
     )
-
-
-def _search(
-    recipe: Recipe, options: argparse.Namespace, folder: Path, budget: Budget, console: Console
-) -> tuple[Winner, str]:
-    """Search, and write the winner; return it with its text."""
-    with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
-        from listwright.training.console.bars import progress_bars  # noqa: PLC0415
-        from listwright.training.data.load import announce  # noqa: PLC0415
-        from listwright.training.pipeline import study  # noqa: PLC0415
-        from listwright.training.pipeline.run import usable_device  # noqa: PLC0415
-        from listwright.training.pipeline.steps import load  # noqa: PLC0415
-    device = usable_device(options.device)
-    if options.on is not None and device != "cpu":
-        if options.device != "auto":
-            raise RecipeError(f"--device {options.device}: a trial on Ray gets a core and no GPU; leave out --on or it")
-        device = "cpu"
-    with progress_bars(console) as bars, study.lock_study(folder, recipe) as state:
-        splits = load(recipe, options.data, progress=bars)
-        study.check_data(folder, splits)
-        announce(recipe, splits, bars)
-        with _trial_workers(recipe, options) as workers:
-            winner = study.tune(
-                recipe,
-                splits,
-                state,
-                trials=options.trials,
-                device=device,
-                progress=bars,
-                workers=workers,
-                budget=budget,
-            )
-            text = study.fragment(winner, repeatable("tune", options.words))
-            write_whole(folder / study.WINNER, text)
-    return winner, text
-
-
-@contextmanager
-def _trial_workers(recipe: Recipe, options: argparse.Namespace) -> Iterator[TrialWorkers | None]:
-    """Yield where trials run: in this process, unless several run at a time or Ray is named."""
-    if options.on is None and options.jobs == 1:
-        yield None
-        return
-    from listwright.training.cluster import side_by_side  # noqa: PLC0415
-    from listwright.training.pipeline.study import SplitsReader, TrialWorkers  # noqa: PLC0415
-
-    try:
-        with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
-            yield TrialWorkers(executor, jobs, SplitsReader(recipe, tuple(options.data)))
-    except BrokenProcessPool as error:
-        raise RecipeError(
-            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
-            "goes on"
-        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,1 +1,1 @@
-"""What commands share: options, errors as one line, progress on a terminal or in a log."""
+"""Parts shared by commands: options, errors as one line, progress on a terminal or in a log."""

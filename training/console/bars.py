@@ -39,11 +39,11 @@ class Bars(rich.progress.Progress):
     how much of it, time left. It does so too while nothing reports any progress. A run that is over before prints none.
 
     Args:
-        columns: of the bars.
-        console: where to.
-        pace: seconds of past steps that the time left on a bar is estimated from.
-        clock: seconds; for tests.
-        recorder: called with all that tasks measure; None drops it.
+        columns: Columns of the bars.
+        console: Console for the output.
+        pace: Seconds of past steps from which the time left on a bar is estimated.
+        clock: Function that returns the time in seconds.
+        recorder: Function that is called with all measurements of tasks; None drops them.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ def progress_bars(
     """Create the progress display of a run: bars on a terminal, plain lines elsewhere.
 
     Args:
-        console: where to.
-        columns: other than text, bar, count and time left.
-        pace, recorder: see :class:`Bars`.
+        console: Console for the output.
+        columns: Columns in place of text, bar, count and time left.
+        pace, recorder: Arguments of :class:`Bars`.
     """
     usual = (
         TextColumn("{task.description}"),

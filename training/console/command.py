@@ -1,4 +1,4 @@
-"""What the command lines share: running a command and its errors, list options, and a command line to repeat."""
+"""Parts shared by command lines: a command's run and its errors, list options, and a command line to repeat."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def run_command(
     """Run a command; an error or an interruption prints one line.
 
     Args:
-        parser: of its options.
-        work: is given the options and where to print; returns the exit code, None for 0. ``options.words`` has the
-            arguments as they were given.
-        arguments: of the command; None for those of this process.
-        interrupted: what Ctrl-C leaves behind, perhaps by the options.
+        parser: Parser of the command's options.
+        work: Function of the options and the console that returns the exit code, None for 0. ``options.arguments`` has
+            the arguments as they were given.
+        arguments: Arguments of the command; None for those of this process.
+        interrupted: Message after Ctrl-C on what is left, or a function of the options that returns it.
 
     Returns:
         The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser.parse_args(words)
-    options.words = words
+    given_arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(given_arguments)
+    options.arguments = given_arguments
     console = PlainConsole(highlight=False)
     try:
         return work(options, console) or 0
@@ -74,13 +74,6 @@ def check_folder(option: str, path: Path | None) -> None:
         raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
     if path is not None and path.is_dir():
         raise RecipeError(f"{option} {path}: is a folder; choose another name")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in full or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -112,8 +105,8 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     ``--trec``, ``--jobs``, ``--on``, ``--track`` and ``--resume``, which do not change the result.
 
     Args:
-        command, arguments: of the command line.
-        names: arguments that are no paths of files, and stay as they are.
+        command, arguments: Name and arguments of the command.
+        names: Arguments that are no paths of files, and stay as they are.
     """
     attempt = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("--out", "--study", "--json", "--trec", "--jobs", "--on"):
@@ -121,11 +114,11 @@ def repeatable(command: str, arguments: Sequence[str], *, names: Sequence[str] =
     attempt.add_argument("--tr", "--tra", "--trac", "--track")  # its URI may hold a password: abbreviations, too
     attempt.add_argument("--resume", action="store_true")
     _, rest = attempt.parse_known_args(list(arguments))
-    words = [
+    portable_arguments = [
         word if word in names or "--default" in (before, word.partition("=")[0]) else _without_folder(word)
         for before, word in pairwise(["", *rest])
     ]
-    return f"listwright {command} {shlex.join(words)}".rstrip()
+    return f"listwright {command} {shlex.join(portable_arguments)}".rstrip()
 
 
 def _without_folder(word: str) -> str:

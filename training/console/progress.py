@@ -17,8 +17,8 @@ class Task(Protocol):
         """Report the number of completed steps.
 
         Args:
-            done: steps since the beginning of the task.
-            note: stands behind the task's title from now on; None leaves what stands there.
+            done: Number of steps since the beginning of the task.
+            note: Text behind the task's title from now on; None keeps the present one.
         """
 
     def note(self, text: str) -> None:
@@ -42,9 +42,9 @@ class Progress(Protocol):
         """Begin a task.
 
         Args:
-            title: as plain text.
-            total: steps that it takes; None if only its end will tell.
-            name: of the ranker; stands before the names of values that the task measures.
+            title: Title as plain text.
+            total: Number of steps; None if it is not known yet.
+            name: Name of the ranker, a prefix of the names of values that the task measures.
         """
 
     def say(self, text: str, heading: str = "") -> None:
@@ -87,7 +87,7 @@ class Stopwatch:
     """Wall-clock seconds by step.
 
     Args:
-        progress: reports the name of every step that begins.
+        progress: Report of the name of every step that begins.
     """
 
     progress: Progress = SILENT

@@ -50,9 +50,9 @@ def cached_with(digest: str, source: str, parse: Callable[[], tuple[Dataset, Ext
     """Return a parsed file and its further results, from the cache if its source has not changed.
 
     Args:
-        digest: hash of everything that the result depends on.
-        source: name of the source, recorded in the cache.
-        parse: reads the source; its result is stored only when it is whole.
+        digest: Hash of everything that the result depends on.
+        source: Name of the source, recorded in the cache.
+        parse: Function that reads the source; its result is stored only when it is whole.
 
     Convention: an entry is written to a temporary folder and renamed. An entry that is not bit for bit what was
     written is parsed again; a cache that cannot be written is one warning, not an error.
@@ -125,9 +125,10 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
     """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
-        digest: hash of everything that the result depends on.
-        source: name of the source, recorded in the cache.
-        write: streams the source from :attr:`ShardWriter.place` on, and returns the results besides the rows.
+        digest: Hash of everything that the result depends on.
+        source: Name of the source, recorded in the cache.
+        write: Function that streams the source from :attr:`ShardWriter.place` on, and returns the results besides the
+            rows.
 
     Raises:
         DataError: if there is no room; what is written stays for the next run.

@@ -89,7 +89,7 @@ class Numbers(NamedTuple):
 
     Args:
         values: ``(R,)`` of a numeric type, null where there is none.
-        wrong: rows whose cells are neither a number nor missing, in order.
+        wrong: Row numbers of cells that are neither a number nor missing, in order.
     """
 
     values: pl.Series
@@ -113,8 +113,7 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
     """Return the numbers of a column; whole ones stay exact.
 
     Args:
-        column: any.
-        booleans: whether true is 1 and false is 0; otherwise they are no numbers.
+        booleans: Whether true is 1 and false is 0; otherwise they are no numbers.
     """
     dtype = column.dtype
     if dtype.is_numeric() or dtype == pl.Null:
@@ -147,8 +146,8 @@ def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " ba
     """Return the rows of a text column with a number as people write it, ``1,234.50 €``, which is not parsed as one.
 
     Args:
-        column: text.
-        numbers: its numbers.
+        column: Text column.
+        numbers: Its numbers.
     """
     names = names_in(column.gather(numbers.wrong))
     written = names.unique()
@@ -217,8 +216,8 @@ def _spelled(values: pl.Series) -> pl.Series:
     """Return the name of each value."""
     narrow = _NARROW.get(type(values.dtype))
     typed = (None if value is None or narrow is None else narrow(value) for value in values.to_list())
-    given = typed if narrow else values.to_list()
-    return pl.Series([spelled(value) for value in given], dtype=pl.String)
+    plain_values = typed if narrow else values.to_list()
+    return pl.Series([spelled(value) for value in plain_values], dtype=pl.String)
 
 
 def _rows(mask: pl.Series) -> Int[np.ndarray, " bad"]:
@@ -249,9 +248,9 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " M"], fault: Fault) -> li
     """Return the times in some rows of a column; None where there is none.
 
     Args:
-        column: numbers, dates, datetimes, or ISO 8601 text; a datetime without a zone counts as UTC.
-        rows: their numbers, from 0.
-        fault: creates the error for a wrong value.
+        column: Numbers, dates, datetimes, or ISO 8601 text; a datetime without a zone counts as UTC.
+        rows: Row numbers, from 0.
+        fault: Function that creates the error for a wrong value.
 
     Raises:
         DataError: if any row of the column holds something else; names the first such value.
@@ -267,8 +266,8 @@ def times_of(column: pl.Series, rows: Int[np.ndarray, " M"], fault: Fault) -> li
             moments = moments.dt.convert_time_zone("UTC")
         return moments.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_list()
     if not column.dtype.is_numeric():
-        wanted = "expected times: numbers, dates, datetimes or text as ISO 8601 has it"
-        raise fault(column, f"{wanted}; the column holds {column.dtype}")
+        expected = "expected times: numbers, dates, datetimes or text as ISO 8601 has it"
+        raise fault(column, f"{expected}; the column holds {column.dtype}")
     if column.dtype.is_integer():
         return column.gather(rows).to_list()
     numbers = numbers_of_column.values.cast(pl.Float64)
@@ -305,7 +304,7 @@ def _parsed(text: pl.Series, fault: Fault) -> pl.Series:
 
 @runtime_checkable
 class Fault(Protocol):
-    """Creates the error for a fault in a source, with its place."""
+    """Constructor of the error for a fault in a source, with its place."""
 
     def __call__(self, column: pl.Series, expected: str, row: int | None = None) -> DataError:
         """Return the error of a column, or of one of its rows counted from 0."""

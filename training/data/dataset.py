@@ -29,9 +29,9 @@ class Dataset:
         labels: ``(R,)`` int32 relevance labels, 0 = irrelevant.
         offsets: ``(N + 1,)`` int64; query n owns rows ``offsets[n] : offsets[n + 1]``.
         qids: ``N`` query ids, as the source spells them, each once.
-        schema: names, kinds and categories of the columns.
-        gains: what label 0, 1 and so on is worth to a metric; None for 2^y - 1.
-        weights: ``(R,)`` how much each row counts; a query counts as the mean of its rows. None: all alike.
+        schema: Names, kinds and categories of the columns.
+        gains: Gain of label 0, 1 and so on in a metric; None for 2^y - 1.
+        weights: ``(R,)`` weight of each row; a query counts as the mean of its rows. None: all alike.
     """
 
     features: Features
@@ -194,11 +194,11 @@ class Rounding(NamedTuple):
     """A column of numbers many of which are equal as float32, the type of features.
 
     Args:
-        name: of the column.
-        values: that are different.
-        left: that are different as float32.
-        rows: that have a value.
-        looks_like_id: whether its values are whole numbers that tell rows apart.
+        name: Name of the column.
+        values: Number of different values.
+        left: Number of different values as float32.
+        rows: Number of rows with a value.
+        looks_like_id: Whether its values are whole numbers that tell rows apart.
     """
 
     name: str
@@ -217,12 +217,12 @@ class Rounding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """How a caller can change how a column is read; ``{}`` stands for its name.
+    """Remedies for a column that is read wrongly; ``{}`` stands for its name.
 
     Args:
-        leave_out: how it is left out.
-        split_by: goes on after that: how queries are split by it as a time; empty where they cannot be.
-        keep_constant: what keeps columns with one value as features.
+        leave_out: Way to leave it out.
+        split_by: Continuation of it: the way to split queries by it as a time; empty where they cannot be.
+        keep_constant: Way to keep columns with one value as features.
     """
 
     leave_out: str = "leave it out with --ignore {}"
@@ -239,12 +239,12 @@ class Splits:
     """Train, validation and test queries; no query stands in two of them.
 
     Args:
-        train, valid, test: all under the schema that ``train`` fixed.
-        how: one line for the report: which queries went where, and why.
-        remedies: in the words of the data's source: options of a command, or arguments.
-        rounding: columns that lost much when they were rounded; None where they were read as float32.
-        dropped: columns of the source that became no features: where they stood (from 0) and their names, in order.
-        notes: what a person should know of the source beside.
+        train, valid, test: Queries of each split, all under the schema that ``train`` fixed.
+        how: One line for the report: which queries went where, and why.
+        remedies: Remedies in the terms of the data's source: options of a command, or arguments.
+        rounding: Columns that lost much when they were rounded; None where they were read as float32.
+        dropped: Columns of the source that became no features: where they stood (from 0) and their names, in order.
+        notes: Further notes on the source for the user.
     """
 
     train: Dataset
@@ -264,8 +264,8 @@ class Splits:
 
     def with_gains(self, gains: tuple[float, ...] | None) -> Splits:
         """Return the same splits with other gains, see :meth:`Dataset.with_gains`."""
-        named = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
-        train, valid, test = (part.with_gains(gains, name) for name, part in named)
+        parts = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
+        train, valid, test = (part.with_gains(gains, name) for name, part in parts)
         return replace(self, train=train, valid=valid, test=test)
 
     def with_normalised_weights(self) -> Splits:
@@ -276,14 +276,14 @@ class Splits:
         """
         if self.train.weights is None:
             return self
-        named = {"training": self.train, "validation": self.valid, "test": self.test}
-        for name, part in named.items():
+        parts = {"training": self.train, "validation": self.valid, "test": self.test}
+        for name, part in parts.items():
             assert part.weights is not None
             if not part.weights.any():
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
         with np.errstate(over="ignore", under="ignore"):  # reported below
-            train, valid, test = (replace(part, weights=part.weights / largest) for part in named.values())
+            train, valid, test = (replace(part, weights=part.weights / largest) for part in parts.values())
         weights = train.query_weights
         assert weights is not None
         mean = weights.mean()

@@ -72,8 +72,8 @@ class Finding:
     """A suspicious property of one column, or of several.
 
     Args:
-        columns: their names.
-        message: what was found, with its figure, and what to do about it.
+        columns: Names of the columns.
+        message: Finding, with its figure and the remedy.
     """
 
     columns: tuple[str, ...]
@@ -84,15 +84,15 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     """Return the findings to check before a fit, in the order of the columns; query-level columns come last, together.
 
     Args:
-        train: training queries.
-        remedies: the remedies to name for a column.
-        rounding: of :attr:`listwright.training.data.dataset.Splits.rounding`.
+        train: Training queries.
+        remedies: The remedies to name for a column.
+        rounding: Rounded columns, from :attr:`listwright.training.data.dataset.Splits.rounding`.
 
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
     lists, only names, categories and ``rounding`` are checked.
     """
     lists, findings, per_list = ListFacts(train), list[Finding](), list[str]()
-    coarse = {one.name: one for one in rounding or ()}
+    coarse = {column.name: column for column in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
         name, leave_out = feature.name, remedies.exclusion(feature.name)
         texts = [_order(feature, column, train, lists, leave_out), _position(feature, column, lists, leave_out)]
@@ -184,7 +184,7 @@ def _position(feature: Feature, column: Column, lists: ListFacts, leave_out: str
     if feature.kind == "categorical":
         return None
     remedy = f"The order that was logged is not known of new lists: {leave_out}"
-    count, of = lists.counted(column), f"of {lists.longer} training lists of two or more"
+    count, of = lists.count_numbered(column), f"of {lists.longer} training lists of two or more"
     if _nearly(count, lists.longer):
         return f"counts the candidates in row order in {count} {of}. {remedy}"
     if not _POSITION.fullmatch("_".join(word.lower() for word in _WORD.findall(feature.name))):
@@ -210,12 +210,12 @@ def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Find
     """Return one finding for all query-level columns: there may be many, and most are intended."""
     several = len(names) > 1
     has, it = ("have", "They") if several else ("has", "It")
-    them, one = ("them", "one of them") if several else ("it", "it")
+    them, it_alone = ("them", "one of them") if several else ("it", "it")
     listed = ", ".join(map(repr, names[:_MOST_NAMES])) + (" …" if len(names) > _MOST_NAMES else "")
     text = (
         f"{listed} {has} one value per list in all {lists.longer} training lists of two or more. {it} cannot change an "
         f"order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
-        f"If {one} is an id or a time of the query, {remedies.exclusion('NAME' if several else names[0])}"
+        f"If {it_alone} is an id or a time of the query, {remedies.exclusion('NAME' if several else names[0])}"
     )
     return Finding(tuple(names), text)
 
@@ -224,14 +224,14 @@ class ListFacts:
     """The lists of a dataset, prepared for the checks of its columns.
 
     Args:
-        data: at least one query.
+        data: Dataset of at least one query.
 
     Attributes:
-        all: how many there are.
-        longer: of two candidates or more.
-        mixed: with different labels.
-        place: ``(R,)`` of each row in its list, from 0.
-        chance_first: expected number of them in which a random order puts a candidate of the highest label first.
+        all: Number of lists.
+        longer: Number of lists of two candidates or more.
+        mixed: Number of lists with different labels.
+        place: ``(R,)`` place of each row in its list, from 0.
+        chance_first: Expected number of lists in which a random order puts a candidate of the highest label first.
     """
 
     def __init__(self, data: Dataset) -> None:
@@ -312,15 +312,15 @@ class ListFacts:
         """
         whole, half = codes.astype(np.int64), self._query_of % 2
         shares = np.empty(len(codes), dtype=np.float32)
-        for one in (0, 1):
-            counts = half != one
+        for part in (0, 1):
+            counts = half != part
             rows = np.bincount(whole[counts], minlength=whole.max() + 1)
-            chosen = np.bincount(whole[counts], weights=self._best[counts], minlength=len(rows))
-            by_code = np.where(rows > 0, chosen / np.maximum(1, rows), self._best.mean())
+            best = np.bincount(whole[counts], weights=self._best[counts], minlength=len(rows))
+            by_code = np.where(rows > 0, best / np.maximum(1, rows), self._best.mean())
             shares[~counts] = by_code[whole[~counts]]
         return shares
 
-    def counted(self, column: Column) -> int:
+    def count_numbered(self, column: Column) -> int:
         """Count the lists of two or more in which the column numbers the rows from 0 or from 1, whichever is more."""
         return max(self._nowhere(column != self.place + first) for first in (0, 1))
 

@@ -55,10 +55,10 @@ def load(recipe: Recipe, sources: Sequence[str], *, shards: Shards = "never", pr
     """Read the data of a recipe and split them by query.
 
     Args:
-        recipe: its ``data``, ``fold`` and ``seed``.
-        sources: what ``--data`` named; empty for synthetic data.
-        shards: whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
-        progress: reports the reading of long files.
+        recipe: Recipe whose ``data``, ``fold`` and ``seed`` are read.
+        sources: Values of ``--data``; empty for synthetic data.
+        shards: Whether rows stay on disk: ``always``, ``never``, or ``auto``, where they may not fit into memory.
+        progress: Report of the reading of long files.
 
     Raises:
         RecipeError: if the sources do not fit the recipe; with the options to pass.
@@ -168,11 +168,11 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
     """Return the splits without the columns that are constant in all training rows; missing counts as a value.
 
     Args:
-        splits: under the schema that the training queries fix.
-        needed: names of columns that stay, whatever they hold.
+        splits: Splits under the schema that the training queries fix.
+        needed: Names of columns that stay, whatever they hold.
 
     Returns:
-        Copies of what is left; :attr:`Splits.dropped` has the others.
+        Copies of the other columns; :attr:`Splits.dropped` names those that are left out.
 
     Raises:
         DataError: if no column would be left.
@@ -223,9 +223,8 @@ def stays_on_disk(sources: Sequence[str], shards: Shards, progress: Progress) ->
     """Return whether to read some sources into shards on disk.
 
     Args:
-        sources: what ``--data`` named.
-        shards: the option; under ``auto``, the decision for shards is printed.
-        progress: prints the decision.
+        sources: Values of ``--data``.
+        shards: Value of ``--shards``; under ``auto``, the decision for shards is printed.
     """
     if shards != "auto":
         return shards == "always"
@@ -265,8 +264,8 @@ def available() -> int | None:
         return None
     groups = Path("/sys/fs/cgroup")
     try:
-        most, used = ((groups / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current"))
-        limits += [int(most) - int(used)] if most != "max" else []
+        most, current = ((groups / f"memory.{name}").read_text(encoding="ascii").strip() for name in ("max", "current"))
+        limits += [int(most) - int(current)] if most != "max" else []
     except (OSError, ValueError):
         return min(limits, default=None)  # no container, or one that tells no limit
     return min(limits, default=None)
@@ -276,9 +275,9 @@ def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
     """Return the schema with the defaults of its features.
 
     Args:
-        schema: of the training split.
-        defaults: by name of a feature. Text is a number where the feature is numeric; a category is spelled as in a
-            request, so 2, 2.0 and "2" are one.
+        schema: Schema of the training split.
+        defaults: Default values by feature name. Text is a number where the feature is numeric; a category is spelled
+            as in a request, so 2, 2.0 and "2" are one.
 
     Raises:
         RecipeError: if there is no such feature, a category is none that training saw, or a number does not fit
@@ -296,27 +295,27 @@ def with_defaults(schema: FeatureSchema, defaults: Defaults) -> FeatureSchema:
     return FeatureSchema(features=tuple(features))
 
 
-def _with_default(feature: Feature, given: Default) -> Feature:
+def _with_default(feature: Feature, value: Default) -> Feature:
     default: float | str | None
     if feature.kind == "categorical":
-        default, known = spelled(given), list(feature.categories)
+        default, known = spelled(value), list(feature.categories)
         if default not in known:
             saw = f"a category that training never saw; it saw {listed(known) or 'none'}"
-            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}, {saw}")
+            raise RecipeError(f"the default of feature {feature.name!r} is {value!r}, {saw}")
     else:
-        default = _number(given)
+        default = _number(value)
         if default is None:
             fits = f"expected a number from {-FLOAT32_MAX:.4g} to {FLOAT32_MAX:.4g} (float32)"
-            raise RecipeError(f"the default of feature {feature.name!r} is {given!r}: {fits}")
+            raise RecipeError(f"the default of feature {feature.name!r} is {value!r}: {fits}")
     return Feature.model_validate({**feature.model_dump(), "default": default})
 
 
-def _number(given: Default) -> float | None:
+def _number(value: Default) -> float | None:
     """Convert a default to a number; None if it is none, or is none of float32."""
-    if isinstance(given, bool) or (isinstance(given, str) and "_" in given):  # float() takes both
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # float() takes both
         return None
     try:
-        number = float(given)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if abs(number) <= FLOAT32_MAX else None

@@ -45,9 +45,9 @@ def read_judged(
         y: ``(R,)`` or ``(R, 1)`` relevance labels.
         qid: ``(R,)`` or ``(R, 1)`` query ids of any type: whatever is spelled alike is one, so 2, 2.0 and "2". Rows of
             a query need not stand together.
-        categorical: columns to treat as categories whatever they hold; booleans, pandas' categories, and text that is
+        categorical: Columns to treat as categories whatever they hold; booleans, pandas' categories, and text that is
             no numbers always are.
-        sample_weight: ``(R,)`` how much each row counts; None: all alike.
+        sample_weight: ``(R,)`` weight of each row; None: all alike.
 
     Raises:
         DataError: if a value cannot be used; names it, its row (from 0) and its column.
@@ -83,10 +83,12 @@ def read_unjudged(
     """Return candidates without labels (all are 0) under the schema of a bundle, and which row of X each of them is.
 
     Args:
-        X: as in :func:`read_judged`; a frame's columns are found by name, an array's by position.
-        qid: as in :func:`read_judged`.
-        schema: categories that it lacks are unknown.
-        columns: what X had when it was fitted, the schema's names among them; what is no feature is not looked at.
+        X: ``(R, D)`` candidates, of a type that :func:`read_judged` takes; a frame's columns are found by name, an
+            array's by position.
+        qid: ``(R,)`` or ``(R, 1)`` query ids of any type.
+        schema: Schema of the bundle; categories that it lacks are unknown.
+        columns: Names of the columns of X in the fit, the schema's names among them; columns that are no features are
+            not looked at.
 
     Raises:
         DataError: as in :func:`read_judged`.
@@ -248,9 +250,9 @@ def _fill_masked(array: np.ndarray) -> np.ndarray:
     return filled
 
 
-def _objects(name: str, given: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
+def _objects(name: str, cells: list[Any], *, text: bool, unusable: tuple[type, ...]) -> pl.Series:
     """Convert Python values: numbers, dates, and anything else to text as a request would spell it."""
-    values = [None if _missing(value) else value for value in given]
+    values = [None if _missing(value) else value for value in cells]
     present = [value for value in values if value is not None]
     odd = next((value for value in present if isinstance(value, unusable)), None)
     if odd is not None:

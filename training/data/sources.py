@@ -63,18 +63,18 @@ def files_by_split(sources: Sequence[str]) -> dict[str, str] | None:
     Raises:
         RecipeError: if some sources name a split and others do not, or a split is missing or named twice.
     """
-    named = [(split, file) for split, same, file in (source.partition("=") for source in sources) if same]
-    named = [(split, file) for split, file in named if split in SPLITS]
-    if not named:
+    files = [(split, file) for split, same, file in (source.partition("=") for source in sources) if same]
+    files = [(split, file) for split, file in files if split in SPLITS]
+    if not files:
         return None
-    missing = [split for split in SPLITS if split not in dict(named)]
-    if missing or len(named) != len(SPLITS):
+    missing = [split for split in SPLITS if split not in dict(files)]
+    if missing or len(files) != len(SPLITS):
         wrong = f"no {missing[0]}=FILE" if missing else "a split twice"
         raise RecipeError(f"--data names {wrong}: give {NAMED}, each once")
-    if len(named) != len(sources):
+    if len(files) != len(sources):
         other = next(source for source in sources if source.partition("=")[0] not in SPLITS)
         raise RecipeError(f"--data does not say which split {other} is: give {NAMED}, each once")
-    return {split: dict(named)[split] for split in SPLITS}
+    return {split: dict(files)[split] for split in SPLITS}
 
 
 def check_exists(source: str) -> None:
@@ -101,7 +101,7 @@ class Container:
     """A folder, a ``.zip`` or a ``.tar[.gz|.bz2|.xz]`` with data files in it.
 
     Args:
-        path: the folder or the archive.
+        path: The folder or the archive.
 
     Raises:
         DataError: if there is nothing at the path, or the archive is damaged.

@@ -41,10 +41,10 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
     further only where a split would be empty. Within a split, queries keep their order.
 
     Args:
-        dataset: queries in any order.
+        dataset: Queries in any order.
         times: ``N`` times of the queries.
-        split: into how many equal parts; the newest one tests.
-        source, column: where the queries and their times come from.
+        split: Split into equal parts, the newest of which tests.
+        source, column: Names of the queries' source and of its column of times.
 
     Raises:
         DataError: if there are fewer queries than parts, fewer than three different times, or a split cannot be
@@ -58,9 +58,9 @@ def by_time(dataset: Dataset, times: Sequence[Time], split: Split, *, source: st
         need = "training, validation and test need three different ones; name a finer time, or split otherwise"
         raise DataError(source, f"the first rows of all queries are of {times_there}: {need}", column=column)
     ends = np.cumsum(sizes)  # queries up to each moment
-    wanted = len(dataset) * np.array([parts - 2, parts - 1]) / parts
-    first = int(np.argmin(np.abs(ends[:-2] - wanted[0])))
-    second = first + 1 + int(np.argmin(np.abs(ends[first + 1 : -1] - wanted[1])))
+    targets = len(dataset) * np.array([parts - 2, parts - 1]) / parts
+    first = int(np.argmin(np.abs(ends[:-2] - targets[0])))
+    second = first + 1 + int(np.argmin(np.abs(ends[first + 1 : -1] - targets[1])))
     split_of = np.searchsorted([first, second], run_of)
     train, valid, test = (dataset.select(np.flatnonzero(split_of == n)) for n in range(3))
     borders = [time_text(moment) for moment in moments[[first, first + 1, second, second + 1]].tolist()]
@@ -75,11 +75,12 @@ def by_name(
     """Assign each query to the split that a column of the source names.
 
     Args:
-        dataset: queries in any order.
+        dataset: Queries in any order.
         names: ``N`` names of splits: ``train``, ``valid`` or ``test``.
-        split: one of its parts is set aside for validation where the column names no query for that.
-        rng: picks that part.
-        source, column: where the queries and the names come from.
+        split: Split with the number of parts; one part is set aside for validation where the column names no query for
+            it.
+        rng: Generator that picks that part.
+        source, column: Names of the queries' source and of its column of splits.
 
     Raises:
         DataError: if there is no training or test query, or a split cannot be learned from.
@@ -142,7 +143,7 @@ def distinguish_ids(train: Dataset, valid: Dataset, test: Dataset) -> tuple[Data
         for (split, place), (other, there) in combinations(zip(splits.values(), places, strict=True), 2)
         for qid in place.keys() & there.keys()
     ]
-    if not shared or any(np.array_equal(one, two, equal_nan=True) for one, two in shared):
+    if not shared or any(np.array_equal(first, second, equal_nan=True) for first, second in shared):
         return train, valid, test
     train, valid, test = (
         replace(split, qids=tuple(f"{name}:{qid}" for qid in split.qids)) for name, split in splits.items()
@@ -158,34 +159,34 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
             different labels.
     """
-    named = {"training": train, "validation": valid, "test": test}
-    for name, part in named.items():
+    splits = {"training": train, "validation": valid, "test": test}
+    for name, part in splits.items():
         if len(part) == 0:
             raise DataError(how, f"the {name} split has no queries")
-    for one, other in (("training", "validation"), ("training", "test"), ("validation", "test")):
-        shared = sorted(set(named[one].qids) & set(named[other].qids))
+    for name, other in (("training", "validation"), ("training", "test"), ("validation", "test")):
+        shared = sorted(set(splits[name].qids) & set(splits[other].qids))
         if shared:
-            raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {one} and {other}")
+            raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {name} and {other}")
     for name in ("training", "validation"):
-        if not informative(named[name]):
-            labels = ", ".join(map(str, np.unique(named[name].labels)))
-            alone = int((named[name].lengths == 1).sum())
+        if not informative(splits[name]):
+            labels = ", ".join(map(str, np.unique(splits[name].labels)))
+            alone = int((splits[name].lengths == 1).sum())
             remedy = "judge more queries, or split them otherwise (seed, fold, files)"
-            if alone > len(named[name]) / 2:
+            if alone > len(splits[name]) / 2:
                 remedy = (
                     f"{alone} queries have one row, as in a wide table, where a row has all options of one chooser. "
                     "Make it long, a row for each option, as docs/data.md shows; or name another column of query ids"
                 )
             raise DataError(
                 how,
-                f"no {name} query has two candidates with different labels ({len(named[name])} queries, labels found: "
+                f"no {name} query has two candidates with different labels ({len(splits[name])} queries, labels found: "
                 f"{labels}): there is nothing to learn an order from; {remedy}",
             )
     schema = fit_schema(train)
-    sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in named.items())
-    splits = Splits(train, valid, test, f"{how}: {sizes}")
+    sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in splits.items())
+    whole = Splits(train, valid, test, f"{how}: {sizes}")
     # without categories to recode, gigabytes need not be copied
-    return splits.with_schema(schema, in_place=in_place) if schema.categorical else splits.described_by(schema)
+    return whole.with_schema(schema, in_place=in_place) if schema.categorical else whole.described_by(schema)
 
 
 def informative(dataset: Dataset) -> bool:

@@ -22,16 +22,14 @@ _DRAWS_AT_A_TIME = 1_000_000
 """Number of queries drawn at a time: their numbers take 8 MB."""
 
 
-def draw_counts(
-    units: int, rng: np.random.Generator, samples: int = RESAMPLES
-) -> Float[np.ndarray, "{samples} {units}"]:
+def draw_counts(units: int, rng: np.random.Generator, samples: int = RESAMPLES) -> Float[np.ndarray, "samples units"]:
     """Draw how often each unit is in each bootstrap sample."""
     return rng.multinomial(units, np.full(units, 1.0 / units), size=samples).astype(np.float64)
 
 
 def resample_sums(
     values: Float[np.ndarray, "units columns"], rng: np.random.Generator, samples: int = RESAMPLES
-) -> Float[np.ndarray, "{samples} columns"]:
+) -> Float[np.ndarray, "samples columns"]:
     """Sum each column over bootstrap samples of the units.
 
     Some samples at a time are drawn, which bounds the memory.

@@ -6,7 +6,6 @@ and intervals. TREC files come in beside a bundle, and go out.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_folder
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
@@ -49,7 +49,7 @@ from listwright.training.evaluation.trec import (
 )
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
 from listwright.training.scoring.run import parts
-from listwright.training.scoring.worker import PartLists, lists_of, loaded, rankings_of
+from listwright.training.scoring.worker import PartLists, lists_of, load_bundle, rankings_of
 
 MISSING = "(missing)"
 """The segment of lists without a value."""
@@ -283,7 +283,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         work: Bundle and options.
     """
     options, protocol = work.options, work.protocol
-    served, rows = loaded(str(work.bundle)), pl.read_ipc(path)
+    served, rows = load_bundle(str(work.bundle)), pl.read_ipc(path)
     Path(path).unlink()
     qrels = None if options.qrels is None else read_trec(options.qrels, "qrels")
     run = None if options.run is None else read_trec(options.run, "run")
@@ -508,14 +508,11 @@ def _scope(options: Judging, counts: Counter[str], lists: int, rows: int) -> Ite
 
 def _publish(parts_folder: Path, out: Path, works: Sequence[_Work]) -> None:
     """Join the parts' TREC files to a folder, in full or not at all."""
-    whole = out.with_name(f".{out.name}.new")
-    shutil.rmtree(whole, ignore_errors=True)  # of a command that was killed here
-    whole.mkdir()
     files = {"labels.qrels": "*.qrels"}
     for work in works:
         name = f"{work.name.replace('/', '-')}.run"
         files[f"other-{name}" if name in files else name] = f"*.{'first' if work.with_others else 'second'}.run"
-    for name, pattern in files.items():
-        with (whole / name).open("wb") as to:
-            to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))
-    whole.rename(out)
+    with atomic_folder(out, out.with_name(f".{out.name}.new")) as whole:
+        for name, pattern in files.items():
+            with (whole / name).open("wb") as to:
+                to.writelines(path.read_bytes() for path in sorted(parts_folder.glob(pattern)))

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from listwright.ranking.errors import DataError, RecipeError, SchemaMismatchError, ScoringError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.ranking.first_stage import OnnxFirstStage, model_columns, read_booster
-from listwright.ranking.onnx_graph import checked
+from listwright.ranking.onnx_graph import check_graph
 from listwright.ranking.plain_file import to_text
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import silence_lightgbm
@@ -261,7 +261,7 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
 
     Returns:
         A serialised graph ``features (L, F) float32 -> scores (L,)``, which
-        :func:`listwright.ranking.onnx_graph.checked` lets through.
+        :func:`listwright.ranking.onnx_graph.check_graph` lets through.
 
     Raises:
         ScoringError: if it is no such graph; names the input, output or operator, and the remedy.
@@ -280,7 +280,7 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
         getattr(written, part).extend(getattr(original, part))
     written.opset_import.extend(_opsets(original))
     written.graph.CopyFrom(_rewritten(graph, _features(graph)[0].name, scores, len(schema.numeric)))
-    return checked(written.SerializeToString(), _OPERATORS_REMEDY)
+    return check_graph(written.SerializeToString(), _OPERATORS_REMEDY)
 
 
 def _check_texts(message: Message) -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster import Group, Workers, packed
+from listwright.training.cluster import Group, Workers, pickle_call
 from listwright.training.data.dataset import Dataset
 from listwright.training.first_stage.boosting import (
     REPORT_EVERY,
@@ -110,7 +110,7 @@ class ParallelGrower:
 
         def work(rank: int) -> bytes:
             held_out = None if valid is None else _rows(valid)
-            return packed(TreeWorker, _rows(train.select(np.arange(rank, len(train), size))), held_out)
+            return pickle_call(TreeWorker, _rows(train.select(np.arange(rank, len(train), size))), held_out)
 
         return self._workers.group(work)
 

@@ -6,7 +6,6 @@ run's state, so that a resumed run decides alike, and in its report, so that ``-
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,8 @@ from typing import Any
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.training.console.progress import format_count, format_duration
+from listwright.training.job_folder import write_json
+from listwright.training.recipe.config import Recipe
 
 FITS = 12
 """Default budget of a fit at most, as a multiple of one LightGBM fit, where that is more than :data:`USUAL_S`."""
@@ -197,8 +198,40 @@ class Budget:
     def _remember(self) -> None:
         if self._file is None or not self.bounded:
             return
-        temporary = self._file.with_suffix(".tmp")
         names = ("unit", "seconds", "planned", "ends", "spent")
         content = {"minutes": self._minutes, **{name: getattr(self, name) for name in names}}
-        temporary.write_text(json.dumps(content), encoding="utf-8")
-        temporary.replace(self._file)
+        write_json(self._file, content)
+
+
+def budget_of(recipe: Recipe, minutes: float | None, replay: Path | None) -> Budget:
+    """Return the budget of a fit.
+
+    Args:
+        recipe: Recipe of the fit, which may have minutes of its own.
+        minutes: Bound of the command line; None for the recipe's.
+        replay: ``report.json`` of a fit whose decisions are repeated; None for none.
+
+    Raises:
+        RecipeError: if the options contradict each other or the recipe, or the report is of another recipe.
+    """
+    if replay is not None:
+        if minutes is not None:
+            raise RecipeError("--replay repeats what another fit did, however long that takes: leave out --minutes")
+        return Budget(replay=_decisions(replay, recipe))
+    minutes = recipe.minutes if minutes is None else minutes
+    if recipe.specialists is None:
+        return Budget(minutes)
+    if minutes:
+        fits = f"recipe {recipe.name!r} fits specialists"
+        raise RecipeError(f"--minutes {minutes:g}: {fits}, whose time cannot be planned: leave it out, or say 0")
+    return Budget()
+
+
+def _decisions(report: Path, recipe: Recipe) -> dict[str, Any]:
+    content = read_object(report)
+    decisions = content.get("budget")
+    if not isinstance(decisions, dict):
+        raise RecipeError(f"--replay {report}: that fit had no bound; the same command with --minutes 0 repeats it")
+    if content.get("recipe") != recipe.model_dump(mode="json"):
+        raise RecipeError(f"--replay {report}: that fit had another recipe: repeat its command, and add --replay")
+    return decisions

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.manifest import Comparison, Manifest
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.reranker import Reranker
@@ -420,9 +421,8 @@ def _held_out(
             scores = first.train_scores[splits.train.rows_of(held_out)]
             lists = lists_for(spec, part, scores)
             values = query_ndcg(predict(fitted.module, lists), lists, part, scores, spec.ndcg_at)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, values=values)
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, values=values)
             checkpoint.unlink(missing_ok=True)
         with np.load(file) as done:
             yield _Part(held_out, done["values"])

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
 from listwright.ranking.aggregates import Aggregates
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.scorers import OnnxScorer
@@ -123,9 +124,8 @@ def cross_fit(
             inside, outside = (np.flatnonzero(which) for which in (fold_of != fold, fold_of == fold))
             checkpoint = run.state / f"generalist_fold_{fold + 1}.pt"
             part = _judged(run, generalist, mixture, first, anomaly, inside, outside, checkpoint)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, **part)  # type: ignore[arg-type]
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, **part)  # type: ignore[arg-type]
         parts.append(dict(np.load(file)))
         task.reach(fold + 1)
     together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

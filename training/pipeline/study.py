@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
-from listwright.ranking.plain_file import read_object
 from listwright.ranking.relative import KINDS
+from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
+from listwright.training.data.load import announce
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.first_stage.lambdamart import SettingsTrial
-from listwright.training.job_folder import remove_unused, write_json
+from listwright.training.job_folder import locked, remove_unused, store_facts
 from listwright.training.pipeline.budget import Budget
 from listwright.training.pipeline.choice import better_first_stage
 from listwright.training.pipeline.steps import load
@@ -39,6 +40,8 @@ from listwright.training.search import Objective, Rounds, SearchResult, Value
 from listwright.training.second_stage.fit import NetworkTrial, search_network, with_values
 
 WINNER = "winner.toml"
+
+_FACTS, _OTHER = "study.json", "{folder} holds a study with other {name}: choose another --study, or delete it"
 
 MOMENT_S = 1e-3
 """Seconds for a first stage where none are left: in these, only its first setting is tried."""
@@ -73,34 +76,80 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe.
     """
+    in_use = f"a search in {folder} is running: wait for it, or choose another --study"
+    with locked(folder, in_use, "--study"):
+        try:
+            store_facts(folder / _FACTS, {"recipe": recipe.model_dump(mode="json")}, _OTHER)
+            state = folder / "state"
+            state.mkdir(exist_ok=True)
+            yield state
+        finally:
+            remove_unused(folder, [folder / "state"], [_FACTS, "lock"])
+
+
+def run_study(
+    recipe: Recipe,
+    sources: Sequence[str],
+    folder: Path,
+    *,
+    trials: int,
+    device: str,
+    on: str | None,
+    jobs: int,
+    budget: Budget,
+    command: str,
+    progress: Progress,
+) -> tuple[Winner, str]:
+    """Search in the folder of a study, and write the winner there; return it with its text.
+
+    Args:
+        recipe: Recipe whose own values are the first trial.
+        sources: Values of ``--data``.
+        folder: Folder of the study, whose finished trials are not repeated.
+        trials: Number of trials in all, finished ones among them.
+        device: Torch device of the networks.
+        on: Value of ``--on``; None for this machine.
+        jobs: Number of trials at a time.
+        budget: Time of the search.
+        command: Command that repeats the search, for the text.
+        progress: Progress report.
+
+    Raises:
+        RecipeError: as :func:`lock_study` and :func:`tune`; also if the folder has a study of other data, or a worker
+            was stopped from outside.
+    """
+    with lock_study(folder, recipe) as state:
+        splits = load(recipe, sources, progress=progress)
+        check_data(folder, splits)
+        announce(recipe, splits, progress)
+        with _trial_workers(recipe, sources, on, jobs) as workers:
+            winner = tune(
+                recipe, splits, state, trials=trials, device=device, progress=progress, workers=workers, budget=budget
+            )
+        text = fragment(winner, command)
+        atomic_write(folder / WINNER, text)
+    return winner, text
+
+
+@contextmanager
+def _trial_workers(recipe: Recipe, sources: Sequence[str], on: str | None, jobs: int) -> Iterator[TrialWorkers | None]:
+    """Yield the processes of the trials; None for this one, where one trial runs at a time here."""
+    if on is None and jobs == 1:
+        yield None
+        return
     try:
-        (folder / "state").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"--study {folder} cannot be made: {error.strerror or error}; choose another") from error
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise RecipeError(f"a search in {folder} is running: wait for it, or choose another --study") from error
-    try:
-        _check(folder, "recipe", recipe.model_dump(mode="json"))
-        yield folder / "state"
-    finally:
-        lock.release()
-        remove_unused(folder, [folder / "state"], ["study.json", "lock"])
+        with side_by_side(on, jobs, local_jobs=1) as (executor, at_a_time):
+            yield TrialWorkers(executor, at_a_time, SplitsReader(recipe, tuple(sources)))
+    except BrokenProcessPool as error:
+        raise RecipeError(
+            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
+            "goes on"
+        ) from error
 
 
 def check_data(folder: Path, splits: Splits) -> None:
     """Raise RecipeError if the locked folder holds a study of other data."""
-    _check(folder, "data", digest_of(splits))
-
-
-def _check(folder: Path, name: str, value: object) -> None:
-    file = folder / "study.json"
-    earlier = read_object(file) if file.exists() else {}
-    if earlier.get(name, value) != value:
-        raise RecipeError(f"{folder} holds a study with other {name}: choose another --study, or delete it")
-    write_json(file, {**earlier, name: value})
+    store_facts(folder / _FACTS, {"data": digest_of(splits)}, _OTHER)
 
 
 def tune(
@@ -169,10 +218,9 @@ class _Study:
 
     def tune_network(self, model: NetworkSpec, device: str) -> Winner:
         first, seed = self._first_stage(), self.recipe.seed
-        own: dict[str, Any] = {"trials": self.trials, "state": self.state, "device": device}
         search = self._search(
             f"{model.title}, NDCG@{model.ndcg_at}",
-            partial(search_network, model, self.splits, first, **own),
+            partial(search_network, model, self.splits, first, trials=self.trials, state=self.state, device=device),
             self.state / f"{model.kind}.journal",
             lambda workers: NetworkTrial(model, workers.read, first, seed, self.state, device, workers.jobs),
         )

@@ -25,8 +25,11 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking import bundle
+from listwright.ranking.errors import BundleError, RecipeError
+from listwright.ranking.manifest import Manifest
 from listwright.ranking.plain_file import read_object
+from listwright.ranking.stages import MANIFEST
 from listwright.training.job_folder import write_json
 
 if TYPE_CHECKING:
@@ -301,6 +304,39 @@ class TensorBoardRun:
     def close(self, _status: str) -> None:
         """Close the file of events."""
         self._writer.close()
+
+
+def fetch(model: str, out: Path) -> Manifest:
+    """Copy a bundle out of MLflow's current tracking server, verify it, and publish it.
+
+    Args:
+        model: ``models:/NAME@ALIAS``, ``models:/NAME/VERSION`` or ``runs:/RUN/model``.
+        out: folder to make; it is there whole, or not at all.
+
+    Returns:
+        The bundle's manifest.
+
+    Raises:
+        BundleError: if the model has no bundle, the bundle is damaged, or there is something at ``out``.
+        MlflowException: if there is no such model, or the server does not answer.
+        OSError: if the folder cannot be written.
+    """
+    if out.exists():
+        raise BundleError(out, "exists already: a published version never changes; choose another folder")
+    mlflow = import_mlflow()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", ignore_cleanup_errors=True) as own:
+        folder = Path(mlflow.artifacts.download_artifacts(model, dst_path=own))
+        bundles = [path.parent for path in folder.rglob(MANIFEST)]
+        if len(bundles) != 1:
+            fault = f"holds {len(bundles)} bundles: name a model that listwright fit --track has logged"
+            raise BundleError(Path(model), fault)
+        try:
+            manifest = bundle.load(bundles[0]).manifest
+        except BundleError as error:  # names a folder that is removed
+            raise BundleError(Path(model) / error.file.name, error.reason) from None
+        bundle.publish(bundles[0], out)
+    return manifest
 
 
 def import_mlflow() -> Any:

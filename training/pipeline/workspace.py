@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import BundleName
-from listwright.ranking.plain_file import read_object
 from listwright.training.cluster import Workers
 from listwright.training.console.progress import Progress
 from listwright.training.data.dataset import Splits
 from listwright.training.data.shards.rows import chunks
-from listwright.training.job_folder import write_json
+from listwright.training.job_folder import JobKind, job_folder, store_facts
 from listwright.training.pipeline.budget import Budget
 from listwright.training.recipe.config import Recipe
 
-_RUN = "run.json"
+_RUN = JobKind(
+    "run",
+    "run.json",
+    "a run for {out} is going on: wait for it, or choose another --out",
+    "the interrupted run in {folder} had another {name}: repeat its command, or delete that folder",
+)
 
 
 class Workspace:
@@ -32,10 +36,10 @@ class Workspace:
     runs, and removes it at the end if nothing in it is worth keeping.
 
     Args:
-        out: where the bundle will stand.
-        recipe: of this run.
-        resume: go on with what an interrupted run left; False starts from nothing.
-        mode: of the run's time: ``bounded`` or ``unbounded``.
+        out: Folder of the bundle to publish.
+        recipe: Recipe of the run.
+        resume: Whether to go on with what an interrupted run left; False starts from nothing.
+        mode: Mode of the run's time: ``bounded`` or ``unbounded``.
 
     Raises:
         RecipeError: if ``out`` exists or cannot name a bundle; if an interrupted run is there and ``resume`` is False,
@@ -44,60 +48,33 @@ class Workspace:
 
     def __init__(self, out: Path, recipe: Recipe, *, resume: bool, mode: str = "unbounded") -> None:
         self.out = out
-        self.folder = partial_of(out)
         check_names(out)
         if out.exists():
             raise RecipeError(f"{out} exists already: a published bundle never changes; choose another --out")
-        if resume and not self.folder.exists():
-            raise RecipeError(f"nothing to resume for {out}: there is no {self.folder}; run without --resume")
         facts = {"recipe": recipe.model_dump(mode="json"), "bound on its time": mode}
-        self._lock = FileLock(self.folder / "lock")
-        begun = self.folder.exists()
-        self._hold()
-        try:
-            if begun and not resume:
-                raise RecipeError(
-                    f"{self.folder} holds an interrupted run: continue it with --resume, or delete that folder"
-                )
-            for what, value in facts.items() if resume else ():
-                self._check(what, value)
-        except RecipeError:
-            self._lock.release()
-            raise
+        self._lock = ExitStack()
+        self.folder = self._lock.enter_context(job_folder(out, facts, resume=resume, keep_pattern="*", kind=_RUN))
         self.state = self.folder / "state"
         self.bundle = self.folder / "bundle"
         self.state.mkdir(exist_ok=True)
         if self.bundle.exists():
             shutil.rmtree(self.bundle)
         self.bundle.mkdir()
-        if not resume:
-            write_json(self.folder / _RUN, facts)
 
     def __enter__(self) -> Workspace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._lock.close()
         if self.folder.exists() and not any(self.state.iterdir()):
             shutil.rmtree(self.folder)
-
-    def _hold(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise RecipeError(f"a run for {self.out} is going on: wait for it, or choose another --out") from error
-        except OSError as error:
-            raise RecipeError(
-                f"{self.folder} cannot be made: {error.strerror or error}; choose another --out"
-            ) from error
 
     def belongs_to(self, splits: Splits, model: Path | None = None) -> str:
         """Record which data this run uses; on a resumed run, check that they are still the same.
 
         Args:
-            splits: of the run.
-            model: file of a given first stage.
+            splits: Splits of the run.
+            model: File of a given first stage.
 
         Returns:
             sha256 of features, labels and lists of all splits.
@@ -107,28 +84,12 @@ class Workspace:
         """
         digest = digest_of(splits)
         model_digest = None if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
-        facts = read_object(self.folder / _RUN)
-        if "data" in facts:
-            self._check("data", digest)
-            if model_digest is not None or "first stage" in facts:
-                self._check("first stage", model_digest)
-        else:
-            write_json(self.folder / _RUN, {**facts, "data": digest, "first stage": model_digest})
+        store_facts(self.folder / _RUN.facts, {"data": digest, "first stage": model_digest}, _RUN.other)
         return digest
 
     def discard(self) -> None:
         """Remove the folder, once the bundle has been published from it."""
         shutil.rmtree(self.folder)
-
-    def _check(self, what: str, value: object) -> None:
-        try:
-            earlier = read_object(self.folder / _RUN)[what]
-        except (DataError, KeyError) as error:
-            raise RecipeError(f"{self.folder} is no run that can be resumed ({error}): delete it") from error
-        if earlier != value:
-            raise RecipeError(
-                f"the interrupted run in {self.folder} had another {what}: repeat its command, or delete that folder"
-            )
 
 
 def check_names(out: Path) -> None:
@@ -147,11 +108,6 @@ def check_names(out: Path) -> None:
                 f"{out}: {name!r} cannot be a bundle's name or version: letters, digits, '.', '_' and '-', at "
                 "most 100 and beginning with a letter or digit, e.g. models/shop/1"
             ) from error
-
-
-def partial_of(out: Path) -> Path:
-    """Return the working folder of the run that will publish ``out``."""
-    return out.with_name(f".{out.name}.partial")
 
 
 def next_version(models: Path, name: str) -> Path:
@@ -179,13 +135,13 @@ class RunContext:
     """The context of one run.
 
     Args:
-        recipe: what to fit.
-        splits: under the schema that the bundle will have.
-        state: folder for checkpoints; what is finished there is not done again.
-        progress: reports progress.
-        device: torch device of the networks.
-        workers: of a data-parallel fit; None for this process.
-        budget: the time that there is; by default no bound.
+        recipe: Recipe to fit.
+        splits: Splits under the schema that the bundle will have.
+        state: Folder for checkpoints; finished work in it is not repeated.
+        progress: Progress report.
+        device: Torch device of the networks.
+        workers: Workers of a data-parallel fit; None for this process.
+        budget: Time budget; by default without a bound.
     """
 
     recipe: Recipe

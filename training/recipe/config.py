@@ -55,23 +55,25 @@ class LambdaMart(RecipePart):
     """LambdaMART as the first stage, and the budget for tuning it.
 
     Args:
-        settings: what is tried first, so that tuning never ends below it on what it is selected by; a sensible setting,
-            or what ``listwright tune`` found.
-        trials: hyperparameter settings tried; 1 keeps ``settings``.
-        select_on: what settings and number of trees are chosen by: ``valid``, the validation split; or ``folds``, the
-            held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
+        settings: Settings that are tried first, so that tuning never ends below them on what it is selected by:
+            sensible ones, or those that ``listwright tune`` found.
+        trials: Number of hyperparameter settings to try; 1 keeps ``settings``.
+        select_on: Queries that settings and number of trees are selected on: ``valid``, the validation split; or
+            ``folds``, the held-out parts of a cross-validation over the training queries, ``folds`` times the work, for
             sets whose validation split has a few dozen queries.
-        members: LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the trees.
-        max_trees, patience: boosting stops after ``patience`` trees without a better NDCG, but not before twice as
-            many are grown.
-        folds: parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
-        ndcg_at: cutoff of the NDCG that tuning and early stopping look at.
-        engine: what scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
-        monotone: of numeric features, all else equal: 1 where a larger value may never lower the score, -1 where it may
-            never raise it, 0 where it is free. A second stage is not bound by it; the report measures what it does.
-        relative: list-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
-            queries that neither was trained on, and takes them where the mean is better; ``none``;
-            or the kinds to take in any case. Columns that the trees hardly use are left out.
+        members: Number of LambdaMARTs with other seeds whose sum is the first stage; serving takes that many times the
+            trees.
+        max_trees, patience: Bounds of boosting, which stops after ``patience`` trees without a better NDCG, but not
+            before twice as many are grown.
+        folds: Number of parts for the out-of-fold scores of the training queries, and for ``select_on = "folds"``.
+        ndcg_at: Cutoff of the NDCG that tuning and early stopping look at.
+        engine: Engine that scores with the fitted model: ``compiled``, or ``lightgbm`` itself.
+        monotone: Direction of numeric features, all else equal: 1 where a larger value may never lower the score, -1
+            where it may never raise it, 0 where it is free. A second stage is not bound by it; the report measures what
+            it does.
+        relative: List-relative columns beside the features: ``auto`` compares LambdaMART with and without them on
+            queries that neither was trained on, and takes them where the mean is better; ``none``; or the kinds to take
+            in any case. Columns that the trees hardly use are left out.
     """
 
     kind: Literal["lambdamart"] = "lambdamart"
@@ -110,7 +112,7 @@ class GivenModel(_ForeignStage):
     """A model that is in use already: LightGBM's text file or an ONNX graph, recognised by its content.
 
     Args:
-        engine: what scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
+        engine: Engine that scores with a LightGBM model, as for LambdaMART; an ONNX graph has one engine.
     """
 
     kind: Literal["model"] = "model"
@@ -132,20 +134,20 @@ class Srm(RecipePart):
     """SRM, a mixture of specialised Plackett-Luce rankers (Jagerman, Oosterhuis, de Rijke, 2017).
 
     Args:
-        specialists: K.
-        hidden: hidden widths of every f_k; empty is the paper's linear ranker, eq. (3).
-        alpha: of the Dirichlet prior of the mixture weights, eq. (4).
-        sigma: standard deviation of the prior of every ranker's weights, eq. (5).
-        transform: what happens to numeric features before they become z-scores: ``none``, or ``log`` for features
-            that span magnitudes, symmetric log1p. ``raw`` features become no z-scores, as the paper has it; sigma then
-            holds their weights in units of each feature.
-        m_step: ``lbfgs``, or the paper's ``adam``; an MLP always takes Adam.
-        top: m of the paper's top-m event; None is the full event.
-        restarts: starting points tried; the best after ``short_run`` iterations goes on.
-        short_run, max_iterations: EM iterations of a trial run, and in all.
-        batch_size, learning_rate, epochs: of Adam; epochs per M-step.
-        first_stage_score: whether the first stage's score is one more input feature; the paper has none.
-        cutoff: C, how many candidates of the first stage are ranked; None for the whole list.
+        specialists: Number of specialists, K.
+        hidden: Hidden widths of every f_k; empty for the paper's linear ranker, eq. (3).
+        alpha: Parameter of the Dirichlet prior of the mixture weights, eq. (4).
+        sigma: Standard deviation of the prior of every ranker's weights, eq. (5).
+        transform: Transform of numeric features before they become z-scores: ``none``, or ``log`` for features that
+            span magnitudes, symmetric log1p. ``raw`` features become no z-scores, as the paper has it; sigma then holds
+            their weights in units of each feature.
+        m_step: Optimiser: ``lbfgs``, or the paper's ``adam``; an MLP always takes Adam.
+        top: Depth m of the paper's top-m event; None for the full event.
+        restarts: Number of starting points; the best after ``short_run`` iterations goes on.
+        short_run, max_iterations: Numbers of EM iterations of a trial run, and in all.
+        batch_size, learning_rate, epochs: Settings of Adam; epochs per M-step.
+        first_stage_score: Whether the first stage's score is one more input feature; the paper has none.
+        cutoff: Number of candidates of the first stage to rank, C; None for the whole list.
     """
 
     kind: Literal["srm"] = "srm"
@@ -170,11 +172,11 @@ class Router(RecipePart):
     """The router that picks a specialist for an unseen list, or abstains to the generalist.
 
     Args:
-        folds: parts of the training queries; specialists and generalist are fitted anew without each, so that the
-            router learns from lists that they did not see.
-        trees, max_depth: of the forest that estimates shares and gains.
-        ndcg_at: cutoff of the NDCG that selects the best specialist and measures its gain.
-        confidence: of the lower bound on the mean gain of routed queries that must be above 0.
+        folds: Number of parts of the training queries; specialists and generalist are fitted anew without each, so that
+            the router learns from lists that they did not see.
+        trees, max_depth: Size of the forest that estimates shares and gains.
+        ndcg_at: Cutoff of the NDCG that selects the best specialist and measures its gain.
+        confidence: Level of the lower bound on the mean gain of routed queries that must be above 0.
     """
 
     folds: Annotated[int, Field(ge=2)] = 4
@@ -185,12 +187,12 @@ class Router(RecipePart):
 
 
 class Choice(RecipePart):
-    """How a fit finds out which ranker ``auto`` means: by comparing them on queries that none was fitted on.
+    """Comparison by which a fit finds out which ranker ``auto`` means, on queries that none was fitted on.
 
     Args:
-        second_stages: that are compared, the simplest first; each must beat the one that was taken before it.
-        folds: parts of the training queries, each ranked by networks that were fitted without it, where there are too
-            few validation queries to compare on.
+        second_stages: Second stages to compare, the simplest first; each must beat the best before it.
+        folds: Number of parts of the training queries, each ranked by networks that were fitted without it, where there
+            are too few validation queries to compare on.
     """
 
     second_stages: tuple[NetworkKind, ...] = ("qilcm", "qilcm2")
@@ -201,15 +203,15 @@ class Recipe(RecipePart):
     """One run: data, first stage, second stage.
 
     Args:
-        name: of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
+        name: Name of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
         specialists: SRM beside the model; None for none.
-        router: chooses among the specialists; None leaves the choice to callers and hooks.
-        choice: how second stages are compared, and what pays becomes the default; None fits ``model`` alone.
-        rivals: other networks' own settings, for :meth:`model_named`.
-        about: one line for ``--help``.
-        fold: which fold of the data, 1-based.
-        seed: the only source of randomness.
-        minutes: that ``listwright fit`` takes where ``--minutes`` does not say; 0 for no bound, None for the default of
+        router: Router to the specialists; None leaves the choice to callers and hooks.
+        choice: Comparison of second stages, which decides the default; None fits ``model`` alone.
+        rivals: Settings of other networks, for :meth:`model_named`.
+        about: Line for ``--help``.
+        fold: Number of the fold of the data, from 1.
+        seed: Seed of all randomness.
+        minutes: Bound on the time of ``listwright fit`` without ``--minutes``; 0 for no bound, None for the default of
             :class:`listwright.training.pipeline.budget.Budget`.
     """
 
@@ -241,8 +243,8 @@ class Recipe(RecipePart):
         for kind in Rivals.model_fields:
             rival = self.rivals.spec(kind)
             for field in ("cutoff", "first_stage_score", "ndcg_at"):
-                if rival is not None and (has := getattr(rival, field)) != (wanted := getattr(self.model, field)):
-                    fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {wanted!r}"
+                if rival is not None and (has := getattr(rival, field)) != (own := getattr(self.model, field)):
+                    fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {own!r}"
                     raise ValueError(f"{fault}: all must see the same candidates and inputs, and be measured alike")
         return self
 
@@ -273,8 +275,8 @@ def load(name_or_path: str, **changes: Any) -> Recipe:
     """Read a shipped recipe by name, or any recipe by path.
 
     Args:
-        name_or_path: ``demo``, or a path that ends in ``.toml``.
-        changes: top-level fields to replace (``seed``, ``fold``); None leaves the recipe's own.
+        name_or_path: Name such as ``demo``, or a path that ends in ``.toml``.
+        changes: Top-level fields to replace (``seed``, ``fold``); None leaves the recipe's own.
 
     Raises:
         RecipeError: if there is no such recipe or a field is wrong; every fault is named with its place.
@@ -326,6 +328,24 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
         RecipeError: if they do not fit the rest.
     """
     return of({name: getattr(recipe, name) for name in Recipe.model_fields} | changes, f"recipe {recipe.name!r}")
+
+
+def with_comparisons(recipe: Recipe, *, quick: bool, model: str | None) -> Recipe:
+    """Return the recipe with its comparison of rankers: by default that of every kind.
+
+    Args:
+        recipe: Recipe of the fit.
+        quick: Whether to compare nothing, and to fit LightGBM without list-relative columns.
+        model: Name of the only second stage; nothing is compared then. None for that of the recipe.
+    """
+    if quick:
+        first = recipe.first_stage
+        if isinstance(first, LambdaMart) and first.relative == "auto":
+            first = first.model_copy(update={"relative": "none"})
+        return changed(recipe, {"first_stage": first, "choice": None})
+    if model is not None:
+        return changed(recipe, {"choice": None})
+    return recipe if recipe.choice is not None else changed(recipe, {"choice": Choice()})
 
 
 def described(error: ValidationError, model: type[BaseModel]) -> str:

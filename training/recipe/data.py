@@ -32,9 +32,9 @@ class RecipePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _by_name(given: object) -> tuple[tuple[str, Default], ...]:
+def _by_name(table: object) -> tuple[tuple[str, Default], ...]:
     """Return names and values, of a table as TOML has them or as they are stored here."""
-    values = dict(given) if isinstance(given, tuple) else given
+    values = dict(table) if isinstance(table, tuple) else table
     if not isinstance(values, Mapping):
         raise ValueError("expected a table of names and values")
     for name, value in values.items():
@@ -47,10 +47,10 @@ Defaults = Annotated[tuple[tuple[str, Default], ...], PlainValidator(_by_name), 
 """Values by name: a table in TOML and JSON, pairs in memory, so that a recipe can be hashed."""
 
 
-def _directions(given: object) -> tuple[tuple[str, int], ...]:
+def _directions(table: object) -> tuple[tuple[str, int], ...]:
     """Return names of features, with 1, -1 or 0 for each."""
     directions = []
-    for name, value in _by_name(given):
+    for name, value in _by_name(table):
         if not isinstance(value, int) or isinstance(value, bool) or value not in (-1, 0, 1):
             choices = "1 (a larger value never lowers the score), -1 (never raises it) or 0 (free)"
             raise ValueError(f"{name} = {value!r}: expected {choices}")
@@ -66,12 +66,12 @@ class AnyData(RecipePart):
     """Options of features, whatever the source of the data.
 
     Args:
-        defaults: values that stand for features which a request by name leaves out: a number, or a category as a
-            request spells it. Training never looks at them.
-        gains: what label 0, 1 and so on is worth, in LambdaMART's loss, the loss ``softmax``, and every NDCG; None for
-            2^y - 1. The first is 0, and each is larger than the one before.
-        drop_constant: whether columns with one value in all training rows, missing ones too, become no features. What
-            a given first stage needs stays.
+        defaults: Values of features that a request by name leaves out: a number, or a category as a request spells it.
+            Training never looks at them.
+        gains: Gain of label 0, 1 and so on in LambdaMART's loss, the loss ``softmax``, and every NDCG; None for 2^y -
+            1. The first is 0, and each is larger than the one before.
+        drop_constant: Whether columns with one value in all training rows, missing ones too, become no features. What a
+            given first stage needs stays.
     """
 
     defaults: Defaults = ()
@@ -112,13 +112,14 @@ class Split(RecipePart):
 
 
 class TableSplit(Split):
-    """How one table becomes training, validation and test queries; without any say in it where there are three tables.
+    """Split of a single table into training, validation and test queries; of no effect where there are three tables.
 
     Args:
-        parts: as of a random split. By time, the newest of these parts tests, the one before it validates; where a
-            column names no validation query, one part of the training queries is set aside.
-        by: ``random``; ``time``, of a query's first row; or ``column``, which says ``train``, ``valid`` or ``test``.
-        column: with the time, or the name of the split; no feature. None for a random split.
+        parts: Number of parts of a random split. By time, the newest of these parts tests, the one before it validates;
+            where a column names no validation query, one part of the training queries is set aside.
+        by: Criterion: ``random``; ``time``, that of a query's first row; or ``column``, which says ``train``, ``valid``
+            or ``test``.
+        column: Column with the time, or the name of the split; no feature. None for a random split.
     """
 
     by: Literal["random", "time", "column"] = "random"
@@ -135,10 +136,10 @@ class LetorData(AnyData):
     """SVMrank / LETOR text.
 
     Args:
-        parts: names of the disjoint part files of a set that ships without folds; empty for anything else.
-        valid_part, test_part: fold k validates on part ``k + valid_part`` and tests on part ``k + test_part``
-            (1-based, cyclic); it trains on the remaining ones.
-        split: how to split when neither the files nor the archive say which query belongs where.
+        parts: Names of the disjoint part files of a set that ships without folds; empty for anything else.
+        valid_part, test_part: Offsets of the parts: fold k validates on part ``k + valid_part`` and tests on part ``k +
+            test_part`` (1-based, cyclic); it trains on the remaining ones.
+        split: Split where neither the files nor the archive say which query belongs where.
     """
 
     kind: Literal["letor"] = "letor"
@@ -149,12 +150,12 @@ class LetorData(AnyData):
 
 
 class Propensity(RecipePart):
-    """How likely a shown place is looked at, for inverse-propensity weights.
+    """Probabilities that a shown place is looked at, for inverse-propensity weights.
 
     Args:
-        column: with the shown place, from 1; no feature.
-        values: of place 1, 2 and so on, relative to the first; deeper places have the last.
-        clip: smallest propensity that counts; bounds the weights, at the cost of some bias.
+        column: Column with the shown place, from 1; no feature.
+        values: Propensities of place 1, 2 and so on, relative to the first; deeper places have the last.
+        clip: Smallest propensity that counts; it bounds the weights, at the cost of some bias.
     """
 
     column: str = "position"
@@ -166,14 +167,14 @@ class TableData(AnyData):
     """CSV or Parquet, one row per candidate.
 
     Args:
-        file: name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
-        made_of: what ``--data`` names instead of a table, which is then made of it: a public table's name.
-        qid, label: column names.
-        weight: column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
-        propensity: of shown places, where labels are clicks; None: labels are what they seem.
-        categorical: columns to treat as categories whatever their type; text columns always are.
-        ignore: columns that are no features.
-        split: how the queries of one table are split.
+        file: Name of the table inside the folder given by ``--data``; None where ``--data`` is the table itself.
+        made_of: Name of a public table; ``--data`` then names the package that it is made of.
+        qid, label: Names of the columns with query id and label.
+        weight: Column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
+        propensity: Propensities of shown places, where labels are clicks; None where they are judgements.
+        categorical: Columns to treat as categories whatever their type; text columns always are.
+        ignore: Columns that are no features.
+        split: Split of the queries of a single table.
     """
 
     kind: Literal["table"] = "table"
@@ -197,20 +198,20 @@ class SyntheticData(AnyData):
     """Data with a known truth (``training.data.synthetic.planted``).
 
     Args:
-        queries: number of lists.
-        min_length, max_length: bounds of the list length (log-uniform).
-        numeric, categorical: number of features of each kind.
-        categories: values of each categorical feature.
-        groups: K Plackett-Luce groups with their own weights.
-        shift: s; every query scales feature d by ``exp(N(0, 0.4 s))`` and shifts it by ``N(0, 2 s)``.
-        anomalous: share of queries whose s is tripled.
-        missing: share of numeric values that are missing (in the first third of the numeric features).
-        levels: relevance labels ``0 .. levels - 1``; ties abound.
-        noise: scale of the Gumbel noise on the utilities.
-        observable: share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
+        queries: Number of lists.
+        min_length, max_length: Bounds of the list length (log-uniform).
+        numeric, categorical: Numbers of features of each kind.
+        categories: Number of values of each categorical feature.
+        groups: Number K of Plackett-Luce groups with their own weights.
+        shift: Strength s: every query scales feature d by ``exp(N(0, 0.4 s))`` and shifts it by ``N(0, 2 s)``.
+        anomalous: Share of queries whose s is tripled.
+        missing: Share of numeric values that are missing (in the first third of the numeric features).
+        levels: Number of relevance labels ``0 .. levels - 1``; ties abound.
+        noise: Scale of the Gumbel noise on the utilities.
+        observable: Share of queries whose group can be seen: a categorical feature ``kind``, the same for all of a
             query's candidates, names the group; for the others it names any. None leaves the feature out.
-        decoy, similarity, cheapest: how much the other candidates of the list change the utility of one
-            (``training.data.synthetic.context_effects``); 0 is no such effect.
+        decoy, similarity, cheapest: Strengths of the other candidates' effects on a candidate's utility
+            (``training.data.synthetic.context_effects``); 0 for no such effect.
     """
 
     kind: Literal["synthetic"] = "synthetic"
@@ -253,12 +254,12 @@ Data = Annotated[LetorData | TableData | SyntheticData, Field(discriminator="kin
 
 
 class PlacePropensity(BaseModel):
-    """Of one place.
+    """Propensity of a place.
 
     Args:
-        position: from 1.
-        propensity: how likely it is looked at, relative to the first.
-        low, high: 95 % interval.
+        position: Place, from 1.
+        propensity: Probability of a look, relative to the first place.
+        low, high: Ends of the 95 % interval.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -270,11 +271,11 @@ class PlacePropensity(BaseModel):
 
 
 class PropensityFile(BaseModel):
-    """The file. Fields that it has beside these are left alone: they say where it comes from.
+    """Content of a file of propensities. Further fields, on where it comes from, are ignored.
 
     Args:
-        format: version; a change that an older reader would misread raises it.
-        positions: in order, from 1.
+        format: Version of the format; a change that an older reader would misread raises it.
+        positions: Propensities of the places in order, from 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -302,9 +303,9 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
     """Read the propensities of a file.
 
     Args:
-        path: of the file.
-        column: of the data, with the shown place.
-        clip: smallest propensity that counts.
+        path: Path of the file.
+        column: Column of the data with the shown place.
+        clip: Smallest propensity that counts.
 
     Raises:
         RecipeError: if it cannot be read, its places are not 1, 2 and so on, or the clip is none; names the remedy.
@@ -322,9 +323,9 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
         ) from error
     except ValueError as error:
         raise RecipeError(f"--propensities {path}: no JSON: {error}; {advice}") from error
-    places = [one.position for one in file.positions]
+    places = [place.position for place in file.positions]
     if places != list(range(1, len(places) + 1)):
         raise RecipeError(f"--propensities {path}: expected positions 1 to {len(places)} in order, found {places}")
     if not 0.0 < clip <= 1.0:
         raise RecipeError(f"--clip {clip:g}: expected a propensity above 0, at most 1")
-    return Propensity(column=column, values=tuple(one.propensity for one in file.positions), clip=clip)
+    return Propensity(column=column, values=tuple(place.propensity for place in file.positions), clip=clip)

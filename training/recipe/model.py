@@ -16,19 +16,20 @@ class Network(RecipePart):
     """Settings shared by every second stage: the encoder of QILCM's eqs. (1) and (2), the loss and the fit.
 
     Args:
-        encoder_width: width of the two encoder layers, eq. (1).
-        rank_loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``, cross
-            entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See
+        encoder_width: Width of the two encoder layers, eq. (1).
+        rank_loss: Loss: AttRank without (``per_query``) or with (``paper``) the factor 1/n of eq. (12); ``softmax``,
+            cross entropy with gain 2^y - 1; or ``plackett_luce``, the exact likelihood with ties. See
             :mod:`listwright.training.losses`.
-        first_stage_score: whether the first stage's score is one more input feature.
-        relative: whether the list-relative columns that the first stage sees are inputs, too.
-        cutoff: C, how many candidates of the first stage are reranked.
-        precision: of the training steps' matrix products: ``bfloat16`` for devices that are fast at it; weights,
-            losses, validation and what is exported stay float32.
-        dropout, weight_decay: regularisation on top of the paper's; 0 is the paper.
-        batches: of lists of similar lengths, which pads less, or of lists drawn at ``random``, as papers have them.
-        batch_size, learning_rate, max_epochs, patience: Adam, in queries per batch; training stops after ``patience``
-            epochs without a better validation NDCG at ``ndcg_at``.
+        first_stage_score: Whether the first stage's score is one more input feature.
+        relative: Whether the list-relative columns that the first stage sees are inputs, too.
+        cutoff: Number of candidates of the first stage to rerank, C.
+        precision: Precision of the training steps' matrix products: ``bfloat16`` for devices that are fast at it;
+            weights, losses, validation and what is exported stay float32.
+        dropout, weight_decay: Regularisation on top of the paper's; 0 is the paper.
+        batches: Composition of batches: lists of ``similar`` lengths, which pads less, or lists drawn at ``random``, as
+            papers have them.
+        batch_size, learning_rate, max_epochs, patience: Settings of Adam, in queries per batch; training stops after
+            ``patience`` epochs without a better validation NDCG at ``ndcg_at``.
     """
 
     encoder_width: Positive = 100
@@ -51,15 +52,14 @@ class QilcmSpec(Network):
     """QILCM (Zhu, Chen, He, AAAI 2019).
 
     Args:
-        variant: the whole model, or one of the paper's ablations: ``V1`` with plain means and variances instead of
+        variant: Variant: the whole model, or an ablation of the paper: ``V1`` with plain means and variances instead of
             attention-weighted ones (a_i = 1/n in eqs. 4, 6 and 7), ``V2`` without the confusion loss (lambda = 0),
-            ``V3`` without it and without query normalisation. V2 and V3 take no notice of ``confusion_weight``.
-        hidden: hidden widths of both MLPs, eqs. (3) and (9).
-        query_norm: eq. (8) as ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)`` (``paper``,
-            which is served in float64 up to there and takes about twice the time).
-        confusion_weight: lambda', the weight of the normalised Chamfer loss; the lambda of eq. (10) that it equals
-            is printed.
-        confusion_pairs: query pairs sampled per batch for eq. (13), by default about one for each query; or
+            ``V3`` without it and without query normalisation. V2 and V3 ignore ``confusion_weight``.
+        hidden: Hidden widths of both MLPs, eqs. (3) and (9).
+        query_norm: Form of eq. (8): ``1 / sqrt(var + eps^2)`` (``stable``) or as printed, ``1 / (sigma + eps)``
+            (``paper``, which is served in float64 up to there and takes about twice the time).
+        confusion_weight: Weight lambda' of the normalised Chamfer loss; the equal lambda of eq. (10) is printed.
+        confusion_pairs: Number of query pairs sampled per batch for eq. (13), by default about one for each query; or
             ``all``.
     """
 
@@ -72,7 +72,7 @@ class QilcmSpec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "QILCM" if self.variant == "full" else f"QILCM {self.variant}"
 
     @property
@@ -82,18 +82,18 @@ class QilcmSpec(Network):
 
 
 class Qilcm2Spec(Network):
-    """A stronger set model in QILCM's family (ours): it keeps what QILCM throws away.
+    """A stronger set model in QILCM's family (ours), which keeps information that QILCM drops.
 
     Its defaults are what was measured on top of list-relative columns, one setting for all sets: ``docs/attempts.md``.
 
     Args:
-        context: what a candidate sees of the others: ``blocks``, two blocks of self-attention, or ``seeds``, lists
+        context: Way in which a candidate sees the others: ``blocks``, two blocks of self-attention, or ``seeds``, lists
             pooled by several learned attentions.
-        seeds: attentions that pool the list.
-        heads: of each block.
-        members: networks with other initial weights in one graph, whose mean scores.
-        hidden: hidden widths of the MLP that scores.
-        input_noise: standard deviation of what is added to the scaled inputs, which lie in [0, 1], while training.
+        seeds: Number of attentions that pool the list.
+        heads: Number of attention heads in each block.
+        members: Number of networks with other initial weights in one graph, whose mean scores.
+        hidden: Hidden widths of the MLP that scores.
+        input_noise: Standard deviation of the noise on the scaled inputs, which lie in [0, 1], while training.
     """
 
     kind: Literal["qilcm2"] = "qilcm2"
@@ -112,7 +112,7 @@ class Qilcm2Spec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "QILCM2"
 
 
@@ -120,8 +120,9 @@ class _Reader(Network):
     """Settings of a network that reads the list one candidate after the other.
 
     Args:
-        order: by the first stage's score (equal scores in input order, in training in a random one), or as the list is
-            ``presented``. The first is sorted inside the exported graph, so the order of a request does not matter.
+        order: Order of reading: by the first stage's score (equal scores in input order, in training in a random one),
+            or as the list is ``presented``. The first is sorted inside the exported graph, so the order of a request
+            does not matter.
     """
 
     order: Literal["first_stage", "presented"] = "first_stage"
@@ -137,7 +138,7 @@ class DlcmSpec(_Reader):
     """DLCM (Ai, Bi, Guo, Croft, SIGIR 2018): a GRU reads the list from the worst candidate to the best.
 
     Args:
-        heads: how many queries the final state asks of every candidate; 3 in the authors' code.
+        heads: Number of queries that the final state asks of every candidate; 3 in the authors' code.
     """
 
     kind: Literal["dlcm"] = "dlcm"
@@ -145,7 +146,7 @@ class DlcmSpec(_Reader):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "DLCM"
 
 
@@ -153,8 +154,8 @@ class DcmSpec(_Reader):
     """DCM (Mottini, Acuna-Agost, KDD 2017): a pointer network reads the list from the best candidate to the worst.
 
     Args:
-        state_width: of the LSTMs and of the attention that points. The QILCM paper, which compares with it, gives no
-            sizes: the width is our reading, and so is the encoder in front, which all rivals share.
+        state_width: Width of the LSTMs and of the attention that points. The QILCM paper, which compares with it, gives
+            no sizes: the width is our reading, and so is the encoder in front, which all rivals share.
     """
 
     kind: Literal["dcm"] = "dcm"
@@ -162,15 +163,15 @@ class DcmSpec(_Reader):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "DCM"
 
 
 class MlpSpec(Network):
-    """A pointwise network, which sees one candidate at a time: what the list is worth is measured against it.
+    """A pointwise network, which sees one candidate at a time: the baseline for the value of the list.
 
     Args:
-        hidden: hidden widths behind the encoder.
+        hidden: Hidden widths behind the encoder.
     """
 
     kind: Literal["mlp"] = "mlp"
@@ -178,7 +179,7 @@ class MlpSpec(Network):
 
     @property
     def title(self) -> str:
-        """What people read."""
+        """Name for display."""
         return "MLP"
 
 
@@ -252,9 +253,9 @@ def model_like(name: str, like: Model) -> Model:
     """Return the model of that name, fitted like another one.
 
     Args:
-        name: one of :data:`MODEL_NAMES`.
-        like: a recipe's model: what it says itself of what both have in common (encoder, hidden widths, loss, cutoff,
-            the fit) is taken from it, and everything if it is of the same kind. The rest has the kind's own default.
+        name: Name of the model, from :data:`MODEL_NAMES`.
+        like: Model of a recipe. Values that both have in common (encoder, hidden widths, loss, cutoff, the fit) are
+            taken from it, and everything if it is of the same kind. The rest has the kind's own default.
             ``qilcm-paper`` takes only what the paper leaves open.
 
     Raises:

@@ -66,11 +66,11 @@ def _in_precision(recipe: Recipe, precision: str) -> Recipe:
 
 
 def _first_stage(recipe: Recipe, options: argparse.Namespace) -> FirstStage:
-    own, given = recipe.first_stage, options.first_stage or options.first_stage_column
-    if given is None:
+    own, model = recipe.first_stage, options.first_stage or options.first_stage_column
+    if model is None:
         return own
     if isinstance(own, LambdaMart) and own.monotone:
-        raise RecipeError(f"recipe {recipe.name!r}: {GIVEN_IS_FREE.format(given, 'monotone')}")
+        raise RecipeError(f"recipe {recipe.name!r}: {GIVEN_IS_FREE.format(model, 'monotone')}")
     if options.first_stage is not None:
         if not options.first_stage.is_file():
             raise RecipeError(f"--first-stage {options.first_stage}: there is no such file")
@@ -95,9 +95,9 @@ def recipe_for(name: str | None, sources: Sequence[str], **changes: Any) -> Reci
     set whose parts a folder holds, and ``letor`` for all else.
 
     Args:
-        name: of the recipe; None to go by the data.
-        sources: what ``--data`` named.
-        changes: as of :func:`listwright.training.recipe.config.load`.
+        name: Name of the recipe; None to go by the data.
+        sources: Values of ``--data``.
+        changes: Changes for :func:`listwright.training.recipe.config.load`.
 
     Raises:
         RecipeError: if none was named and there are no data to tell by, or the recipe cannot be read.
@@ -147,11 +147,11 @@ def _parse_named(option: str, texts: Sequence[str], expected: str) -> dict[str, 
 
 
 def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
-    given = [name for name in _TABLE_OPTIONS if getattr(options, name) is not None]
-    if not given:
+    names = [name for name in _TABLE_OPTIONS if getattr(options, name) is not None]
+    if not names:
         return recipe
     if not isinstance(recipe.data, TableData):
-        effect = f"--{given[0].replace('_', '-')} {'splits a table' if given[0] == 'split' else 'names a column'}"
+        effect = f"--{names[0].replace('_', '-')} {'splits a table' if names[0] == 'split' else 'names a column'}"
         raise RecipeError(
             f"{effect}, but recipe {recipe.name!r} reads no table: the name of a table ends in {', '.join(TABLES)}"
         )

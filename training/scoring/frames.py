@@ -44,11 +44,11 @@ class FileRows(NamedTuple):
     """Some rows of a file.
 
     Args:
-        path: of the file.
-        rows: in their order, of all columns that are needed, or of the query ids alone.
-        lines: where each row stands in the file, for errors.
-        first: of the file's rows, counted from 0.
-        kinds: of all columns that are needed; None for those of ``rows``.
+        path: Path of the file.
+        rows: Rows in their order, with all columns that are needed, or with the query ids alone.
+        lines: Line of each row in the file, for errors.
+        first: Number of the first row in the file, from 0.
+        kinds: Types of all columns that are needed; None for those of ``rows``.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class FileRows(NamedTuple):
 
     @property
     def schema(self) -> Mapping[str, object]:
-        """Of all columns that are needed."""
+        """Schema of all columns that are needed."""
         return self.rows.schema if self.kinds is None else self.kinds
 
 
@@ -67,9 +67,9 @@ class Batches(NamedTuple):
     """The rows of a file or a folder.
 
     Args:
-        qid: column of query ids.
-        rows: a bounded number at a time.
-        ids_only: whether they are the query ids alone: :func:`~listwright.training.scoring.frames.read` reads the rest.
+        qid: Name of the column of query ids.
+        rows: Batches of a bounded number of rows.
+        ids_only: Whether they are the query ids alone: :func:`~listwright.training.scoring.frames.read` reads the rest.
     """
 
     qid: str
@@ -106,11 +106,12 @@ def batches(
     """Return the rows of a file or a folder in their order.
 
     Args:
-        data: a file, or a folder whose files are read by name; a list may go on in the next file.
-        schema: of the bundle. Its features in CSV are read as it says; all other columns of CSV are text.
-        qid: column of a table with the query id; LETOR text has a place of its own for it.
-        columns: that are needed beside features and query ids; None for all. Others are perhaps not read.
-        ids_only: read the query ids alone if all files are Parquet.
+        data: File, or a folder whose files are read by name; a list may go on in the next file.
+        schema: Schema of the bundle, by which features in CSV are read; all other columns of CSV are text.
+        qid: Column of a table with the query id; LETOR text has a place of its own for it.
+        columns: Names of the columns that are needed beside features and query ids; None for all. Others are perhaps
+            not read.
+        ids_only: Whether to read the query ids alone if all files are Parquet.
 
     Raises:
         RecipeError: if the column of query ids is not named, or not there.
@@ -260,7 +261,7 @@ def _frame(block: Block, schema: FeatureSchema) -> pl.DataFrame:
 
 
 class RowRange(NamedTuple):
-    """Rows of a Parquet or Arrow file that follow each other: the first of them, counted from 0, and how many."""
+    """Consecutive rows of a Parquet or Arrow file: the number of the first, from 0, and how many there are."""
 
     path: Path
     first: int
@@ -271,8 +272,8 @@ def read(ranges: Sequence[RowRange], names: frozenset[str] | None) -> pl.DataFra
     """Return the rows of some files, one behind the other.
 
     Args:
-        ranges: what is read.
-        names: see :func:`only`.
+        ranges: Ranges of rows to read.
+        names: Names of the columns; see :func:`only`.
 
     Raises:
         DataError: if a file cannot be read.

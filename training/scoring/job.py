@@ -20,15 +20,15 @@ class Job:
     """The options of a scoring job.
 
     Args:
-        bundle: its folder.
-        data: file with the lists, or a folder of such files.
-        out: the file to write, whose name ends in one of :data:`FORMATS`; without an ending, a folder of Parquet parts.
-        qid: column with the query id, for tables.
-        strategy: as in a request.
-        prefix: of the added columns.
-        columns: of the data that are written beside them; None for all that are no features.
-        with_features: write the features, too; only without ``columns``.
-        part_rows: see :func:`listwright.training.scoring.run.parts`.
+        bundle: Folder of the bundle.
+        data: File with the lists, or a folder of such files.
+        out: File to write, whose name ends in one of :data:`FORMATS`; without an ending, a folder of Parquet parts.
+        qid: Column with the query id, for tables.
+        strategy: Ranker, as in a request.
+        prefix: Prefix of the names of the added columns.
+        columns: Names of the data's columns to write beside them; None for all that are no features.
+        with_features: Whether to write the features, too; only without ``columns``.
+        part_rows: Number of rows of a part; see :func:`listwright.training.scoring.run.parts`.
     """
 
     bundle: Path
@@ -45,9 +45,9 @@ class Job:
         """Return the columns of the data to write, in the order of the data or of the option.
 
         Args:
-            names: of all columns of the data.
-            features: of the bundle.
-            qid: column with the query id, which is written whatever it is.
+            names: Names of all columns of the data.
+            features: Names of the bundle's features.
+            qid: Column with the query id, which is written in any case.
         """
         if self.columns is not None:
             return list(self.columns)

@@ -21,6 +21,7 @@ import polars as pl
 from polars.selectors import binary
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_folder
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
@@ -46,16 +47,17 @@ def run(
     """Score the missing parts of a job, and publish all.
 
     Args:
-        job: options of the scoring.
-        workers: score the parts.
-        at_a_time: how many parts they score side by side.
-        until_scored: its end ends the workers of this machine: none writes into the folder of a job that is over.
-        workers_read: whether they read Parquet files themselves.
-        resume: whether an interrupted job goes on.
-        progress: how far it is.
+        job: Options of the scoring.
+        workers: Executor that scores the parts.
+        at_a_time: Number of parts to score side by side.
+        until_scored: Context whose end ends the workers of this machine: none writes into the folder of a job that is
+            over.
+        workers_read: Whether the workers read Parquet files themselves.
+        resume: Whether an interrupted job goes on.
+        progress: Progress report.
 
     Raises:
-        ListwrightError: see :func:`listwright.training.commands.score.score`.
+        ListwrightError: see :func:`listwright.training.scoring.score.score`.
     """
     manifest, facts = inputs(job)
     with (
@@ -164,15 +166,15 @@ def _publish(folder: Path, out: Path) -> None:
     paths = sorted(folder.glob("[0-9]*.parquet"))
     whole = folder / f"whole{out.suffix}"
     if not out.suffix:
-        shutil.rmtree(whole, ignore_errors=True)  # of a run that was stopped here
-        whole.mkdir()
-        for path in paths:
-            os.link(path, whole / path.name)
-    elif out.suffix.lower() == ".csv":
-        pl.scan_parquet(paths).with_columns(binary().cast(pl.String)).sink_csv(whole)
+        with atomic_folder(out, whole):
+            for path in paths:
+                os.link(path, whole / path.name)
     else:
-        pl.scan_parquet(paths).sink_parquet(whole)
-    whole.replace(out)
+        if out.suffix.lower() == ".csv":
+            pl.scan_parquet(paths).with_columns(binary().cast(pl.String)).sink_csv(whole)
+        else:
+            pl.scan_parquet(paths).sink_parquet(whole)
+        whole.replace(out)
     shutil.rmtree(folder)
 
 
@@ -200,10 +202,10 @@ class Part(NamedTuple):
     """Some complete lists in the order of the file.
 
     Args:
-        number: from 0.
-        rows: as the batches have them.
-        columns: of all that are needed.
-        ranges: where the rows stand.
+        number: Number of the part, from 0.
+        rows: Rows from the batches.
+        columns: Names of all needed columns.
+        ranges: Places of the rows in the files.
     """
 
     number: int
@@ -218,9 +220,9 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
     The cuts depend on the rows and on nothing else, so a run that is resumed has the same parts.
 
     Args:
-        batches: rows in order.
-        qid: column with the query id.
-        rows: a part ends with the list in which this many rows are reached.
+        batches: Batches of rows in order.
+        qid: Column with the query id.
+        rows: Number of rows after which a part ends, with its last list.
 
     Raises:
         DataError: if a query id is missing, or rows of a query stand apart; with the line. Queries are known again by

@@ -46,16 +46,16 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     """Read, rank and write a part, then its counts; running again does nothing.
 
     Args:
-        number: of the part.
-        ranges: where its rows stand.
-        job: that it belongs to.
-        qid: column with the query id.
-        folder: of the job, hidden.
+        number: Number of the part.
+        ranges: Places of its rows in the files.
+        job: Job of the part.
+        qid: Column with the query id.
+        folder: Hidden folder of the job.
     """
     size = size_file(Path(folder), number)
     if size.exists():
         return
-    served = loaded(str(job.bundle))
+    served = load_bundle(str(job.bundle))
     rows = read(ranges, columns_to_read(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
     scored, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
@@ -71,7 +71,7 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
 
 
 @cache
-def loaded(folder: str) -> Bundle:
+def load_bundle(folder: str) -> Bundle:
     """Load the bundle of a folder, which is cached in this process."""
     _import_lightgbm()
     return bundle.load(Path(folder))
@@ -92,16 +92,15 @@ def _import_lightgbm() -> None:
 
 
 def ranked(
-    rows: pl.DataFrame, loaded: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
+    rows: pl.DataFrame, model: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
 ) -> tuple[pl.DataFrame, Int[np.ndarray, "2 J"]]:
     """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
-        rows: whole lists.
-        loaded: the bundle.
-        qid: column with the query id.
-        strategy: as in a request.
-        prefix: of the added columns.
+        rows: Rows of whole lists.
+        qid: Column with the query id.
+        strategy: Ranker, as in a request.
+        prefix: Prefix of the names of the added columns.
 
     Returns:
         The rows in their order. Scores are those of ``POST /rerank`` to the bit: ``score`` is the candidate's share of
@@ -115,9 +114,9 @@ def ranked(
     """
     # arrays alone: kept rankings would be garbage to look at
     orders, scores, first_scores, strategies = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[str]()
-    lists = lists_of(rows, loaded.manifest.feature_schema, qid)
+    lists = lists_of(rows, model.manifest.feature_schema, qid)
     _, offsets, order, qids = lists
-    for ranking in rankings_of(lists, loaded.reranker, strategy):
+    for ranking in rankings_of(lists, model.reranker, strategy):
         if ranking.degraded:
             raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
         orders.append(ranking.order)
@@ -138,17 +137,17 @@ def ranked(
         place = np.argsort(order)
         columns = [column.gather(place) for column in columns]
     added = rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, columns, strict=True))
-    return added, count_categories(lists.codes(loaded.manifest.feature_schema))
+    return added, count_categories(lists.codes(model.manifest.feature_schema))
 
 
 class PartLists(NamedTuple):
     """Lists of a part.
 
     Args:
-        features: ``(R, D)`` list by list; float32 columns as they were read, or an array.
-        offsets: ``(N + 1,)`` where each list begins, and where the last one ends.
-        order: ``(R,)`` which row of the part each is; None where they stand in its order.
-        qids: ``(N,)`` of the lists.
+        features: ``(R, D)`` features, list by list; float32 columns as they were read, or an array.
+        offsets: ``(N + 1,)`` bounds of the lists.
+        order: ``(R,)`` row of the part at each place; None where the rows stand in its order.
+        qids: ``(N,)`` ids of the lists.
     """
 
     features: pl.DataFrame | Float[np.ndarray, "R D"]
@@ -182,7 +181,7 @@ class PartLists(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows of some lists, and where each begins; the last number is the end."""
+    """Rows of some lists, with the bounds of the lists."""
 
     rows: Float[np.ndarray, "R D"]
     bounds: list[int]

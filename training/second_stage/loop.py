@@ -19,11 +19,12 @@ from jaxtyping import Float
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.order import sort_keys
-from listwright.training.cluster import Group, Workers, packed
+from listwright.training.cluster import Group, Workers, pickle_call
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.losses.confusion import confusion_loss, normalised_weight
@@ -397,10 +398,9 @@ def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optim
 
 def save(checkpoint: Path, state: TrainingState) -> None:
     """Write the file anew, in one step: an interruption leaves the previous epoch."""
-    temporary = checkpoint.with_suffix(".tmp")
     values = {**vars(state), "history": [asdict(epoch) for epoch in state.history]}
-    torch.save(values, temporary)
-    temporary.replace(checkpoint)
+    with atomic_file(checkpoint) as file:
+        torch.save(values, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +456,7 @@ class ParallelEpochs:
 
         def work(rank: int) -> bytes:
             queries = np.arange(rank, each * workers.size, workers.size)
-            return packed(NetworkWorker, model, lists.share(queries), spec, conf_weight, seed, device)
+            return pickle_call(NetworkWorker, model, lists.share(queries), spec, conf_weight, seed, device)
 
         self._group: Group = workers.group(work)
 

@@ -19,6 +19,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.stages import FeatureWeight, Specialist
 from listwright.training.console.progress import NO_TASK, Task
@@ -258,9 +259,8 @@ class _Fitting:
             "shares": mixture.shares,
             "steps": [asdict(step) for step in mixture.steps],
         }
-        temporary = self._checkpoint.with_suffix(".tmp")
-        torch.save(self._saved, temporary)
-        temporary.replace(self._checkpoint)  # in one step: an interruption leaves the iteration before
+        with atomic_file(self._checkpoint) as file:  # an interruption leaves the iteration before
+            torch.save(self._saved, file)
 
     def finish(self, mixture: Mixture, *, starts: tuple[float, ...]) -> FittedSrm:
         """Return the result of EM."""

@@ -57,11 +57,12 @@ class PositionBias:
     """Estimated examination of the places.
 
     Args:
-        way: what it comes from.
-        values, low, high: ``(places,)`` relative to the first place, and the ends of the 95 % bootstrap interval.
-        queries: that were looked at.
-        used: swaps; or the requests that came in different orders.
-        clicks: ``(places,)`` that speak of each place.
+        way: Source of the estimate: ``swaps`` or ``harvest``.
+        values, low, high: ``(places,)`` propensities relative to the first place, and the ends of the 95 % bootstrap
+            interval.
+        queries: Number of queries.
+        observations: Number of swaps, or of requests that came in different orders.
+        clicks: ``(places,)`` numbers of clicks that bear on each place.
     """
 
     way: Way
@@ -69,7 +70,7 @@ class PositionBias:
     low: Float[np.ndarray, " places"]
     high: Float[np.ndarray, " places"]
     queries: int
-    used: int
+    observations: int
     clicks: Float[np.ndarray, " places"]
 
     def file(self, command: str) -> PropensityFile:
@@ -79,7 +80,7 @@ class PositionBias:
             PlacePropensity(position=k, propensity=round(float(p), 6), low=round(float(a), 6), high=round(float(b), 6))
             for k, (p, a, b) in enumerate(rows, start=1)
         )
-        facts = {"command": command, "method": self.way, "queries": self.queries, "used": self.used}
+        facts = {"command": command, "method": self.way, "queries": self.queries, "used": self.observations}
         return PropensityFile(positions=places, **facts)  # type: ignore[arg-type]
 
 
@@ -89,13 +90,12 @@ def estimate(
     """Estimate how likely each place is examined.
 
     Args:
-        path: judged rows, a Parquet file or a folder of them.
-        way: ``swaps``, ``harvest``, or None for swaps where there are any.
-        places: K; None for all that the evidence reaches.
-        same: column by which equal requests are recognised; see
-            :func:`listwright.training.traffic.propensity.harvest_evidence`.
-        seed: of the bootstrap.
-        progress: reports every bootstrap sample, once the data suffice.
+        path: Parquet file of judged rows, or a folder of them.
+        way: Source of the estimate: ``swaps``, ``harvest``, or None for swaps where there are any.
+        places: Number of places, K; None for all that the evidence reaches.
+        same: Column by which equal requests are recognised; see :func:`harvest_evidence`.
+        seed: Seed of the bootstrap.
+        progress: Report of the bootstrap samples, once the data suffice.
 
     Raises:
         RecipeError: if ``places`` is less than two.
@@ -114,7 +114,7 @@ def estimate(
         task.reach(n + 1)
     low, high = percentile_interval(estimates)
     clicks = np.bincount(evidence.pairs.ravel(), _clicks(evidence).sum(axis=1).ravel(), count)
-    return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.used, clicks)
+    return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.observations, clicks)
 
 
 def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
@@ -146,10 +146,10 @@ def _clicks(evidence: Evidence) -> Float[np.ndarray, "pairs *variants 2"]:
 
 def _check_enough(path: Path, evidence: Evidence, whole: Float[np.ndarray, "pairs 3"], places: int) -> None:
     """Raise DataError unless pairs with enough clicks link every place with the first."""
-    enough = (_clicks(evidence) >= FEWEST_CLICKS).all(axis=(1, 2))
+    has_enough_clicks = (_clicks(evidence) >= FEWEST_CLICKS).all(axis=(1, 2))
     linked = {0}
     for _ in range(places):
-        linked |= {int(k) for pair in evidence.pairs[enough] if linked & set(pair.tolist()) for k in pair}
+        linked |= {int(k) for pair in evidence.pairs[has_enough_clicks] if linked & set(pair.tolist()) for k in pair}
     missing = sorted(set(range(places)) - linked)
     if not missing:
         return
@@ -196,9 +196,9 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
     are compared with each other.
 
     Args:
-        path: judged rows.
-        places: how many from the top; None for the deepest place of any swap.
-        seed: of the hash that deals units to groups; a request without a unit is a unit of its own.
+        path: Path of the judged rows.
+        places: Number of places from the top; None for the deepest place of any swap.
+        seed: Seed of the hash that deals units to groups; a request without a unit is a unit of its own.
 
     Returns:
         None where nothing was swapped.
@@ -213,13 +213,13 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
     rows = rows.join(lengths, on="query_id")
     cells = collected(rows.filter("swapped").select(_CELL).unique(), path).sort(_CELL)
     by_cell = [_stratum(rows, path, cell, places, seed) for cell in cells.iter_rows()]
-    pairs = sorted({(int(k), int(j)) for one in by_cell for k, j in _moved(one.swapped) if k >= 0})
+    pairs = sorted({(int(k), int(j)) for stratum in by_cell for k, j in _moved(stratum.swapped) if k >= 0})
     if not pairs:
         return None
-    strata = tuple(_sums(one, pairs) for one in by_cell)
-    queries = sum(len(one.clicked) for one in by_cell)
-    used = sum(int((_moved(one.swapped)[:, 0] >= 0).sum()) for one in by_cell)
-    return Evidence("swaps", np.array(pairs), strata, queries, used)
+    strata = tuple(_sums(stratum, pairs) for stratum in by_cell)
+    queries = sum(len(stratum.clicked) for stratum in by_cell)
+    observations = sum(int((_moved(stratum.swapped)[:, 0] >= 0).sum()) for stratum in by_cell)
+    return Evidence("swaps", np.array(pairs), strata, queries, observations)
 
 
 def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int, seed: int) -> _Stratum:
@@ -258,18 +258,18 @@ def _moved(part: Bool[np.ndarray, "N places"]) -> Int[np.ndarray, "N 2"]:
     return places
 
 
-def _sums(one: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "groups pairs 2 3"]:
+def _sums(stratum: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, "groups pairs 2 3"]:
     """Sum by group, pair and variant: displays, clicks at the upper place, clicks at the lower place."""
-    clicked, part, group = one
+    clicked, part, group = stratum
     moved = _moved(part)
     sums = np.zeros((MOST_GROUPS, len(pairs), 2, 3))
     for number, (upper, lower) in enumerate(pairs):
         both_shown = (clicked[:, upper] >= 0) & (clicked[:, lower] >= 0)
         plain = both_shown & ~part[:, upper] & ~part[:, lower]
         swapped = (moved[:, 0] == upper) & (moved[:, 1] == lower)
-        for variant, chosen in enumerate((plain, swapped)):
-            at = group[chosen]
-            values = (np.ones(len(at)), clicked[chosen, upper], clicked[chosen, lower])
+        for variant, rows in enumerate((plain, swapped)):
+            at = group[rows]
+            values = (np.ones(len(at)), clicked[rows, upper], clicked[rows, lower])
             for column, value in enumerate(values):
                 sums[:, number, variant, column] = np.bincount(at, value, MOST_GROUPS)
     return sums
@@ -282,10 +282,10 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     places if the candidate was shown at both. Its click rate at each, clicks over displays, counts once.
 
     Args:
-        path: judged rows.
-        places: how many from the top; None for all that were shown.
-        same: column by which equal requests are recognised, a query text for example; None for the shown candidates.
-        seed: of the hash that deals requests to groups.
+        path: Path of the judged rows.
+        places: Number of places from the top; None for all that were shown.
+        same: Column by which equal requests are recognised, a query text for example; None for the shown candidates.
+        seed: Seed of the hash that deals requests to groups.
 
     Returns:
         None where no request was shown in two orders by two bundles.
@@ -311,11 +311,11 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
     if sums.height == 0:
         return None
     queries = int(collected(rows.select(pl.col("query_id").n_unique()), path).item())
-    used = int(collected(several.select(pl.len()), path).item())
-    return _evidence(sums, queries, used)
+    observations = int(collected(several.select(pl.len()), path).item())
+    return _evidence(sums, queries, observations)
 
 
-def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
+def _evidence(sums: pl.DataFrame, queries: int, observations: int) -> Evidence:
     """Convert sums by group and pair of places to evidence."""
     pairs = sums.select("position", "position_lower").unique().sort("position", "position_lower")
     numbered = sums.join(pairs.with_row_index("pair"), on=["position", "position_lower"])
@@ -323,7 +323,7 @@ def _evidence(sums: pl.DataFrame, queries: int, used: int) -> Evidence:
     stratum = np.zeros((int(group.max()) + 1, pairs.height, 2, 3))
     for variant, columns in enumerate((("n", *_RATES), ("len", *_COUNTS[1:]))):
         stratum[group, numbered["pair"].to_numpy(), variant] = numbered.select(columns).to_numpy()
-    return Evidence("harvest", pairs.to_numpy().astype(np.int64) - 1, (stratum,), queries, used)
+    return Evidence("harvest", pairs.to_numpy().astype(np.int64) - 1, (stratum,), queries, observations)
 
 
 def all_pairs(
@@ -337,8 +337,9 @@ def all_pairs(
 
     Args:
         pairs: ``(pairs, 2)`` places from 0.
-        evidence: ``(pairs, 3)`` of each pair: n, expected clicks at its first place, and at its second, of n displays.
-        places: how many.
+        evidence: ``(pairs, 3)`` n of each pair, and the expected clicks at its first and at its second place, of n
+            displays.
+        places: Number of places.
 
     Returns:
         ``(places,)`` ``p_k / p_1``. A place is above 1 where it is clicked more than the first for the same candidates.
@@ -372,21 +373,21 @@ class Evidence:
     """Sums over groups of queries; the groups are the same in all strata.
 
     Args:
-        way: how the pairs came about.
+        way: Source of the pairs: ``swaps`` or ``harvest``.
         pairs: ``(pairs, 2)`` places from 0, the upper one first.
-        strata: of each stratum ``(groups, pairs, 2, 3)``: by group, pair and variant displays, and the clicks at the
-            upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are averaged.
-            Harvested pairs have one stratum. Their
-            first variant has sums of click rates over candidates, their second the displays and clicks themselves.
-        queries: that were looked at.
-        used: swaps; or the requests that came in different orders.
+        strata: Arrays ``(groups, pairs, 2, 3)``, one for each stratum: by group, pair and variant displays, and the
+            clicks at the upper and at the lower place. A swap has two variants, as ranked and swapped, whose rates are
+            averaged. Harvested pairs have one stratum. Their first variant has sums of click rates over candidates,
+            their second the displays and clicks themselves.
+        queries: Number of queries.
+        observations: Number of swaps, or of requests that came in different orders.
     """
 
     way: Way
     pairs: Int[np.ndarray, "pairs 2"]
     strata: tuple[Float[np.ndarray, "_ pairs 2 3"], ...]
     queries: int
-    used: int
+    observations: int
 
     def totals(self) -> Float[np.ndarray, "pairs 3"]:
         """Return ``(pairs, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
@@ -395,7 +396,7 @@ class Evidence:
         whole: Float[np.ndarray, "pairs 3"] = balanced
         return whole
 
-    def resample(self, samples: int, seed: int) -> Float[np.ndarray, "{samples} pairs 3"]:
+    def resample(self, samples: int, seed: int) -> Float[np.ndarray, "samples pairs 3"]:
         """Return :meth:`totals` of bootstrap samples of the groups, which are the same in all strata."""
         sums = []
         for stratum in self.strata:
@@ -410,9 +411,9 @@ class Evidence:
             rates: Float[np.ndarray, "samples pairs 3"] = sums[0][:, :, 0]
             return rates
         total: Float[np.ndarray, "samples pairs 3"] = np.zeros((len(sums[0]), len(self.pairs), 3))
-        for one in sums:
-            exposures = one[..., 0]  # (samples, pairs, 2)
-            rates = one[..., 1:] / np.maximum(exposures, 1.0)[..., None]
+        for stratum in sums:
+            exposures = stratum[..., 0]  # (samples, pairs, 2)
+            rates = stratum[..., 1:] / np.maximum(exposures, 1.0)[..., None]
             both = exposures.prod(axis=2) / np.maximum(exposures.sum(axis=2), 1.0)  # variance of a mean of two rates
             total += np.concatenate([both[..., None], both[..., None] * rates.mean(axis=2)], axis=2)
         return total

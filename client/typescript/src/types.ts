@@ -145,90 +145,10 @@ export interface ExperimentsInfo {
 }
 
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. This form has ``columns``. */
-export interface ExplainColumns {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
-  /** by feature name an array with one value per candidate; arrays of one length */
-  columns: { [name: string]: Value[] };
-  /** one id per candidate of features or columns, each once */
-  ids?: string[] | null;
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
-  /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
-  candidate?: number | string | null;
-  /** another one, by index or id: differences of contributions to its own. It goes with candidate */
-  against?: number | string | null;
-  /** explain the candidates at so many first places, instead of one that is named */
-  explain_top_n?: number | null;
-  /** most changed candidates that a stage scores for one explanation, and for the other one of against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET) */
-  explain_budget?: number | null;
-}
+export interface ExplainColumns extends ExplainRequestBase, RerankColumns {}
 
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. This form has ``features``. */
-export interface ExplainMatrix {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
-  /** columns of features, each once; default: the schema's */
-  feature_names?: string[] | null;
-  /** one row per candidate: the fast JSON form */
-  features: Value[][];
-  /** one id per candidate of features or columns, each once */
-  ids?: string[] | null;
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
-  /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
-  candidate?: number | string | null;
-  /** another one, by index or id: differences of contributions to its own. It goes with candidate */
-  against?: number | string | null;
-  /** explain the candidates at so many first places, instead of one that is named */
-  explain_top_n?: number | null;
-  /** most changed candidates that a stage scores for one explanation, and for the other one of against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET) */
-  explain_budget?: number | null;
-}
+export interface ExplainMatrix extends ExplainRequestBase, RerankMatrix {}
 
 /** How the answer came about. */
 export interface ExplainMeta {
@@ -240,6 +160,17 @@ export interface ExplainMeta {
 
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. */
 export type ExplainRequest = ExplainRows | ExplainMatrix | ExplainColumns;
+
+interface ExplainRequestBase extends RerankRequestBase {
+  /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
+  candidate?: number | string | null;
+  /** another one, by index or id: differences of contributions to its own. It goes with candidate */
+  against?: number | string | null;
+  /** explain the candidates at so many first places, instead of one that is named */
+  explain_top_n?: number | null;
+  /** most changed candidates that a stage scores for one explanation, and for the other one of against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET) */
+  explain_budget?: number | null;
+}
 
 /** The ranking, and why its candidates stand where they stand. */
 export interface ExplainResponse {
@@ -253,44 +184,7 @@ export interface ExplainResponse {
 }
 
 /** A request to rank, and which of its candidates to explain: one, or those at the first places. This form has ``candidates``. */
-export interface ExplainRows {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
-  /** candidates, in input order; all have an id, or none has */
-  candidates: Candidate[];
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
-  /** the one to explain: its index, from 0, or its id. Send it or explain_top_n */
-  candidate?: number | string | null;
-  /** another one, by index or id: differences of contributions to its own. It goes with candidate */
-  against?: number | string | null;
-  /** explain the candidates at so many first places, instead of one that is named */
-  explain_top_n?: number | null;
-  /** most changed candidates that a stage scores for one explanation, and for the other one of against; 422 above the service's limit (LISTWRIGHT_EXPLAIN_MAX_BUDGET) */
-  explain_budget?: number | null;
-}
+export interface ExplainRows extends ExplainRequestBase, RerankRows {}
 
 /** One thing that is wrong, and where. */
 export interface Fault {
@@ -404,12 +298,7 @@ export interface MetricInfo {
 }
 
 /** Another candidate, whose place among the others is not the same without the explained one. */
-export interface MovedCandidate {
-  /** position in the request, from 0 */
-  index: number;
-  id: string | null;
-  /** from 1 */
-  rank: number;
+export interface MovedCandidate extends PlacedCandidate {
   /** from 1, in the list without the explained candidate */
   rank_without: number;
 }
@@ -464,77 +353,54 @@ export interface Refused {
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``columns``. */
-export interface RerankColumns {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
+export interface RerankColumns extends RerankRequestBase {
   /** by feature name an array with one value per candidate; arrays of one length */
   columns: { [name: string]: Value[] };
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``features``. */
-export interface RerankMatrix {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
+export interface RerankMatrix extends RerankRequestBase {
   /** columns of features, each once; default: the schema's */
   feature_names?: string[] | null;
   /** one row per candidate: the fast JSON form */
   features: Value[][];
   /** one id per candidate of features or columns, each once */
   ids?: string[] | null;
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. */
 export type RerankRequest = RerankRows | RerankMatrix | RerankColumns;
+
+interface RerankRequestBase {
+  /** length of results; scores and ranks stay complete */
+  top_n?: number | null;
+  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
+  context?: { [name: string]: Value } | null;
+  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
+  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
+  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
+  specialist?: number | null;
+  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
+  timeout_ms?: number | null;
+  /** the ranker's own scores, without softmax and temperature */
+  raw_scores?: boolean;
+  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
+  finite_scores?: boolean;
+  /** what events name the query by, for the served log; default: id, else X-Request-ID */
+  query_id?: string | null;
+  /** opaque key of the person or session that asks, for the served log */
+  unit?: string | null;
+  /** echoed */
+  id?: string | null;
+  /** name or alias of the bundle that is to answer; 404 if it is not served */
+  model?: string | null;
+  /** its version; 404 if it is not served; default: the current one */
+  version?: string | null;
+  /** of merchandising, beside those of the service's file */
+  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
+}
 
 /** The order, best first in ``results`` and by input position in ``scores`` and ``ranks``. */
 export interface RerankResponse {
@@ -551,44 +417,13 @@ export interface RerankResponse {
 }
 
 /** One query's candidates, as rows (``candidates``), as a matrix (``features``) or as ``columns``. This form has ``candidates``. */
-export interface RerankRows {
-  /** length of results; scores and ranks stay complete */
-  top_n?: number | null;
-  /** what holds for the whole query; an entry named like a feature is its value for every candidate that does not send it by name; a hook sees all entries */
-  context?: { [name: string]: Value } | null;
-  /** auto: the specialist that hook or router pick, else default_strategy of /info; srm: the same, else the mixture of all specialists; the others name one ranker, see strategies of /info */
-  strategy?: "auto" | "qilcm" | "qilcm2" | "dlcm" | "dcm" | "mlp" | "srm" | "first_stage";
-  /** number of the specialist to use, from 0, see /info; with strategy auto or srm */
-  specialist?: number | null;
-  /** milliseconds, counted from the first byte of the request, its arrival and the queue included; a stage that would miss them is not started, and the answer is degraded. Default and most: see /info */
-  timeout_ms?: number | null;
-  /** the ranker's own scores, without softmax and temperature */
-  raw_scores?: boolean;
-  /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
-  finite_scores?: boolean;
-  /** what events name the query by, for the served log; default: id, else X-Request-ID */
-  query_id?: string | null;
-  /** opaque key of the person or session that asks, for the served log */
-  unit?: string | null;
-  /** echoed */
-  id?: string | null;
-  /** name or alias of the bundle that is to answer; 404 if it is not served */
-  model?: string | null;
-  /** its version; 404 if it is not served; default: the current one */
-  version?: string | null;
+export interface RerankRows extends RerankRequestBase {
   /** candidates, in input order; all have an id, or none has */
   candidates: Candidate[];
-  /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** One candidate's place. */
-export interface Result {
-  /** position in the request, from 0 */
-  index: number;
-  id: string | null;
-  /** from 1 */
-  rank: number;
+export interface Result extends PlacedCandidate {
   /** share of the list, from a softmax over the candidates that were scored; sums to 1. It is the probability of being chosen where temperatures of GET /info names the strategy of the answer. Below 0 it is no share but a place: -1 for the first candidate below the cutoff, -2 for the next; for all in an interleaved list, see meta.experiment, and where no stage ran */
   relevance_score: number | null;
   stage: "second" | "first" | "input";

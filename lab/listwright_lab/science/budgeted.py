@@ -30,6 +30,7 @@ from jaxtyping import Float
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import evaluate
@@ -48,12 +49,10 @@ WAYS = ("lightgbm", "lightgbm + relative", "fit without a bound", "fit")
 
 Values = Float[np.ndarray, " N"]
 
-"""Name of a loss of LightGBM, or a function of labels, scores, weights and list lengths with gradient and Hessian."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A fold, or a seed, of a set."""
+    """Fold of a set; of a synthetic set, a seed."""
 
     name: str
     number: int
@@ -75,8 +74,8 @@ def parts_of(name: str, path: str) -> Iterator[Part]:
             recipe = config.load("letor")
         else:
             recipe = config.load(name).model_copy(update={"fold": number})
-        compared = config.changed(recipe, {"choice": recipe.choice or Choice()})  # as listwright fit does
-        yield Part(name, number, compared, sources)
+        recipe = config.changed(recipe, {"choice": recipe.choice or Choice()})  # as listwright fit does
+        yield Part(name, number, recipe, sources)
 
 
 def twenty_lines(splits: Splits, *, relative: bool, objective: Objective = "lambdarank") -> Values:
@@ -90,9 +89,9 @@ def fit(part: Part, minutes: float | None, test: Dataset) -> tuple[Values, str]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / part.name / "1"
         run(part.recipe, part.sources, out, budget=Budget(minutes), console=Console(quiet=True))
-        loaded = bundle.load(out)
-    manifest = loaded.manifest
-    values = evaluate(loaded.reranker, test).values[manifest.strategy][f"ndcg@{CUTOFF}"]
+        fitted = bundle.load(out)
+    manifest = fitted.manifest
+    values = evaluate(fitted.reranker, test).values[manifest.strategy][f"ndcg@{CUTOFF}"]
     columns = " + relative" if manifest.relative else ""
     kind = "LightGBM" if manifest.strategy == "first_stage" else manifest.strategy
     return np.nan_to_num(values), kind + columns
@@ -115,9 +114,8 @@ def measure(part: Part, folder: Path, *, exhaustive: bool) -> None:
             began = time.perf_counter()
             values, default = ways[way]()
             seconds = time.perf_counter() - began
-            with (partial := file.with_suffix(".tmp")).open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, values=values, default=default, seconds=seconds)
-            partial.replace(file)
             print(f"{part.name} {part.number} {way}: {values.mean():.4f} {default}, {seconds:.0f} s", flush=True)
 
 
@@ -167,8 +165,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if not options.report:
-        for one in options.sets:
-            name, _, path = one.partition("=")
+        for name_and_path in options.sets:
+            name, _, path = name_and_path.partition("=")
             for part in parts_of(name, path):
                 measure(part, options.out, exhaustive=options.exhaustive)
         return

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     table: list[dict[str, object]] = []
     for (name, shift), seed in product(SHIFTS.items(), range(options.seeds)):
-        row = {"data": name, "seed": seed, **_chosen(recipe(options.queries, shift, seed))}
+        row = {"data": name, "seed": seed, **_fit(recipe(options.queries, shift, seed))}
         print(row, flush=True)
         table.append(row)
     counts = Counter((row["data"], row["default"]) for row in table)
@@ -66,17 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _chosen(spec: Recipe) -> dict[str, object]:
+def _fit(spec: Recipe) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "choice" / "1"
         run(spec, [], out, console=Console(quiet=True))
         manifest = bundle.load(out).manifest
-    compared = {
-        f"{one.ranker} over {one.over}": [round(value, 4) for value in (one.mean, one.low, one.high)]
-        for one in manifest.choice
+    gains = {
+        f"{gain.ranker} over {gain.over}": [round(value, 4) for value in (gain.mean, gain.low, gain.high)]
+        for gain in manifest.choice
     }
     first = "relative" if manifest.relative else "plain"
-    return {"default": first if manifest.strategy == "first_stage" else manifest.strategy, **compared}
+    return {"default": first if manifest.strategy == "first_stage" else manifest.strategy, **gains}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from listwright_lab import machine
 
 LISTS, LENGTH, INPUTS = 80, 100, 137
 CONFUSION_WEIGHT = 1e-8
-"""Its size does not matter to the clock."""
+"""Weight of the confusion loss; its size does not change the seconds."""
 
 Confusion = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
@@ -54,7 +55,7 @@ SIZES = (500, 2_000, 8_000, 0)
 """Training lists; 0 stands for all."""
 
 LAST_DAY = "2001-01-28"
-"""Of the training lists."""
+"""Last day of the training lists."""
 
 TITLES = {
     "plain": "LightGBM",
@@ -64,13 +65,13 @@ TITLES = {
     "qilcm2": "QILCM2",
 }
 FOLDS = {"plain": 5, "relative": 2}
-"""Of the out-of-fold scores, which networks train on; none stands on the second."""
+"""Folds of the out-of-fold scores. Networks train on those of ``plain`` only."""
 COLOURS = {"relative": "#d29922", "mlp": "#a371f7", "qilcm": "#388bfd", "qilcm2": "#3fb950"}
 COLUMNS = ("share_of_visits", "buyers_7")
 """Features that rank by themselves, for comparison."""
 
 MANY, PATIENCE = 2_000, 5
-"""Networks on more lists than that wait for so many epochs only, which are far more steps."""
+"""Number of lists above which networks have the patience ``PATIENCE``, in epochs: an epoch has far more steps there."""
 
 Values = Float[np.ndarray, " N"]
 
@@ -217,10 +218,8 @@ def main() -> None:
     if not options.report:
         for size, seed, file in _missing(options.out, options.seeds, options.sizes):
             figures = measure(recipe, splits, tests, size, seed)
-            partial = file.with_suffix(".tmp")
-            with partial.open("wb") as to:
+            with atomic_file(file) as to:
                 np.savez(to, allow_pickle=False, **figures)
-            partial.replace(file)
         return
     by_column = {
         period: {name: round(float(query_ndcg(test, _column(test, name), CUTOFF).mean()), 4) for name in COLUMNS}

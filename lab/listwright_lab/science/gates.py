@@ -32,11 +32,11 @@ SEGMENTS = ((10, 20), (50, 20), (20, 100), (10, 300))
 """Number of segments, and of lists in each."""
 
 FEWER = 10
-"""The percentile bootstrap, which takes long, gets one run of so many, up to 300 lists."""
+"""Factor by which the slow percentile bootstrap gets fewer runs; it gets none above 300 lists."""
 
 Rng = np.random.Generator
 Rule = Callable[[Float[np.ndarray, " N"], float], tuple[bool, bool]]
-"""Whether values show a mean below 0, and above 0, each at a level."""
+"""Function from values and a level to whether they show a mean below 0, and whether they show one above 0."""
 
 
 def skewed(share: float) -> Callable[[Rng, int], Float[np.ndarray, " N"]]:
@@ -72,8 +72,8 @@ def real_gains(folder: Path) -> Iterator[tuple[str, Float[np.ndarray, " N"]]]:
             scaled = (values - np.nanmean(values, axis=0)) / np.where(spread > 0.0, spread, 1.0)
             columns.append(np.hstack([values, scaled, stats.rankdata(values, axis=0) / len(values)]))
         ndcg = QueryNdcg(labels, offsets, cutoff=10)
-        one, other = (ndcg.of(_out_of_fold(of, labels, lengths)) for of in (features, np.vstack(columns)))
-        yield f"{name}: columns", (other - one) - (other - one).mean()
+        plain, wide = (ndcg.of(_out_of_fold(of, labels, lengths)) for of in (features, np.vstack(columns)))
+        yield f"{name}: columns", (wide - plain) - (wide - plain).mean()
 
 
 def _out_of_fold(
@@ -171,9 +171,11 @@ def main() -> None:
             broken["percentile"] = segment_errors("percentile", draw, segments, lists, max(1, runs // FEWER))
             segment_rows.append({"gains": name, "segments": segments, "lists": lists, "broken": broken})
             print(segment_rows[-1], flush=True)
-    words = f"python -m listwright_lab.science.gates --runs {options.runs}" + (" --data FOLDER" if options.data else "")
+    command = f"python -m listwright_lab.science.gates --runs {options.runs}" + (
+        " --data FOLDER" if options.data else ""
+    )
     result = {"runs": options.runs, "all_lists": rows, "segments": segment_rows, "power": power(options.runs // 10)}
-    print(machine.save("gates", words, result))
+    print(machine.save("gates", command, result))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from listwright.training.data.synthetic.traffic import Shop, interleaved_rows, ranked, split_rows, visits
 from listwright.training.traffic.compare.compare import compare
 from listwright_lab import machine
+from listwright_lab.synthetic_traffic import Shop, interleaved_rows, ranked, split_rows, visits
 
 POWER = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 
@@ -29,7 +29,7 @@ SHOPS = {
 }
 
 NOISES = ((1.5, 1.2), (1.5, 1.0))
-"""Of control and challenger."""
+"""Standard deviations of the noise of control and challenger."""
 
 METRICS = ("hit", "mrr", "ndcg@10")
 

@@ -37,7 +37,7 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import predict, query_ndcg
 from listwright_lab import machine
-from listwright_lab.suites.listwise import plans
+from listwright_lab.suites.listwise import methods
 
 VARIANTS = ("qilcm", "qilcm-v1", "qilcm-v2", "qilcm-v3")
 
@@ -63,7 +63,7 @@ def distance_to_others(rows: Float[Tensor, "B L width"], mask: Bool[Tensor, "B L
     dealt = own.clone()
     dealt[mask] = own[mask][torch.from_numpy(rng.permutation(int(mask.sum())))]
     seeds = rng.integers(2**32, size=1)  # the same pairs for both
-    as_is, mixed = (confusion_loss(one, mask, pairs=PAIRS, rng=np.random.default_rng(seeds)) for one in (own, dealt))
+    as_is, mixed = (confusion_loss(h, mask, pairs=PAIRS, rng=np.random.default_rng(seeds)) for h in (own, dealt))
     return float(as_is / mixed)
 
 
@@ -109,7 +109,7 @@ def at_shift(recipe: config.Recipe, seed: int, console: Console) -> dict[str, di
             "distance_to_others": round(distance_to_others(inner.normalised, mask, np.random.default_rng(0)), 4),
             "attention_spread": round(attention_spread(inner.attention, mask), 4),
         }
-        console.print(f"  {plans.title(name):<8} {figures[name]}", soft_wrap=True)
+        console.print(f"  {methods.title(name):<8} {figures[name]}", soft_wrap=True)
     return figures
 
 

@@ -35,7 +35,7 @@ SIZES = (2_000, 8_000, 0)
 """Training lists; 0 stands for all."""
 
 Curve = Float[np.ndarray, "2 trees"]
-"""NDCG after every tree: of the half that stops, and of the other."""
+"""NDCG after every tree, on the half that stops and on the other."""
 
 
 def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
@@ -62,7 +62,7 @@ def boost(splits: Splits, seed: int, *, relative: bool) -> Curve:
 
 
 class _Patience:
-    """Ends boosting after so many trees without a better NDCG of the first half."""
+    """Callback that ends boosting after so many trees without a better NDCG of the first half."""
 
     def __init__(self, trees: int) -> None:
         self._trees, self._best, self._at = trees, -1.0, 0

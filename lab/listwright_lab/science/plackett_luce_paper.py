@@ -1,5 +1,4 @@
-"""The SRM paper's own ways to what :mod:`listwright.training.losses.exact_plackett_luce` has in linear time: to check
-it.
+"""Likelihood of :mod:`listwright.training.losses.exact_plackett_luce` in the SRM paper's own ways, to check it.
 
 Jagerman, Oosterhuis, de Rijke, 2017, section 4.4: dynamic programming over subsets, and importance sampling. One list
 at a time, float64. (The third way, top-m, is :mod:`listwright.training.losses.exact_plackett_luce`.)
@@ -38,9 +37,10 @@ def by_sampling(
     much likelier the draw was than under the ranker of the whole list.
 
     Args:
-        scores, labels: ``(L,)``.
-        samples: rankings drawn.
-        rng: source of the draws.
+        scores: ``(L,)`` scores of the candidates.
+        labels: ``(L,)`` relevance labels.
+        samples: Number of rankings to draw.
+        rng: Random generator.
     """
     log_weight = np.zeros(samples)
     for label in _above(labels):
@@ -70,16 +70,16 @@ def _group_by_subsets(group: Float[np.ndarray, " members"], log_below: float) ->
     if size > MAX_GROUP:
         raise ValueError(f"a label group has {size} candidates: the dynamic program takes at most {MAX_GROUP}")
     subsets = np.arange(2**size)
-    drawn = (subsets[:, None] >> np.arange(size)) & 1 == 1
-    left = logsumexp(np.where(drawn, -np.inf, group), axis=1)  # -inf once the group is empty
+    is_drawn = (subsets[:, None] >> np.arange(size)) & 1 == 1
+    left = logsumexp(np.where(is_drawn, -np.inf, group), axis=1)  # -inf once the group is empty
     log_total = np.logaddexp(left, log_below)
     reached = np.full(2**size, -np.inf)
     reached[0] = 0.0
     for count in range(1, size + 1):
-        now = subsets[drawn.sum(axis=1) == count]
+        now = subsets[is_drawn.sum(axis=1) == count]
         came = np.full((len(now), size), -np.inf)
         for i in range(size):
-            has = drawn[now, i]
+            has = is_drawn[now, i]
             before = now[has] - (1 << i)
             came[has, i] = reached[before] + group[i] - log_total[before]
         reached[now] = logsumexp(came, axis=1)

@@ -27,18 +27,19 @@ def fit_lightgbm(
     """Fit LightGBM as most people would.
 
     Args:
-        train, valid: under one schema; the second stops the fit.
-        objective: loss.
-        relative: whether it also sees each number's z-score and rank within its list.
+        train: Training lists.
+        valid: Validation lists, which stop the fit; of the same schema.
+        objective: Loss.
+        relative: Whether the columns also have each number's z-score and rank within its list.
     """
-    numbers = [name for n, name in enumerate(train.schema.names) if n not in train.schema.categorical]
+    numeric = [name for n, name in enumerate(train.schema.names) if n not in train.schema.categorical]
 
     def table(data: Dataset) -> pd.DataFrame:
         frame = frame_of(data)
         if not relative:
             return frame
-        lists = frame[numbers].groupby(np.repeat(np.arange(len(data)), data.lengths))
-        z = (frame[numbers] - lists.transform("mean")) / lists.transform("std").clip(lower=1e-6)
+        lists = frame[numeric].groupby(np.repeat(np.arange(len(data)), data.lengths))
+        z = (frame[numeric] - lists.transform("mean")) / lists.transform("std").clip(lower=1e-6)
         return pd.concat([frame, z.add_suffix(" z"), lists.rank(pct=True).add_suffix(" rank")], axis=1)
 
     more: dict[str, Any] = {"random_state": 0, "verbosity": -1, "n_jobs": 1}

@@ -12,39 +12,140 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from listwright.training.data.dataset import Splits
-from listwright.training.data.synthetic.traffic import examination
+from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.tables.table import inverse_propensities
 from listwright.training.evaluation.bootstrap import RESAMPLES, draw_counts, percentile_interval
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
+from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 from listwright.training.recipe.data import Propensity
-from listwright.training.traffic.propensity import PositionBias
+from listwright.training.traffic.propensity import PositionBias, estimate
 from listwright_lab import machine
 from listwright_lab.science import drawing
-from listwright_lab.science.position_bias_clicks import PLACES, SPEC, Served, harvested, propensities, serve
+from listwright_lab.synthetic_traffic import (
+    Shop,
+    Visits,
+    attractiveness,
+    clicked,
+    examination,
+    judged_rows,
+    swapped_rows,
+)
+
+PLACES = 10
+
+_SETTINGS = LambdaMartSettings(objective="lambdarank", num_leaves=15, min_data_in_leaf=50)
+SPEC = LambdaMart(trials=1, max_trees=300, patience=30, relative="none", settings=_SETTINGS)
+"""Settings of every fit; the weak ranker has fewer trees."""
 
 STRENGTHS = (0.5, 1.0, 1.5)
 SESSIONS = (300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)
 NDCG_AT = 10
 WAYS = ("naive", "debiased", "full information")
 REQUESTS = 150_000
-"""Of the logs that propensities are estimated from: enough clicks at the last place under the strongest bias."""
+"""Requests of each log that propensities are estimated from: enough clicks at the last place for the strongest bias."""
 
-FIGURE = Path(__file__).parents[2] / "docs" / "position-bias.svg"
+FIGURE = machine.CHECKOUT / "docs" / "position-bias.svg"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLists:
+    """Queries, and the candidates that visitors see of each.
+
+    Args:
+        data: Queries with the true labels.
+        orders: Indices of the shown candidates of each query, in the order of the weak ranker.
+        highest: Largest label of the set.
+    """
+
+    data: Dataset
+    orders: list[Int[np.ndarray, " M"]]
+    highest: int
+
+    def sessions(self, count: int, strength: float, rng: np.random.Generator) -> tuple[Dataset, Int[np.ndarray, " R"]]:
+        """Return clicked lists as a dataset, and the place of each row."""
+        queries = rng.integers(0, len(self.data), count)
+        rows = np.concatenate([self.data.offsets[n] + self.orders[n] for n in queries])
+        lengths = np.array([len(self.orders[n]) for n in queries])
+        places = np.concatenate([np.arange(1, length + 1) for length in lengths])
+        looks = examination(PLACES, strength)[places - 1]
+        hits = clicked(attractiveness(self.data.labels[rows], highest=self.highest), looks, rng)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        qids = tuple(f"s{n}" for n in range(count))
+        features = np.asarray(self.data.features[rows], dtype=np.float32)
+        return Dataset(features, hits.astype(np.int32), offsets, qids, self.data.schema), places
+
+
+def show(splits: Splits, seed: int) -> tuple[ShownLists, ShownLists]:
+    """Return training and validation queries as the weak ranker shows them."""
+    rng = np.random.default_rng(seed)
+    tenth = rng.permutation(len(splits.train))[: max(10, len(splits.train) // 10)]
+    weak = lambdamart.tune(splits.train.select(np.sort(tenth)), splits.valid, replace_trees(10), seed=seed)
+    highest = max(1, *(int(part.labels.max()) for part in (splits.train, splits.valid)))
+    train, valid = (ShownLists(part, _orders(part, weak.model), highest) for part in (splits.train, splits.valid))
+    return train, valid
+
+
+def replace_trees(most: int) -> LambdaMart:
+    """Return the settings with fewer trees."""
+    return SPEC.model_copy(update={"max_trees": most})
+
+
+def _orders(data: Dataset, model: str) -> list[Int[np.ndarray, " M"]]:
+    scores = lambdamart.scores_of(model, data)
+    return [np.argsort(-scores[data.slice(n)], kind="stable")[:PLACES] for n in range(len(data))]
+
+
+def propensities(shown_lists: ShownLists, strength: float, seed: int, count: int) -> PositionBias:
+    """Estimate propensities from a log in which half of the lists have two neighbours swapped."""
+    rng = np.random.default_rng([seed, 1])
+    whole = [n for n, order in enumerate(shown_lists.orders) if len(order) == PLACES]
+    queries = rng.choice(whole, count)
+    rows = np.array([shown_lists.data.offsets[n] + shown_lists.orders[n] for n in queries])
+    attraction = attractiveness(shown_lists.data.labels[rows], highest=shown_lists.highest)
+    shop = Shop(length=PLACES, depth=PLACES, strength=strength)
+    log = swapped_rows(shop, _visits(attraction), np.tile(np.arange(PLACES), (count, 1)), rng)
+    with tempfile.TemporaryDirectory() as folder:
+        log.write_parquet(Path(folder) / "rows.parquet")
+        return estimate(Path(folder) / "rows.parquet", way="swaps", places=PLACES, same=None, seed=seed)
+
+
+def harvested(shown_lists: ShownLists, strength: float, seed: int, count: int) -> PositionBias:
+    """Estimate propensities from two bundles' lists: the weak ranker's, and those of one that differs by noise."""
+    rng = np.random.default_rng([seed, 3])
+    whole = [n for n, order in enumerate(shown_lists.orders) if len(order) == PLACES]
+    other = {n: np.argsort(np.arange(PLACES) + rng.normal(scale=3.0, size=PLACES)) for n in whole}
+    queries, second = rng.choice(whole, count), rng.random(count) < 0.5
+    rows = np.array([shown_lists.data.offsets[n] + shown_lists.orders[n] for n in queries])
+    attraction = attractiveness(shown_lists.data.labels[rows], highest=shown_lists.highest)
+    orders = np.array([other[n] if two else np.arange(PLACES) for n, two in zip(queries.tolist(), second, strict=True)])
+    shop = Shop(length=PLACES, depth=PLACES, strength=strength)
+    log = judged_rows(shop, _visits(attraction), orders, rng)
+    log = log.with_columns(
+        bundle=np.repeat(np.where(second, "shop/2", "shop/1"), PLACES), asked=np.repeat(queries.astype(str), PLACES)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        log.write_parquet(Path(folder) / "rows.parquet")
+        return estimate(Path(folder) / "rows.parquet", way="harvest", places=PLACES, same="asked", seed=seed)
+
+
+def _visits(attraction: Float[np.ndarray, "N places"]) -> Visits:
+    count = len(attraction)
+    return Visits(np.arange(count), np.zeros(count, dtype=np.int64), attraction)
 
 
 def fitted(
-    served: tuple[Served, Served], sessions: int, strength: float, seed: int, bias: PositionBias | None
+    shown_lists: tuple[ShownLists, ShownLists], sessions: int, strength: float, seed: int, bias: PositionBias | None
 ) -> lambdamart.TunedLambdaMart:
     """Fit LambdaMART on clicks, weighted where propensities are given.
 
@@ -52,8 +153,8 @@ def fitted(
     """
     rng = np.random.default_rng([seed, 2, sessions])
     parts = []
-    for one, count in zip(served, (sessions, max(100, sessions // 3)), strict=True):
-        data, places = one.sessions(count, strength, rng)
+    for lists, count in zip(shown_lists, (sessions, max(100, sessions // 3)), strict=True):
+        data, places = lists.sessions(count, strength, rng)
         if bias is not None:
             spec = Propensity(values=tuple(bias.values.tolist()), clip=0.01)
             data = replace(data, weights=inverse_propensities(data.labels, places, data.offsets, spec))
@@ -80,18 +181,18 @@ def measure(
         clicks: dict[int, list[int]] = {}
         for seed in range(seeds):
             splits = folds[seed % len(folds)]
-            served = serve(splits, seed)
-            from_swaps = propensities(served[0], strength, seed, requests)
-            for bias in (from_swaps, harvested(served[0], strength, seed, requests)):
+            shown_lists = show(splits, seed)
+            from_swaps = propensities(shown_lists[0], strength, seed, requests)
+            for bias in (from_swaps, harvested(shown_lists[0], strength, seed, requests)):
                 estimated.append({"strength": strength, "seed": seed, **_against_truth(bias, strength)})
             full = lambdamart.tune(splits.train, splits.valid, SPEC, seed=seed)
             for count in sessions:
-                models = {"naive": fitted(served, count, strength, seed, None), "full information": full}
-                models["debiased"] = fitted(served, count, strength, seed, from_swaps)
+                models = {"naive": fitted(shown_lists, count, strength, seed, None), "full information": full}
+                models["debiased"] = fitted(shown_lists, count, strength, seed, from_swaps)
                 for way, model in models.items():
                     scores = lambdamart.scores_of(model.model, splits.test)
                     values.setdefault((way, count), []).append(lambdamart.query_ndcg(splits.test, scores, NDCG_AT))
-                data, _ = served[0].sessions(count, strength, np.random.default_rng([seed, 2, count]))
+                data, _ = shown_lists[0].sessions(count, strength, np.random.default_rng([seed, 2, count]))
                 clicks.setdefault(count, []).append(int((data.labels > 0).sum()))
             print(f"strength {strength}, seed {seed}", flush=True)
         curves += [_point(values, len(folds), strength, count, float(np.mean(clicks[count]))) for count in sessions]
@@ -126,18 +227,18 @@ def resampled(gains: Sequence[Float[np.ndarray, " N"]], folds: int) -> Float[np.
     """Compute the means over bootstrap samples of the queries and, independently, of the seeds.
 
     Args:
-        gains: of each seed, the gain of each test query of its fold.
-        folds: that take turns over the seeds; two seeds of one fold share their queries.
+        gains: Gains of the test queries of each seed's fold, ``(N,)`` each.
+        folds: Number of folds that take turns over the seeds; two seeds of one fold share their queries.
     """
-    used = [gains[fold] for fold in range(min(folds, len(gains)))]
-    ends = np.cumsum([len(gain) for gain in used])
+    by_fold = [gains[fold] for fold in range(min(folds, len(gains)))]
+    ends = np.cumsum([len(gain) for gain in by_fold])
     rng, queries, seeds = np.random.default_rng(0), int(ends[-1]), len(gains)
     of_queries, of_seeds = (draw_counts(count, rng) for count in (queries, seeds))
     sums, counts = np.zeros((RESAMPLES, seeds)), np.zeros((RESAMPLES, seeds))
     for seed, gain in enumerate(gains):
         end = ends[seed % folds]
-        drawn = of_queries[:, end - len(gain) : end]
-        sums[:, seed], counts[:, seed] = drawn @ gain, drawn.sum(axis=1)
+        weights = of_queries[:, end - len(gain) : end]
+        sums[:, seed], counts[:, seed] = weights @ gain, weights.sum(axis=1)
     means: Float[np.ndarray, " R"] = (of_seeds * sums).sum(axis=1) / (of_seeds * counts).sum(axis=1)
     return means
 
@@ -203,8 +304,8 @@ def main() -> None:
     settings = {"seeds": options.seeds, "strengths": list(strengths)}
     for name, folds in folds_by_set.items():
         figures = measure(folds, seeds=options.seeds, strengths=strengths, sessions=counts, requests=options.requests)
-        given = "" if name == "planted" else "--data PATH "
-        command = f"python -m listwright_lab.science.position_bias {given}--only {name} {rest}"
+        data = "" if name == "planted" else "--data PATH "
+        command = f"python -m listwright_lab.science.position_bias {data}--only {name} {rest}"
         sets[name] = beside(sets.get(name), {"runs": [{"command": command, **settings}], **figures})
     print(machine.save("position_bias", "see the runs of each set", {"shown": PLACES, "sets": sets}))
     print(draw(sets))
@@ -216,13 +317,13 @@ def beside(before: dict[str, Any] | None, figures: dict[str, Any]) -> dict[str, 
         return figures
     strengths = {point["strength"] for point in figures["curves"]}
     earlier = {
-        name: [one for one in before[name] if one["strength"] not in strengths] for name in ("propensities", "curves")
+        name: [row for row in before[name] if row["strength"] not in strengths] for name in ("propensities", "curves")
     }
-    left = [[one for one in run["strengths"] if one not in strengths] for run in before["runs"]]
+    left = [[strength for strength in run["strengths"] if strength not in strengths] for run in before["runs"]]
     runs = [{**run, "strengths": some} for run, some in zip(before["runs"], left, strict=True) if some]
     return {
         "runs": [*runs, *figures["runs"]],
-        **{name: sorted([*earlier[name], *figures[name]], key=lambda one: one["strength"]) for name in earlier},
+        **{name: sorted([*earlier[name], *figures[name]], key=lambda row: row["strength"]) for name in earlier},
     }
 
 

@@ -32,7 +32,7 @@ MODELS = ("qilcm", "mlp", "dlcm")
 PRECISIONS = ("float32", "bfloat16")
 
 
-def measured(
+def measure(
     spec: NetworkSpec, splits: Splits, first: FittedFirstStage, seed: int, device: str
 ) -> tuple[float, float, int]:
     """Return NDCG@10 of the test queries, seconds of an epoch, and epochs."""
@@ -63,7 +63,7 @@ def main() -> int:
         assert not isinstance(spec, FirstStageAlone)
         runs = {
             precision: [
-                measured(spec.model_copy(update={"precision": precision}), splits, first, seed, device)
+                measure(spec.model_copy(update={"precision": precision}), splits, first, seed, device)
                 for seed in range(options.seeds)
             ]
             for precision in PRECISIONS

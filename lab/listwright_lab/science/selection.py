@@ -33,8 +33,8 @@ def measure(recipe: config.Recipe, sources: list[str], folds: int) -> dict[str, 
     for fold in range(1, folds + 1):
         splits = load(recipe.model_copy(update={"fold": fold}), sources)
         for way in WAYS:
-            chosen = spec.model_copy(update={"select_on": way})
-            model = tune(splits.train, splits.valid, chosen, seed=recipe.seed).model
+            way_spec = spec.model_copy(update={"select_on": way})
+            model = tune(splits.train, splits.valid, way_spec, seed=recipe.seed).model
             values[way].append(_by_query(splits.test, scores_of(model, splits.test)))
             print(f"seed {recipe.seed}, fold {fold}, {way}: {values[way][-1].mean():.4f}", flush=True)
     by_way = {way: np.concatenate(values[way]) for way in WAYS}

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from listwright.training.evaluation.intervals import ALPHA, ConfidenceSequence, fixed_half_width
-from listwright.training.traffic.compare.comparison import Ratio, enough, ratio_of
+from listwright.training.traffic.compare.estimates import Ratio, has_enough_units, ratio_of
 from listwright_lab import machine
 
 DAYS, RUNS = 30, 2000
@@ -23,15 +23,15 @@ DAYS, RUNS = 30, 2000
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic under the null.
+    """Simulated traffic in which both arms are alike.
 
     Args:
-        name: of it.
-        kind: what is measured: clicks of a split, revenue of a split, or preferences of interleaved lists.
-        daily: queries a day.
-        rate: probability of a click; of a tie among credited queries for interleaving.
-        liking: standard deviation over units of the log-odds of a click.
-        units: people there are; each query is of one of them.
+        name: Name in the results.
+        kind: Measured quantity: clicks of a split, revenue of a split, or preferences of interleaved lists.
+        daily: Number of queries a day.
+        rate: Probability of a click; for interleaving, probability of a tie among credited queries.
+        liking: Standard deviation over units of the log-odds of a click.
+        units: Number of people; each query is of one of them.
     """
 
     name: str
@@ -55,10 +55,10 @@ def month(case: Case, *, runs: int, seed: int, effect: float = 0.0) -> dict[str,
     """Return the share of runs in which a look called a winner, by both intervals.
 
     Args:
-        case: of the traffic.
-        runs: simulated months.
-        seed: fixes them.
-        effect: added to the challenger's probability; 0 is the null.
+        case: Traffic to simulate.
+        runs: Number of simulated months.
+        seed: Seed of the simulation.
+        effect: Amount added to the challenger's probability; 0 for arms that are alike.
     """
     rng = np.random.default_rng(seed)
     outcomes = np.array([_called(case, effect, rng) for _ in range(runs)])
@@ -108,10 +108,10 @@ def _look(
     """Return estimate, variance, the smallest difference of interest, and whether there are enough units."""
     if case.kind == "preference":
         ratio = ratio_of(totals, counts)
-        return ratio.value, ratio.variance, 0.02, enough(ratio)
+        return ratio.value, ratio.variance, 0.02, has_enough_units(ratio)
     arms: list[Ratio] = [ratio_of(totals[arm], counts[arm]) for arm in (~challenger, challenger)]
     worth = 0.05 * arms[0].value if arms[0].value > 0.0 else 0.05
-    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, enough(*arms)
+    return arms[1].value - arms[0].value, arms[0].variance + arms[1].variance, worth, has_enough_units(*arms)
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ GROWTH_QUERIES = 500
 """Half the queries, for ratios: the double is the size above."""
 
 STARTS = 2
-"""Of each kind, per data set."""
+"""Number of starts of each kind on a data set."""
 
 REACHED = 1e-3
 
@@ -115,7 +115,7 @@ def growth(rounds: int) -> dict[str, float]:
         "specialists": (GROWTH_QUERIES, CANDIDATES, 2 * SPECIALISTS),
     }
     tasks = {what: (lists(n, length), [torch.zeros(FEATURES).double()] * k) for what, (n, length, k) in sizes.items()}
-    times = [[seconds(lambda one=one: values_and_gradients(*one)) for one in tasks.values()] for _ in range(rounds)]  # type: ignore[misc]
+    times = [[seconds(lambda task=task: values_and_gradients(*task)) for task in tasks.values()] for _ in range(rounds)]  # type: ignore[misc]
     fastest = dict(zip(tasks, np.min(times, axis=0).tolist(), strict=True))
     return {what: round(fastest[what] / fastest["half"], 2) for what in sizes if what != "half"}
 

@@ -35,6 +35,7 @@ from jaxtyping import Float, Int
 from rich.console import Console
 
 from listwright.ranking import bundle
+from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
@@ -56,7 +57,7 @@ PERIODS = {
     "promotion": ("2001-02-20", "2001-02-28"),
     "after the rush": ("2001-02-24", "2001-02-28"),
 }
-"""First and last day of what is measured."""
+"""First and last day of each period with test queries."""
 
 MANY_VALUED = "subclass"
 
@@ -97,14 +98,14 @@ def fit(recipe: Recipe, splits: Splits) -> tuple[Values, str]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tafeng" / "1"
         run_on(recipe, splits, out, budget=Budget(None), console=Console(quiet=True))
-        loaded = bundle.load(out)
-    manifest = loaded.manifest
-    values = evaluate(loaded.reranker, splits.test).values[manifest.strategy][f"ndcg@{CUTOFF}"]
+        fitted = bundle.load(out)
+    manifest = fitted.manifest
+    values = evaluate(fitted.reranker, splits.test).values[manifest.strategy][f"ndcg@{CUTOFF}"]
     kind = "LightGBM" if manifest.strategy == "first_stage" else manifest.strategy
     return np.nan_to_num(values), kind + (" + relative" if manifest.relative else "")
 
 
-def drawn(whole: Splits, test: Dataset, lists: int, draw: int) -> Splits:
+def draw_lists(whole: Splits, test: Dataset, lists: int, draw: int) -> Splits:
     """Draw training lists, and validation lists in the same share."""
     rng, share = np.random.default_rng(draw), lists / len(whole.train)
     train, valid = (part.select(curve.sample(rng, len(part), share)) for part in (whole.train, whole.valid))
@@ -181,15 +182,14 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for draw in range(options.draws):
         for name, rank in rankers(
-            config.changed(recipe, {"seed": draw}), drawn(whole, test, options.lists, draw)
+            config.changed(recipe, {"seed": draw}), draw_lists(whole, test, options.lists, draw)
         ).items():
             file = options.out / f"{draw}-{name}.npz"
             if not file.exists():
                 began = time.process_time()
                 values, default = rank()
-                with (partial := file.with_suffix(".tmp")).open("wb") as to:
+                with atomic_file(file) as to:
                     np.savez(to, values=values, default=default, seconds=time.process_time() - began)
-                partial.replace(file)
                 print(f"draw {draw}, {name}: {values.mean():.4f} {default}", flush=True)
     result = {
         "protocol": f"NDCG@{CUTOFF}; 95 % percentile bootstrap over test queries and draws; mean CPU seconds",

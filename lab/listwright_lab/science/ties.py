@@ -101,8 +101,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m listwright_lab.science.ties", description=__doc__)
     parser.add_argument("sets", nargs="+", metavar="RECIPE=PATH")
     rows = []
-    for one in parser.parse_args().sets:
-        name, _, path = one.partition("=")
+    for name_and_path in parser.parse_args().sets:
+        name, _, path = name_and_path.partition("=")
         for sort in (False, True):
             rows.append(measure(config.load(name), [path], sort=sort))
             print(rows[-1], flush=True)

@@ -1,1 +1,1 @@
-"""The suites of ``listwright experiment``: what each measures, summarises and draws."""
+"""Suites of ``listwright experiment``: measurements, summaries and pages."""

@@ -45,12 +45,12 @@ def measure(
     """Return the NDCG of every test query under LambdaMART and under every specialist of every K.
 
     Args:
-        recipe: its first stage, and its specialists (or their defaults) but for K.
-        sources: of the data.
-        counts: every K, 1 among them.
-        state: folder for checkpoints.
-        ndcg_at: cutoff of the NDCG; a query without a relevant candidate counts 0.
-        task: reports the steps.
+        recipe: Recipe with the first stage, and the specialists' settings except K.
+        sources: Paths of the data; none for synthetic data.
+        counts: Numbers K of specialists, 1 among them.
+        state: Folder for checkpoints.
+        ndcg_at: Cutoff of the NDCG; a query without a relevant candidate counts 0.
+        task: Progress bar that shows the current step.
 
     Returns:
         One row per query and ranker: ``qid``, ``ranker``, ``specialists`` K, ``specialist`` k, ``ndcg``.
@@ -71,8 +71,8 @@ def measure(
         fitted = fit_srm(spec, splits.train, first.train_scores, seed=recipe.seed, checkpoint=checkpoint)
         lists = lists_of(spec, test, test_scores)
         width = lists.matrix.shape[1]
-        served = OnnxScorer(to_onnx(fitted.module, width), width, columns=count)
-        by_specialists = [served.score(lists.inputs(n)) for n in range(len(test))]
+        scorer = OnnxScorer(to_onnx(fitted.module, width), width, columns=count)
+        by_specialists = [scorer.score(lists.inputs(n)) for n in range(len(test))]
         for k in range(count):
             values = query_ndcg([scores[:, k] for scores in by_specialists], lists, test, test_scores, ndcg_at)
             frames.append(_rows(test.qids, "srm", count, k, values))
@@ -90,12 +90,14 @@ class Curve:
     """Expected NDCG against the oracle's accuracy, for one K.
 
     Args:
-        specialists: K.
-        mean, low, high: ``(accuracies,)`` at :data:`ACCURACIES`, with the 95 % interval over queries.
-        oracle, average: NDCG at a = 1 and at a = 0.
-        break_even: accuracy at which the single ranker is reached, with its interval; None where K = 1 or the
-            specialists never differ.
-        beats_single, beats_lambdamart: smallest accuracy at which the paired interval of the gain lies above 0; None
+        specialists: Number K of specialists.
+        mean: ``(accuracies,)`` expected NDCG at each of :data:`ACCURACIES`.
+        low, high: ``(accuracies,)`` ends of the 95 % interval over queries.
+        oracle: NDCG of the perfect oracle, a = 1.
+        average: NDCG of a random choice, a = 0.
+        break_even: Accuracy at which the curve reaches the single ranker, and the ends of its interval; None where
+            K = 1 or the specialists never differ.
+        beats_single, beats_lambdamart: Smallest accuracy at which the paired interval of the gain lies above 0; None
             where there is none.
     """
 
@@ -112,12 +114,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The results of the suite.
+    """Results of the suite ``oracle``.
 
     Args:
-        queries, seeds: how many.
-        single, lambdamart: mean NDCG with its 95 % interval.
-        curves: one per K.
+        queries: Number of test queries.
+        seeds: Number of seeds.
+        single: Mean NDCG of one linear ranker, and the ends of its 95 % interval.
+        lambdamart: Mean NDCG of LambdaMART, and the ends of its 95 % interval.
+        curves: Curve of each K.
     """
 
     queries: int
@@ -163,15 +167,16 @@ def summarise(results: pl.DataFrame) -> Summary:
     )
     lambdamart = by_query.filter(pl.col("ranker") == "lambdamart")["mean"].to_numpy()
     counts = sorted(by_query.filter(pl.col("ranker") == "srm")["specialists"].unique().to_list())
-    of = {k: by_query.filter((pl.col("ranker") == "srm") & (pl.col("specialists") == k)) for k in counts}
-    single = of[1]["mean"].to_numpy()
+    by_count = {k: by_query.filter((pl.col("ranker") == "srm") & (pl.col("specialists") == k)) for k in counts}
+    single = by_count[1]["mean"].to_numpy()
     return Summary(
         queries=len(lambdamart),
         seeds=results["seed"].n_unique(),
         single=_mean(single),
         lambdamart=_mean(lambdamart),
         curves=tuple(
-            _curve(k, frame["best"].to_numpy(), frame["mean"].to_numpy(), single, lambdamart) for k, frame in of.items()
+            _curve(k, frame["best"].to_numpy(), frame["mean"].to_numpy(), single, lambdamart)
+            for k, frame in by_count.items()
         ),
     )
 
@@ -219,7 +224,7 @@ def _first_above(gains: Float[np.ndarray, "samples accuracies"]) -> float | None
 
 
 def page(data: str, summary: Summary, *, ndcg_at: int, **repeat: Any) -> str:
-    """Return the page: curves, the table behind them, and what they mean; ``repeat`` as for :func:`render`."""
+    """Return the page: curves, the table behind them, and what they mean; ``repeat`` goes to :func:`render`."""
     rows = [
         [
             f"SRM, K = {curve.specialists}",

@@ -1,7 +1,7 @@
-"""Suite ``routing``: does a router that reads only the list pay, on queries that nothing was fitted on?
+"""Suite ``routing``: the gain of a router that reads only the list, on queries that nothing was fitted on.
 
-Every unit is one whole run: first stage, generalist, specialists and router, sealed in a bundle and measured through
-it. Over the folds every query is tested once.
+Each unit is one whole fit: first stage, generalist, specialists and router, sealed in a bundle and measured through it.
+Over the folds every query is tested once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from listwright.training.console.progress import Task
 from listwright.training.data.load import measurable
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
+from listwright.training.job_folder import folder_of
 from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
-from listwright.training.pipeline.workspace import partial_of
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.reporting.report import verdict
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
-
 
 BINS = 8
 """Bins of the calibration plot, with equally many queries each."""
@@ -45,7 +44,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
     out = state / recipe.name / "1"
     if not out.exists():  # an interruption may come after the bundle was published
         quiet = Console(file=io.StringIO())
-        run(recipe, sources, out, resume=partial_of(out).exists(), console=quiet)
+        run(recipe, sources, out, resume=folder_of(out).exists(), console=quiet)
     task.note(f"{unit}: testing")
     evaluation = evaluate_routing(out, test, ndcg_at=recipe.router.ndcg_at)
     assert evaluation is not None
@@ -53,7 +52,7 @@ def measure(recipe: Recipe, sources: Sequence[str], state: Path, task: Task) -> 
 
 
 def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFrame:
-    """Return one row per query."""
+    """Return the evaluation as a frame with one row per query."""
     return pl.DataFrame(
         {
             "qid": list(qids),
@@ -84,7 +83,8 @@ class CoverageCurve:
     """Mean gain over all queries if the share c with the largest estimated gains is routed.
 
     Args:
-        gain, low, high: ``(coverages,)`` at :data:`COVERAGES`, with the 95 % interval over queries.
+        gain: ``(coverages,)`` mean gain at each of :data:`COVERAGES`.
+        low, high: ``(coverages,)`` ends of the 95 % interval over queries.
     """
 
     gain: Float[np.ndarray, " coverages"]
@@ -97,9 +97,9 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
     each = np.arange(len(evaluation.route))
     choice = evaluation.probabilities.argmax(axis=1)
     estimated, gained = evaluation.gains[each, choice], evaluation.hard - evaluation.generalist
-    place = np.empty(len(each))
-    place[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
-    routed = place[:, None] <= COVERAGES + 1e-12
+    rank_share = np.empty(len(each))
+    rank_share[np.argsort(-estimated, kind="stable")] = (each + 1) / len(each)
+    routed = rank_share[:, None] <= COVERAGES + 1e-12
     gains = routed * gained[:, None]
     low, high = percentile_interval(resample_means(gains, evaluation.query))
     return CoverageCurve(gains.mean(axis=0), low, high)
@@ -107,12 +107,13 @@ def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Stated confidence against how often it was right, in bins of equally many queries.
+    """Calibration of the router's confidence, in bins of equally many queries.
 
     Args:
-        confidence, right: ``(bins,)`` means of every bin; equal bests count as right in equal shares.
-        low, high: ``(bins,)`` 95 % interval of ``right``.
-        error: mean absolute difference, weighed by the bins' queries.
+        confidence: ``(bins,)`` mean probability that the router states.
+        right: ``(bins,)`` share of queries in which its choice is the best; equally good ones share a query.
+        low, high: ``(bins,)`` ends of the 95 % interval of ``right``.
+        error: Mean absolute difference of confidence and ``right``, weighted by queries.
     """
 
     confidence: Float[np.ndarray, " bins"]
@@ -139,7 +140,7 @@ def calibration(evaluation: RoutingEvaluation) -> Calibration:
 
 
 def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: Any) -> str:
-    """Return the page: whether routing pays, its curve, and the router's calibration; ``repeat`` as above."""
+    """Return the page: verdict, coverage curve, and the router's calibration; ``repeat`` goes to :func:`render`."""
     facts = evaluation.facts()
     values = facts["ndcg"]
     assert isinstance(values, dict)

@@ -1,4 +1,4 @@
-"""Suites ``oracle`` and ``routing`` from their units to their page."""
+"""Runner of the suites ``oracle`` and ``routing``: units of work, results and page."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.reporting.report import verdict
 from listwright_lab.suites import oracle, routing
-from listwright_lab.suites.store import Store
+from listwright_lab.suites.results_folder import ResultsFolder
 
 ROUTING_COUNT = 3
+"""K of the routing suite where neither recipe nor options name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialisedOptions:
-    """The options of a suite.
+    """Options of a suite of specialists.
 
     Args:
         suite: ``oracle`` or ``routing``.
-        recipe, sources: what is fitted, on what.
-        counts: every K of the oracle; the router's K, or none for the recipe's.
-        seeds: how many, from 0.
-        folds: which.
-        ndcg_at: cutoff of the NDCG.
-        command, made_with: for the page.
-        on: value of ``--on``; None for one unit after the other in this process.
-        jobs: units at a time on Ray; None for its cores.
+        recipe: Recipe with the first stage, the specialists and the router.
+        sources: Paths of the data; none for synthetic data.
+        counts: Numbers K of specialists: all for the oracle; the router's, or empty for the recipe's.
+        seeds: Number of seeds, from 0.
+        folds: Numbers of the folds to run, from 1.
+        ndcg_at: Cutoff of the NDCG.
+        command: Command line that repeats the run, for the page.
+        made_with: Versions of the libraries by name, for the page.
+        on: Value of ``--on``; None for one unit after the other in this process.
+        jobs: Number of units at a time on Ray; None for one per core.
     """
 
     suite: str
@@ -59,58 +62,57 @@ def run(options: SpecialisedOptions, out: Path, settings: dict[str, object], con
     """Run the missing measurements, write the results, and return the suite's sentence.
 
     Args:
-        options: what to do.
-        out: folder; may hold results of the same settings.
-        settings: what tells this experiment from others.
-        console: where the bar goes.
+        options: Suite, data and settings.
+        out: Folder of the results; may hold those of the same settings.
+        settings: Settings that the results depend on, as JSON.
+        console: Console that shows the progress bar.
     """
     first = options.recipe.model_copy(update={"seed": 0, "fold": options.folds[0]})
-    with Store(out, settings) as store:
+    with ResultsFolder(out, settings) as folder:
         splits = load(first, options.sources)
         about_data = data_facts(splits, announce(first, splits, progress_bars(console)))
         del splits  # each unit reads its own
-        return _write(options, _measure_all(options, store, console), store, about_data)
+        return _write(options, _measure_all(options, folder, console), folder, about_data)
 
 
-def _measure_all(options: SpecialisedOptions, store: Store, console: Console) -> pl.DataFrame:
+def _measure_all(options: SpecialisedOptions, folder: ResultsFolder, console: Console) -> pl.DataFrame:
     """Run the missing units, and return the results of all."""
     work = {f"seed-{seed}-fold-{fold}": (seed, fold) for seed in range(options.seeds) for fold in options.folds}
-    todo = [unit for unit in work if not store.has(unit)]
+    todo = [unit for unit in work if not folder.has(unit)]
     columns = (TextColumn("{task.description}"), BAR, MofNCompleteColumn(), TimeRemainingColumn())
     with progress_bars(console, *columns) as bar:
         task = bar.begin(options.suite, len(work))
         task.reach(len(work) - len(todo))
         for done, (unit, results) in enumerate(
-            _measure_in_turn(options, {unit: work[unit] for unit in todo}, store, task), start=1
+            _measure_in_turn(options, {unit: work[unit] for unit in todo}, folder, task), start=1
         ):
-            store.add(unit, results)
-            shutil.rmtree(store.state(unit))
+            folder.add(unit, results)
+            shutil.rmtree(folder.state(unit))
             task.reach(len(work) - len(todo) + done)
         task.end(len(work), "")
-    return store.join(list(work))
+    return folder.join(list(work))
 
 
 def _measure_in_turn(
-    options: SpecialisedOptions, todo: dict[str, tuple[int, int]], store: Store, task: Task
+    options: SpecialisedOptions, todo: dict[str, tuple[int, int]], folder: ResultsFolder, task: Task
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Measure the units: in this process one after the other, on Ray side by side."""
     if options.on is None or not todo:
-        for unit, which in todo.items():
-            yield unit, _measure(options, which, store.state(unit), task)
+        for unit, seed_and_fold in todo.items():
+            yield unit, _measure(options, seed_and_fold, folder.state(unit), task)
         return
     with side_by_side(options.on, options.jobs, local_jobs=1) as (executor, jobs):
         queue, running = list(todo), dict[Future[pl.DataFrame], str]()
         while queue or running:
             while queue and len(running) < jobs:
                 unit = queue.pop(0)
-                running[executor.submit(_measure, options, todo[unit], store.state(unit), NO_TASK)] = unit
+                running[executor.submit(_measure, options, todo[unit], folder.state(unit), NO_TASK)] = unit
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
 
 
-def _measure(options: SpecialisedOptions, which: tuple[int, int], state: Path, task: Task) -> pl.DataFrame:
-    """Measure one seed and fold."""
-    seed, fold = which
+def _measure(options: SpecialisedOptions, seed_and_fold: tuple[int, int], state: Path, task: Task) -> pl.DataFrame:
+    seed, fold = seed_and_fold
     part = options.recipe.model_copy(update={"seed": seed, "fold": fold})
     if options.suite == "oracle":
         results = oracle.measure(part, options.sources, options.counts, state, ndcg_at=options.ndcg_at, task=task)
@@ -128,7 +130,7 @@ def _with_router(recipe: Recipe, counts: tuple[int, ...], ndcg_at: int) -> Recip
     return Recipe.model_validate({**recipe.model_dump(), "specialists": specialists, "router": router})
 
 
-def _write(options: SpecialisedOptions, results: pl.DataFrame, store: Store, about_data: list[str]) -> str:
+def _write(options: SpecialisedOptions, results: pl.DataFrame, folder: ResultsFolder, about_data: list[str]) -> str:
     """Write the page and the summary, and return the sentence."""
     facts = [
         f"Data: {options.recipe.name}; folds: {results['fold'].n_unique()}; seeds: {results['seed'].n_unique()}.",
@@ -148,7 +150,7 @@ def _write(options: SpecialisedOptions, results: pl.DataFrame, store: Store, abo
         page = routing.page(options.recipe.name, evaluation, ndcg_at=options.ndcg_at, **repeat)
         suite_facts = evaluation.facts() | {"calibration_error": routing.calibration(evaluation).error}
         sentence = verdict(evaluation)
-    (store.folder / "page.html").write_text(page, encoding="utf-8")
+    (folder.path / "page.html").write_text(page, encoding="utf-8")
     head = {"command": options.command, "made_with": options.made_with, "sentence": sentence}
-    (store.folder / "summary.json").write_text(json.dumps({**head, **suite_facts}, indent=1) + "\n", encoding="utf-8")
+    (folder.path / "summary.json").write_text(json.dumps({**head, **suite_facts}, indent=1) + "\n", encoding="utf-8")
     return sentence

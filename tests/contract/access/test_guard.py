@@ -123,7 +123,7 @@ def test_more_than_the_rate_gets_429_and_others_do_not(guarded):
 @pytest.mark.parametrize("key", [None, BATCH], ids=["no key", "over the rate"])
 def test_the_body_is_never_asked_for(bundle_folder, key):
     settings = Settings(bundle=bundle_folder, keys=f"batch:{BATCH} rate=0.001 burst=1")
-    app = create_app(settings, loaded=bundle.load(bundle_folder))
+    app = create_app(settings, models=bundle.load(bundle_folder))
     headers = [(b"content-type", b"application/json")]
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))

@@ -6,8 +6,8 @@ import pytest
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
-from listwright.service.admission.readiness import REST_S, RUN
 from listwright.service.app import create_app
+from listwright.service.readiness import REST_S, RUN
 from listwright.service.settings import Settings
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, BROKEN
@@ -32,7 +32,7 @@ class Failing:
 def test_a_run_of_degraded_answers_turns_readiness(bundle_folder, monkeypatch, caplog):
     now = [1000.0]
     with serving(bundle_folder) as client:
-        monkeypatch.setattr(client.app.service.degraded, "_clock", lambda: now[0])
+        monkeypatch.setattr(client.app.service.readiness.degraded, "_clock", lambda: now[0])
         stage = Failing(client.app, monkeypatch)
         for _ in range(RUN):
             assert client.get("/readyz").status_code == 200
@@ -67,7 +67,7 @@ def test_lists_that_no_ranker_could_rank_cannot_either(bundle_folder, caplog):
         for _ in range(3 * RUN):
             assert client.post("/rerank", json=BROKEN).json()["meta"]["status"] == "degraded"
         assert client.get("/readyz").status_code == 200
-    assert sum("a list of our own is not" in record.getMessage() for record in caplog.records) == 3
+    assert sum("a list of zeros is not" in record.getMessage() for record in caplog.records) == 3
 
 
 class Begun:
@@ -85,7 +85,7 @@ class Begun:
 @pytest.mark.parametrize(("way_s", "ready"), [(99.999, 200), (60.0, 200), (40.0, 503)])
 def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch, way_s, ready):
     """Late answers count against the service if at least half of the time was left when the body was complete."""
-    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
+    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), models=bundle.load(bundle_folder))
     app.add_middleware(Begun, seconds=way_s)
     with asking(app) as client:
         (served,) = app.service.current.models.current.values()
@@ -99,7 +99,7 @@ def test_bodies_that_come_late_cannot_turn_readiness(bundle_folder, monkeypatch,
 
 @pytest.mark.parametrize(("timeout_ms", "stage"), [(50_000, "input_order"), (90_000, "second_stage")])
 def test_the_timeout_of_a_request_counts_from_its_first_byte(bundle_folder, timeout_ms, stage):
-    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), loaded=bundle.load(bundle_folder))
+    app = create_app(Settings(bundle=bundle_folder, timeout_ms=100_000), models=bundle.load(bundle_folder))
     app.add_middleware(Begun, seconds=60.0)
     with asking(app) as client:
         assert client.post("/rerank", json=BODY | {"timeout_ms": timeout_ms}).json()["meta"]["stage_reached"] == stage

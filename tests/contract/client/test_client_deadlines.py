@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from listwright.service.api import rerank as endpoint
+from listwright.service import pipeline
 from listwright_client import AsyncClient, Client
 from support.service.threaded_service import LONG_MS, serving
 
@@ -20,13 +20,13 @@ def patient(bundle_folder):
 @pytest.fixture
 def ranked_requests(monkeypatch):
     """``timeout_ms`` of each request that is ranked, and the seconds that it has left."""
-    requests, rank = [], endpoint.rank
+    requests, rank = [], pipeline.rank
 
     def watched(asked, routing_policy, deadline):
         requests.append((asked.options.timeout_ms, deadline.left_s))
         return rank(asked, routing_policy, deadline)
 
-    monkeypatch.setattr(endpoint, "rank", watched)
+    monkeypatch.setattr(pipeline, "rank", watched)
     return requests
 
 

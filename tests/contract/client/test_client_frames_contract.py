@@ -90,7 +90,7 @@ def test_types_mean_what_they_meant_in_training(fitted, made, tmp_path):
     kinds = {feature.name: feature.kind for feature in fitted.manifest_.feature_schema.features}
     assert [name for name, kind in kinds.items() if kind == "numeric"] == ["price", "rating", "seats"]
     saved = fitted.save(tmp_path / "shop" / "1")
-    app = create_app(Settings(bundle=saved), loaded=bundle.load(saved))
+    app = create_app(Settings(bundle=saved), models=bundle.load(saved))
 
     async def ask(client):
         return [await client.rerank(made(X[qid == query]), raw_scores=True) for query in range(QUERIES)]

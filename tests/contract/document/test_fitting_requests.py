@@ -88,7 +88,7 @@ IN_SCHEMA = {
 def test_what_no_bundle_ranks_is_refused_by_the_service_and_where_it_can_by_the_schema(app, name):
     body, document = REFUSED[name], app.openapi()
     path, words = ("/rerank", "RerankRequest") if name.startswith("rows,") else (INFER, "InferRequest")
-    with asking(create_app(app.service.settings, loaded=bundle.load(app.service.settings.bundle))) as client:
+    with asking(create_app(app.service.settings, models=bundle.load(app.service.settings.bundle))) as client:
         assert client.post(path, json=body).status_code in (400, 404, 422)
     assert valid(document, words, body) != (name in IN_SCHEMA)
 
@@ -117,7 +117,7 @@ def valid(document, words, body):
 def test_a_head_of_no_bytes_is_neither_taken_nor_allowed(app, path):
     named = {parameter["name"]: parameter for parameter in app.openapi()["paths"][path]["post"]["parameters"]}
     assert named[JSON_HEAD]["schema"]["minimum"] == 1
-    with asking(create_app(app.service.settings, loaded=bundle.load(app.service.settings.bundle))) as client:
+    with asking(create_app(app.service.settings, models=bundle.load(app.service.settings.bundle))) as client:
         assert client.post(INFER, json={"inputs": [INPUT]}, headers={JSON_HEAD: "0"}).status_code == 400
 
 

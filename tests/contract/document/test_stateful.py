@@ -57,7 +57,7 @@ def headers_for(path):
 @pytest.mark.nightly
 def test_sequences_of_requests_keep_the_contract(bundle_folder):
     settings = Settings(bundle=bundle_folder, max_candidates=50, keys=f"tester:{KEY}", admin_key=ADMIN_KEY)
-    app = create_app(settings, loaded=bundle.load(bundle_folder))
+    app = create_app(settings, models=bundle.load(bundle_folder))
     app.openapi_schema = linked(app.openapi())
     statuses = set()
 

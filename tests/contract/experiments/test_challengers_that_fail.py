@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.served_log import files
-from listwright.service.api import rerank as endpoint
+from listwright.service import pipeline
 from support.experiments import experiment, written
 from support.http.rerank_requests import ROWS, by_name, matrix
 from support.waiting import until
@@ -63,14 +63,14 @@ def test_a_success_between_failures_starts_the_count_again(running):
 
 
 def test_one_that_raises_anything_harms_nobody(running, monkeypatch):
-    rank = endpoint.rank
+    rank = pipeline.rank
 
     def raising(asked, routing_policy, deadline):
         if asked.bundle.manifest.name == "next":
             raise ZeroDivisionError("of the challenger")
         return rank(asked, routing_policy, deadline)
 
-    monkeypatch.setattr(endpoint, "rank", raising)
+    monkeypatch.setattr(pipeline, "rank", raising)
     with running(experiment("interleave", max_failures=2)) as client:
         answers = [client.post("/rerank", json=matrix()) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200] * 4
@@ -78,13 +78,13 @@ def test_one_that_raises_anything_harms_nobody(running, monkeypatch):
 
 
 def test_without_time_for_the_challenger_control_answers_alone_and_nothing_is_counted(running, tmp_path, monkeypatch):
-    rank = endpoint.rank
+    rank = pipeline.rank
 
     def late(asked, routing_policy, deadline):
-        until = endpoint.Deadline(0.0) if asked.bundle.manifest.name == "next" else deadline
+        until = pipeline.Deadline(0.0) if asked.bundle.manifest.name == "next" else deadline
         return rank(asked, routing_policy, until)
 
-    monkeypatch.setattr(endpoint, "rank", late)
+    monkeypatch.setattr(pipeline, "rank", late)
     with running(experiment("interleave", max_failures=1)) as client:
         for number in range(3):  # a stage of which no time is known is tried
             answer = client.post("/rerank", json=matrix() | {"query_id": f"query-{number}"}).json()

@@ -2,7 +2,6 @@
 
 import signal
 from threading import Event
-from types import SimpleNamespace
 
 import pytest
 
@@ -91,11 +90,11 @@ def test_without_a_log_it_is_measured_all_the_same(rivals, file, running):
 
 
 def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, records, monkeypatch):
-    def busy(self):
-        self._end.wait()
+    def busy(self, message):
+        self.stopped.wait()
         raise EOFError
 
-    monkeypatch.setattr(background.Shadow, "_connect", busy)
+    monkeypatch.setattr(background.ChildLink, "ask", busy)
     with running(experiment("shadow")) as client:
         for number in range(MOST_WAITING + 5):
             assert client.post("/rerank", json=matrix() | {"query_id": str(number)}).status_code == 200
@@ -108,14 +107,14 @@ def test_what_there_is_no_time_for_is_dropped_counted_and_logged(running, record
 @pytest.fixture
 def sizes(monkeypatch):
     """How many lists go to the process at a time; the event lets the first ones go."""
-    found, may_go, running = [], Event(), background.Shadow._connect
+    found, may_go, rank = [], Event(), background.Shadow._rank
 
-    def spied(self):
+    def spied(self, tasks):
         may_go.wait()
-        pipe = running(self)
-        return SimpleNamespace(send=lambda lists: (found.append(len(lists)), pipe.send(lists)), recv=pipe.recv)
+        found.append(len(tasks))
+        rank(self, tasks)
 
-    monkeypatch.setattr(background.Shadow, "_connect", spied)
+    monkeypatch.setattr(background.Shadow, "_rank", spied)
     return found, may_go
 
 
@@ -159,8 +158,8 @@ def test_a_process_that_is_killed_is_a_failure_and_starts_again(running, records
     with running(experiment("shadow")) as client:
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "ok") == 1)
-        client.app.service.experiments._shadow._process.kill()
-        client.app.service.experiments._shadow._process.join()
+        client.app.service.experiments._shadow._link._process.kill()
+        client.app.service.experiments._shadow._link._process.join()
         client.post("/rerank", json=matrix())
         until(lambda: outcome(client, "failed") == 1)
         client.post("/rerank", json=matrix())

@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 
 from listwright.ranking.deadline import Deadline
+from listwright.service import child_process
 from listwright.service.errors import UnexplainedError
-from listwright.service.explaining import explainer
+from listwright.service.explaining import explain_process, explainer
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, matrix
 from support.service import explaining
@@ -59,7 +60,7 @@ def test_one_is_explained_one_waits_the_third_is_refused(start):
         assert count(client, "refused") == 1
         assert [client.post("/rerank", json=BODY).status_code for _ in range(5)] == [200] * 5, "it costs no slot"
         assert client.app.service.gate.working == 0
-        client.app.service.explainer._link.close()
+        client.app.service.explainer._link.stop()
         for request in (first, second):
             check(request.result(), 503, "not-ready")
 
@@ -113,7 +114,7 @@ def test_who_waits_waits_no_longer_than_asked_for(start):
         check(client.post(PATH, json=QUESTION | {"timeout_ms": 200}), 429, "overloaded")
         check(client.post(PATH, json=QUESTION | {"candidate": 99}), 422, "candidate")
         assert not first.done()
-        client.app.service.explainer._link.close()
+        client.app.service.explainer._link.stop()
         check(first.result(), 503, "not-ready")
 
 
@@ -133,7 +134,7 @@ def test_a_large_list_for_a_process_that_reads_nothing_is_answered_by_its_deadli
 
 @pytest.mark.nightly
 def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
-    monkeypatch.setattr(explainer, "STOP_S", 0.1)
+    monkeypatch.setattr(child_process, "STOP_S", 0.1)
     with start(explaining.deaf, explain_timeout_ms=300) as client:
 
         def is_killed():  # a process that has not started yet is not asked, and stays
@@ -141,7 +142,7 @@ def test_a_process_that_does_not_stop_is_killed(start, monkeypatch):
             return client.app.service.explainer._link._process is None
 
         until(is_killed)
-        monkeypatch.setattr(explainer, "run", explaining.held)
+        client.app.service.explainer._link._run = explaining.held
         check(client.post(PATH, json=QUESTION), 504, "unexplained")
 
 
@@ -157,12 +158,12 @@ def test_a_process_that_takes_too_long_to_start_is_waited_for_by_the_next_one(st
         assert client.app.service.explainer._link._process is None
 
 
-def test_a_process_that_ends_is_a_503_and_the_next_question_starts_another(start, monkeypatch):
+def test_a_process_that_ends_is_a_503_and_the_next_question_starts_another(start):
     with start(explaining.dying) as client:
         problem = check(client.post(PATH, json=QUESTION), 503, "explanation-failed")
         assert "ended with code 3" in problem["detail"]
         assert count(client, "failed") == 1
-        monkeypatch.undo()
+        client.app.service.explainer._link._run = explain_process.run
         assert client.post(PATH, json=QUESTION).status_code == 200
 
 
@@ -178,7 +179,7 @@ def test_a_process_that_was_idle_ends_and_the_next_question_starts_another(start
 @pytest.mark.nightly
 def test_a_task_that_meets_a_process_that_leaves_is_asked_again(start, tmp_path):
     with start(explaining.leaving_once) as client:
-        client.app.service.explainer._link._hook = str(tmp_path / "gone")
+        client.app.service.explainer._link._arguments = (str(tmp_path / "gone"),)
         assert client.post(PATH, json=QUESTION).status_code == 200
         assert (tmp_path / "gone").exists()
 

@@ -118,7 +118,7 @@ def test_what_is_counted(live):
 
 def test_readiness_by_the_protocol(bundle_folder):
     loaded = bundle.load(bundle_folder)
-    app = create_app(Settings(bundle=bundle_folder), loaded=loaded)
+    app = create_app(Settings(bundle=bundle_folder), models=loaded)
     paths = ("/v2/health/ready", "/v2/models/shop/ready", "/v2/models/shop/versions/7/ready")
     with asking(app, started=False) as client:
         for path in paths:
@@ -127,7 +127,7 @@ def test_readiness_by_the_protocol(bundle_folder):
         check(client.post(INFER, **body([features()], MATRIX.tobytes())), 503, "not-ready")
     with asking(app) as client:
         assert [client.get(path).status_code for path in paths] == [200, 200, 200]
-        app.service.draining.set()
+        app.service.readiness.draining.set()
         assert [client.get(path).status_code for path in paths] == [503, 503, 503]
         assert client.get("/v2/health/live").status_code == 200
         assert client.post(INFER, **body([features()], MATRIX.tobytes())).status_code == 200, (

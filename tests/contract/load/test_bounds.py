@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from listwright.ranking.deadline import NO_DEADLINE
-from listwright.service.api import rerank as endpoint
+from listwright.service import pipeline
 from support.http.problem_bodies import check
 from support.http.rerank_requests import BODY, BROKEN
 from support.service.asgi import serving
@@ -19,7 +19,7 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.started, self.go, self.count = threading.Semaphore(0), threading.Event(), 0
-        rank = endpoint.rank
+        rank = pipeline.rank
 
         def waiting(*arguments):
             self.count += 1
@@ -27,7 +27,7 @@ class Held:
             assert self.go.wait(PATIENCE_S)
             return rank(*arguments)
 
-        monkeypatch.setattr(endpoint, "rank", waiting)
+        monkeypatch.setattr(pipeline, "rank", waiting)
 
 
 @pytest.fixture
@@ -223,10 +223,10 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
 
 def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
-        rank = endpoint.rank
-        monkeypatch.setattr(endpoint, "rank", lambda *a: (until(lambda: a[2].left_s < 0), rank(*a[:2], NO_DEADLINE))[1])
+        rank = pipeline.rank
+        monkeypatch.setattr(pipeline, "rank", lambda *a: (until(lambda: a[2].left_s < 0), rank(*a[:2], NO_DEADLINE))[1])
         assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
-        monkeypatch.setattr(endpoint, "rank", rank)
+        monkeypatch.setattr(pipeline, "rank", rank)
         assert client.post("/rerank", json=BODY | {"timeout_ms": 50_000}).json()["meta"]["status"] == "ok"
         text = client.get("/metrics").text
         assert 'listwright_late_answers_total{stage_reached="second_stage"} 1.0' in text

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from listwright.service.api import rerank as endpoint
+from listwright.service import pipeline
 from support.http.raw_http import BODY, answer, request
 from support.service.threaded_service import LONG_MS, serving
 from support.waiting import PATIENCE_S, until
@@ -22,13 +22,13 @@ def served(bundle_folder):
 @pytest.fixture
 def held(monkeypatch):
     """Rankings wait until this is set."""
-    go, rank = threading.Event(), endpoint.rank
+    go, rank = threading.Event(), pipeline.rank
 
     def waiting(*arguments):
         assert go.wait(PATIENCE_S)
         return rank(*arguments)
 
-    monkeypatch.setattr(endpoint, "rank", waiting)
+    monkeypatch.setattr(pipeline, "rank", waiting)
     yield go
     go.set()
 

@@ -11,9 +11,9 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from listwright.ranking.served_log import files
-from listwright.service.admission.readiness import RUN
-from listwright.service.api import rerank as endpoint
+from listwright.service import pipeline
 from listwright.service.grpc import server
+from listwright.service.readiness import RUN
 from support.http.binary_requests import MATRIX
 from support.http.grpc_calls import HEALTH, NOT_SERVING, SERVICE, SERVICE_UNKNOWN, SERVING, calling, raw, typed
 from support.http.rerank_requests import BODY
@@ -38,14 +38,14 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.go, self.deadlines = threading.Event(), []
-        rank = endpoint.rank
+        rank = pipeline.rank
 
         def waiting(request, policy, deadline):
             self.deadlines.append(deadline.left_s)
             assert self.go.wait(PATIENCE_S)
             return rank(request, policy, deadline)
 
-        monkeypatch.setattr(endpoint, "rank", waiting)
+        monkeypatch.setattr(pipeline, "rank", waiting)
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ NAMES = ("", "inference.GRPCInferenceService")
 
 def test_health_is_that_of_readyz(start):
     served, calls = start()
-    service = served.app.service
+    readiness = served.app.service.readiness
     assert [calls.check(name) for name in NAMES] == [SERVING] * 2
     with pytest.raises(grpc.RpcError) as unknown:
         calls.check("inference.Other")
@@ -247,10 +247,10 @@ def test_health_is_that_of_readyz(start):
     watched, other = calls.watch(), calls.watch("inference.Other")
     assert (next(watched), next(other)) == (SERVING, SERVICE_UNKNOWN)
     for begin, end in (
-        (service.draining.set, service.draining.clear),
+        (readiness.draining.set, readiness.draining.clear),
         (
-            lambda: [service.degraded.note(degraded=True) for _ in range(RUN)],
-            lambda: service.degraded.note(degraded=False),
+            lambda: [readiness.degraded.note(degraded=True) for _ in range(RUN)],
+            lambda: readiness.degraded.note(degraded=False),
         ),
     ):
         begin()
@@ -318,7 +318,7 @@ def test_a_ping_each_second_is_answered(start, held, holds_a_call):
 def test_draining_and_the_end(start, held, monkeypatch):
     monkeypatch.setattr(server, "LINGER_S", 0.0)
     served, calls = start()
-    served.app.service.draining.set()
+    served.app.service.readiness.draining.set()
     assert calls.ask(method="ServerLive").live
     assert not calls.ask(method="ServerReady").ready
     assert not calls.ask(service_pb2.ModelReadyRequest(name="shop"), "ModelReady").ready

@@ -74,7 +74,7 @@ async def answers(port):
 @pytest.mark.usefixtures("root_logger")
 def test_no_connection_closes_that_its_caller_was_not_told_of(bundle_folder, message, waits, count):
     settings = Settings(bundle=bundle_folder, port=0, log_level="critical", drain_s=0.2)
-    app = create_app(settings, loaded=bundle.load(bundle_folder))
+    app = create_app(settings, models=bundle.load(bundle_folder))
     app.add_middleware(StoppedIn, message=message, waits=waits)
     server = server_of(app)
 

@@ -231,7 +231,7 @@ def test_a_wrong_file_is_an_error_at_start(shop, tmp_path, text):
     if text is not None:
         path.write_text(text)
     with pytest.raises(WatchedFileError, match="LISTWRIGHT_RULES"):
-        create_app(Settings(bundle=shop, rules=path), loaded=bundle.load(shop))
+        create_app(Settings(bundle=shop, rules=path), models=bundle.load(shop))
 
 
 def test_the_file_comes_first_and_a_request_adds(shop, file, caplog):

@@ -51,7 +51,7 @@ def scraped(tmp_path_factory):
     file = written(folder.parent / "experiments.toml", experiment("shadow", challenger="shop", name="a"))
     rules = folder.parent / "rules.toml"
     rules.write_text("")
-    app = create_app(Settings(bundle=folder, experiments=file, explain=True, rules=rules), loaded=bundle.load(folder))
+    app = create_app(Settings(bundle=folder, experiments=file, explain=True, rules=rules), models=bundle.load(folder))
     telemetry = app.service.telemetry
     counts = app.service.experiments._metrics
     counts.requests.count("a", "shadow_ok")
@@ -69,10 +69,10 @@ def scraped(tmp_path_factory):
         telemetry.routing_faults.labels("hook_timeout").inc()
         telemetry.rules.labels("shop", "pin", "applied").inc()
         telemetry.late.labels("second_stage").inc()
-        telemetry.served_records.labels("file").inc()
-        telemetry.served_bytes.labels("file").inc()
-        telemetry.served_dropped.labels("disk_full").inc()
-        telemetry.served_removed_files.labels("age").inc()
+        telemetry.log_records.labels("file").inc()
+        telemetry.log_bytes.labels("file").inc()
+        telemetry.log_dropped.labels("disk_full").inc()
+        telemetry.log_removed_files.labels("age").inc()
         telemetry.events_refused.labels("disk_full").inc()
         telemetry.ignored.labels("shop", "1").inc()
         telemetry.reloads.labels("shop", "refused").inc()

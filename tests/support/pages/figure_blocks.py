@@ -30,6 +30,15 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
+def excerpt(whole, shown):
+    """Members of ``whole`` that an example shows; its floats have four decimals."""
+    if isinstance(shown, dict):
+        return {name: excerpt(whole[name], value) for name, value in shown.items()}
+    if isinstance(shown, list):
+        return [excerpt(*pair) for pair in zip(whole, shown, strict=True)]
+    return round(whole, 4) if isinstance(whole, float) else whole
+
+
 def gain(found, digits=3):
     """A gain with its interval, from its three numbers."""
     mean, low, high = (f"{figure:+.{digits}f}" for figure in found)

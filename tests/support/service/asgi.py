@@ -40,7 +40,7 @@ def asking(app: FastAPI, *, started: bool = True) -> Iterator[Client]:
 @contextmanager
 def serving(folder, **settings):
     """A client of the application over one bundle; it knows the application as ``app``."""
-    app = create_app(Settings(bundle=folder, **settings), loaded=bundle.load(folder))
+    app = create_app(Settings(bundle=folder, **settings), models=bundle.load(folder))
     with asking(app) as client:
         client.app = app
         yield client

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.api.rerank import pool_for, run_in_turn
+from listwright.service.pipeline import pool_for, run_in_turn
 
 
 class Request:

@@ -20,7 +20,7 @@ class Served:
         started = threading.Event()
         root = logging.getLogger()
         self._logs = root, root.level, root.handlers[:]
-        self.app = create_app(settings, loaded=bundle.load(folder))
+        self.app = create_app(settings, models=bundle.load(folder))
         self._server = server_of(self.app, started.set)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()

@@ -5,7 +5,7 @@ import polars as pl
 
 from listwright.training.evaluation.protocol import OTHERS
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright_lab.suites.listwise.fits import NDCG_AT, TRUNCATED
+from listwright_lab.suites.listwise.measurement import NDCG_AT, TRUNCATED
 from listwright_lab.suites.listwise.results import by_shift
 
 

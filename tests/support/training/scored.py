@@ -38,7 +38,7 @@ def job(folder, data, **changes):
 
 def answers(folder, frame, names=(*NUMERIC, CATEGORY.name), **options):
     """What ``POST /rerank`` says of each list: scores, ranks, first-stage scores, strategy."""
-    with asking(create_app(Settings(bundle=folder), loaded=bundle.load(folder))) as client:
+    with asking(create_app(Settings(bundle=folder), models=bundle.load(folder))) as client:
         for rows in frame.partition_by("query", maintain_order=True):
             features = rows.select(names).rows()
             said = client.post("/rerank", json={"features": [list(row) for row in features], **options}).json()

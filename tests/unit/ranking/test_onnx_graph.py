@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from listwright.ranking import onnx_graph
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.onnx_graph import checked
+from listwright.ranking.onnx_graph import check_graph
 from listwright.ranking.scorers import OnnxScorer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,7 +134,7 @@ def test_what_is_refused(what):
 
 @pytest.mark.parametrize("path", KEPT, ids=[f"{path.parts[-4]}/{path.name}" for path in KEPT])
 def test_what_is_let_through_is_the_same_graph(path):
-    assert onnx.ModelProto.FromString(checked(path.read_bytes())) == onnx.load(path)
+    assert onnx.ModelProto.FromString(check_graph(path.read_bytes())) == onnx.load(path)
 
 
 def test_a_file_beside_the_graph_is_not_read(tmp_path, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_file_beside_the_graph_is_not_read(tmp_path, monkeypatch):
     bad = model(nodes, [external(kind=TensorProto.UINT8)]).SerializeToString()
     with pytest.raises(ScoringError, match="weights in another file"):
         OnnxScorer(bad, 3)
-    monkeypatch.setattr("listwright.ranking.scorers.checked", lambda model: model)
+    monkeypatch.setattr("listwright.ranking.scorers.check_graph", lambda model: model)
     assert OnnxScorer(bad, 3).score(np.ones((1, 3), dtype=np.float32)).tolist() == [111.0]
 
 
@@ -162,7 +162,7 @@ def test_the_runtimes_own_format_is_refused(tmp_path, monkeypatch):
     assert content[4:8] == b"ORTM"
     with pytest.raises(ScoringError, match="ONNX Runtime's own format"):
         OnnxScorer(content, 3)
-    monkeypatch.setattr("listwright.ranking.scorers.checked", lambda model: model)
+    monkeypatch.setattr("listwright.ranking.scorers.check_graph", lambda model: model)
     with pytest.raises(ScoringError, match="not an ONNX graph that can run here"):
         OnnxScorer(content, 3)
 
@@ -192,7 +192,7 @@ def test_a_graph_that_comes_in_two_pieces_is_merged_before_it_is_looked_at():
     assert onnx.ModelProto.FromString(good + more).graph.initializer[1].name == "more"
     for content in (good + more, more + good):
         with pytest.raises(ScoringError, match="tensor 'more' has weights in another file"):
-            checked(content)
+            check_graph(content)
 
 
 @pytest.mark.parametrize(("first", "second", "taken"), [("If", "Abs", True), ("Abs", "If", False)])
@@ -202,16 +202,16 @@ def test_of_a_field_that_is_there_twice_the_last_counts_and_no_other_is_passed_o
     )
     content = model([]).SerializeToString() + field(GRAPH, twice)
     if taken:
-        assert b"If" not in checked(content)
-        assert b"Abs" in checked(content)
+        assert b"If" not in check_graph(content)
+        assert b"Abs" in check_graph(content)
     else:
         with pytest.raises(ScoringError, match="operator 'If'"):
-            checked(content)
+            check_graph(content)
 
 
 def test_a_location_that_is_taken_back_is_not_passed_on():
     default = tensor().SerializeToString() + b"\x70\x01" + b"\x70\x00"  # data_location: EXTERNAL, DEFAULT
-    found = checked(model(weights=[]).SerializeToString() + field(GRAPH, field(WEIGHT, default)))
+    found = check_graph(model(weights=[]).SerializeToString() + field(GRAPH, field(WEIGHT, default)))
     assert b"\x70\x01" not in found
 
 
@@ -219,7 +219,7 @@ def test_a_location_of_another_wire_type_is_refused():
     """Where the schema has a number and the file bytes, protobuf puts the field aside."""
     odd = tensor().SerializeToString() + field(14, b"\x01")
     with pytest.raises(ScoringError, match="tensor 'w' has field 14 of Tensor"):
-        checked(model(weights=[]).SerializeToString() + field(GRAPH, field(WEIGHT, odd)))
+        check_graph(model(weights=[]).SerializeToString() + field(GRAPH, field(WEIGHT, odd)))
 
 
 def test_names_that_are_no_text_are_shown_and_cut():
@@ -227,27 +227,27 @@ def test_names_that_are_no_text_are_shown_and_cut():
         GRAPH, field(WEIGHT, field(8, b"\xff" + b"x" * 5000) + b"\x70\x01")
     )
     with pytest.raises(ScoringError, match=r"tensor '\ufffdx{59}' has") as caught:
-        checked(bad)
+        check_graph(bad)
     assert len(str(caught.value)) < 200
 
 
 def test_masses_of_parts_are_refused():
     content = model().SerializeToString() + field(GRAPH, field(NODE, b"") * 8000) * 50
     with pytest.raises(ScoringError, match="more than 100,000 parts"):
-        checked(content)
+        check_graph(content)
     with pytest.raises(ScoringError, match="more than 100,000 parts"):
-        checked(model().SerializeToString() + field(GRAPH, field(13, b"") * 8000) * 50)
+        check_graph(model().SerializeToString() + field(GRAPH, field(13, b"") * 8000) * 50)
 
 
 def test_as_many_parts_as_the_limit_are_parsed(monkeypatch):
     content = model().SerializeToString()
     count = sum(1 for _ in onnx_graph._fields(content, "Model", 0, len(content)))
     monkeypatch.setattr(onnx_graph, "MOST_PARTS", count)
-    assert checked(content)
+    assert check_graph(content)
     monkeypatch.setattr(onnx_graph, "_model_class", lambda: pytest.fail("parsed"))
     for many in (content + field(8, b""), content + b"\x28\x00"):
         with pytest.raises(ScoringError, match=f"more than {count} parts"):
-            checked(many)
+            check_graph(many)
 
 
 @pytest.mark.parametrize("depth", [50, 100_000])
@@ -255,19 +255,19 @@ def test_depth_is_no_way_in(depth):
     """Groups within groups, which protobuf skips, and graphs within graphs."""
     nested = b"\x0b" * depth + b"\x0c" * depth
     with pytest.raises(ScoringError):
-        checked(model().SerializeToString() + nested)
+        check_graph(model().SerializeToString() + nested)
     inner = b""
     for _ in range(min(depth, 1000)):
         inner = field(GRAPH, field(NODE, field(5, field(6, inner[:4000]))))
     with pytest.raises(ScoringError):
-        checked(model().SerializeToString() + inner)
+        check_graph(model().SerializeToString() + inner)
 
 
 def test_numbers_keep_their_last_bit():
     values = list(struct.unpack("<100f", np.random.default_rng(0).bytes(400)))
     packed = helper.make_tensor("w", TensorProto.FLOAT, [100], values)
     sent = model(weights=[packed])
-    assert onnx.ModelProto.FromString(checked(sent.SerializeToString())).graph.initializer[0].float_data[
+    assert onnx.ModelProto.FromString(check_graph(sent.SerializeToString())).graph.initializer[0].float_data[
         :
     ] == pytest.approx(packed.float_data[:], nan_ok=True, abs=0)
 

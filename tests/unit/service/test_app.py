@@ -28,7 +28,7 @@ def settings(tmp_path_factory):
 
 @pytest.fixture
 def app(settings):
-    return create_app(settings, loaded=bundle.load(settings.bundle))
+    return create_app(settings, models=bundle.load(settings.bundle))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_nothing_is_served_before_a_bundle_is_loaded(app):
 
 def test_draining_is_announced(app, client):
     assert "\nlistwright_ready_workers 1.0\n" in client.get("/metrics").text
-    app.service.draining.set()
+    app.service.readiness.draining.set()
     assert client.get("/readyz").status_code == 503
     assert "\nlistwright_ready_workers 0.0\n" in client.get("/metrics").text
     assert client.post("/rerank", json=BODY).status_code == 200

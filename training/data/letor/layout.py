@@ -77,11 +77,11 @@ def load(
     for source in sources:
         check_kind(path_of(source))
     reader = Reader(progress, on_disk=on_disk)
-    named = files_by_split(sources)
-    if named is not None:
+    files = files_by_split(sources)
+    if files is not None:
         check_fold(fold, 1, NAMED)
-        train, valid, test = as_wide([reader.file(Path(file)) for file in named.values()])
-        return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in named.items()))
+        train, valid, test = as_wide([reader.file(Path(file)) for file in files.values()])
+        return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in files.items()))
     for source in sources:
         check_exists(source)
     paths = [Path(source) for source in sources]
@@ -109,10 +109,10 @@ def _container(spec: LetorData, container: Container, *, fold: int, rng: np.rand
     if folds:
         return _single(spec, container, folds[0], fold=fold, rng=rng, reader=reader)
     listed = ", ".join(container.names[:8]) or "nothing"
-    wanted = "Fold1/train.txt, or train.txt and test.txt" + (f", or {', '.join(spec.parts)}" if spec.parts else "")
+    expected = "Fold1/train.txt, or train.txt and test.txt" + (f", or {', '.join(spec.parts)}" if spec.parts else "")
     raise DataError(
         container.path,
-        f"expected {wanted}; found {listed}{' …' if len(container.names) > 8 else ''}; "
+        f"expected {expected}; found {listed}{' …' if len(container.names) > 8 else ''}; "
         "or name the files: --data train=A valid=B test=C",
     )
 
@@ -191,8 +191,8 @@ class Reader:
     """Reader of files: each is parsed once and comes from the cache afterwards.
 
     Args:
-        progress: gets one task for each file that has to be parsed, in kilobytes.
-        on_disk: whether rows stay on disk, in shards.
+        progress: Progress report, with one task for each file that has to be parsed, in kilobytes.
+        on_disk: Whether rows stay on disk, in shards.
     """
 
     def __init__(self, progress: Progress = SILENT, *, on_disk: bool = False) -> None:
@@ -321,8 +321,8 @@ def stream_into(
     """Parse a file, and write every query when it is complete.
 
     Args:
-        writer: goes on behind its last whole shard: what stands before is not parsed again.
-        stream, source, groups, task: as of :func:`listwright.training.data.letor.text.read`.
+        writer: Writer that goes on behind its last whole shard: earlier queries are not parsed again.
+        stream, source, groups, task: Arguments of :func:`listwright.training.data.letor.text.read`.
 
     Raises:
         DataError: as :func:`listwright.training.data.letor.text.read`.

@@ -1,8 +1,8 @@
 """SVMrank / LETOR text: ``label qid:Q i:v i:v ... # comment``, one candidate a line.
 
-Three parsers give one result. The compiled one reads plain text; the fast one, where there was no C compiler, checks
-the structure of a whole chunk at once and parses all its numbers in one call. Whenever both have any doubt, the precise
-one reads that chunk line by line, and is the one that complains.
+Three parsers give one result. The compiled one reads plain text; the fast one, where there was no C compiler, splits
+and converts a whole chunk with polars. Whenever both have any doubt, the precise one reads that chunk line by line, and
+is the one that complains.
 
 Conventions: an index that a line leaves out is 0.0, as SVMrank means it; the words of
 :data:`listwright.ranking.features.MISSING_WORDS` are missing values, and so is the largest double, Istella's marker of
@@ -63,10 +63,11 @@ def read(
     """Parse a whole file.
 
     Args:
-        stream: the text, decompressed.
-        source: its name, for errors.
-        groups: rows per query, for LightGBM's files without ``qid``; None where every line names its query.
-        task: reports the kilobytes parsed.
+        stream: The text, decompressed.
+        source: Name of the text, for errors.
+        groups: Numbers of rows of each query, for LightGBM's files without ``qid``; None where every line names its
+            query.
+        task: Report of the kilobytes parsed.
 
     Raises:
         DataError: with line and column of the first token that is wrong, and what was expected; or if the stream
@@ -92,9 +93,9 @@ def blocks_of(
     """Parse a file piece by piece; a query may go on in the next piece.
 
     Args:
-        stream, source, task: as of :func:`read`.
-        with_qid: every line names its query.
-        first_line: that is parsed; those before are passed over.
+        stream, source, task: Arguments of :func:`read`.
+        with_qid: Whether every line names its query.
+        first_line: Number of the first line that is parsed.
 
     Raises:
         DataError: as :func:`read`.
@@ -281,8 +282,8 @@ class _LineFault:
             left, colon, right = token.partition(b":")
             if not colon or not left.isdigit():
                 raise self._error(column, "expected INDEX:VALUE", token)
-            index = int(left[:10])
-            if not 1 <= index <= MAX_INDEX or len(left) > 10:
+            index = int(left.lstrip(b"0")[:10] or b"0")
+            if not 1 <= index <= MAX_INDEX:
                 raise self._error(column, f"expected a feature index from 1 to {MAX_INDEX}", token)
             if index <= last:
                 raise self._error(column, f"expected a feature index above {last}, indices increase in a line", token)

@@ -28,8 +28,8 @@ class Rows(ABC):
     """``(R, D)`` float32 on disk, indexed like an array: the indexed rows are read into one.
 
     Args:
-        count: R.
-        width: D.
+        count: Number of rows, R.
+        width: Number of columns, D.
     """
 
     dtype = np.dtype(np.float32)
@@ -109,9 +109,9 @@ def map_rows(
     """Apply a function to each row: at once to an array, on access to :class:`Rows`.
 
     Args:
-        features: ``(R, D)``.
-        width: E.
-        function: sees rows alone; what it is given is its own.
+        features: ``(R, D)`` rows.
+        width: Number of columns of the result, E.
+        function: Function of ``(M, D)`` rows; it may change its argument.
     """
     return MappedRows(features, width, function) if isinstance(features, Rows) else function(features)
 
@@ -137,7 +137,7 @@ def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
 
 
 class SelectedRows(Rows):
-    """Some rows of others, in the order given."""
+    """Selected rows of other rows, in the order of the selection."""
 
     def __init__(self, base: Rows, rows: Int[np.ndarray, " M"]) -> None:
         super().__init__(len(rows), base.shape[1])
@@ -179,10 +179,10 @@ class MappedLists(Rows):
     """A function applied to each whole list of other rows; a list is read whole for any of its rows.
 
     Args:
-        base: the rows.
-        offsets: ``(N + 1,)`` list n has rows ``offsets[n] : offsets[n + 1]``.
-        width: of what the function gives.
-        function: ``(L, D) -> (L, width)``.
+        base: Rows of the lists.
+        offsets: ``(N + 1,)`` bounds of the lists: list n has rows ``offsets[n] : offsets[n + 1]``.
+        width: Number of columns that the function returns.
+        function: Function from ``(L, D)`` to ``(L, width)``.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import DataError
 from listwright.ranking.plain_file import read_object
 from listwright.training.data.shards.rows import JoinedRows, Rows, runs
@@ -44,9 +45,9 @@ class QueryBlock(NamedTuple):
     Args:
         features: ``(R, D)``.
         labels: ``(R,)`` int32.
-        lengths: ``(N,)`` rows of each query.
+        lengths: ``(N,)`` numbers of rows of the queries.
         qids: N query ids.
-        weights: ``(R,)``; None: all alike.
+        weights: ``(R,)`` weights of the rows; None: all alike.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -65,8 +66,8 @@ class Stored:
         labels: ``(R,)`` int32.
         offsets: ``(N + 1,)`` int64.
         qids: N query ids.
-        weights: ``(R,)``; None: all alike.
-        facts: of the data, from the writer.
+        weights: ``(R,)`` weights of the rows; None: all alike.
+        facts: Facts of the data from the writer.
     """
 
     features: Rows
@@ -81,10 +82,10 @@ class ShardRows(Rows):
     """The rows of one file, padded with zeros where other files are wider.
 
     Args:
-        path: of the file.
-        count: of its rows.
-        own: columns in the file.
-        width: columns that are shown.
+        path: Path of the file.
+        count: Number of rows in the file.
+        own: Number of columns in the file.
+        width: Number of columns after padding.
     """
 
     def __init__(self, path: Path, count: int, own: int, width: int) -> None:
@@ -124,11 +125,11 @@ class ShardWriter:
     """Writer of a folder's files; in a folder with some complete shards, it goes on after them.
 
     Args:
-        folder: that is worked in.
+        folder: Folder for the files.
 
     Attributes:
-        place: position in the source after the last complete shard, from :meth:`add`; None at the beginning.
-        rows: that are written.
+        place: Position in the source after the last complete shard, from :meth:`add`; None at the beginning.
+        rows: Number of written rows.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -157,8 +158,8 @@ class ShardWriter:
         """Add some whole queries, which follow all earlier ones.
 
         Args:
-            block: of them.
-            place: where the source is behind them, as JSON can say it.
+            block: Whole queries.
+            place: Position in the source after the queries, as a JSON value.
         """
         self._blocks.append(block)
         self._last_place = place
@@ -196,18 +197,18 @@ class ShardWriter:
         shard = {"rows": count, "width": width, "sha256": digest.hexdigest(), "beside": _sha256(beside)}
         self._shards.append(shard)
         self.place, self.rows = place, self.rows + count
-        _put(self._folder / STATE, {"shards": self._shards, "place": place})
+        atomic_write(self._folder / STATE, json.dumps({"shards": self._shards, "place": place}), sync=True)
 
     def finish(self, facts: dict[str, Any]) -> None:
         """Write the rest, and the files that complete the folder.
 
         Args:
-            facts: of :attr:`Stored.facts`.
+            facts: Values of :attr:`Stored.facts`.
         """
         if self._blocks:
             self._write(self._last_place)
         whole = {"format": FORMAT, "shards": self._shards, "facts": facts}
-        _put(self._folder / FACTS, whole | {"sha256": _of(whole)})
+        atomic_write(self._folder / FACTS, json.dumps(whole | {"sha256": _of(whole)}), sync=True)
         (self._folder / STATE).unlink(missing_ok=True)
 
 
@@ -215,8 +216,8 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
     """Open a folder of shards.
 
     Args:
-        folder: of a finished :class:`ShardWriter`.
-        check: whether the rows still have their SHA-256, which reads them all.
+        folder: Folder of a finished :class:`ShardWriter`.
+        check: Whether to compare the SHA-256 of the rows, which reads them all.
 
     Raises:
         DataError: if something in it is not as it was written; names the file.
@@ -270,12 +271,3 @@ def _sha256(path: Path) -> str:
 
 def _of(whole: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-
-
-def _put(path: Path, value: object) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -28,16 +28,16 @@ NEAR = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The planted truth.
+    """Parameters that the labels were drawn from.
 
     Args:
-        groups: ``(N,)`` the Plackett-Luce group of each query.
+        groups: ``(N,)`` Plackett-Luce group of each query.
         mixture_weights: ``(groups,)`` probability of each group.
         weights: ``(groups, F)`` weights of the numeric features in each group.
-        category_effects: ``(J, categories)`` what each value of each categorical feature adds to the utility.
+        category_effects: ``(J, categories)`` effects of each value of each categorical feature on the utility.
         anomalous: ``(N,)`` queries with the stronger shift.
         utilities: ``(R,)`` noiseless utility of every candidate, ``context`` included.
-        context: ``(R,)`` what the other candidates of the list add to it; 0 where no such effect is planted.
+        context: ``(R,)`` effect of the list's other candidates on the utility; 0 where no such effect is planted.
     """
 
     groups: Int[np.ndarray, " N"]
@@ -59,8 +59,8 @@ def generate(spec: SyntheticData, rng: np.random.Generator) -> tuple[Dataset, Tr
     candidates of the list change u_i, see :func:`listwright.training.data.synthetic.planted.context_effects`.
 
     Args:
-        spec: sizes and strengths; ``shift`` is s.
-        rng: the only source of randomness.
+        spec: Sizes and strengths; ``shift`` is s.
+        rng: The only source of randomness.
 
     Returns:
         The dataset, queries named ``q1`` …, and the truth behind it.
@@ -157,10 +157,10 @@ def context_effects(
                     (the best offer of a kind draws attention, where there is something to compare it with)
 
     Args:
-        spec: the three strengths.
-        better: latent numeric features, each signed so that higher is better.
-        kinds: the first categorical feature.
-        offsets: query n owns rows ``offsets[n] : offsets[n + 1]``.
+        spec: Specification with the three strengths.
+        better: Latent numeric features, each signed so that higher is better.
+        kinds: Values of the first categorical feature.
+        offsets: Bounds of the queries: query n owns rows ``offsets[n] : offsets[n + 1]``.
 
     Returns:
         ``(R,)`` float64; all 0 where all strengths are 0, and in lists of one candidate.

@@ -84,16 +84,17 @@ def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
 
 
 def features_of(
-    frame: pl.DataFrame, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+    frame: pl.DataFrame, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
-    """Return features and their schema: text, booleans and the columns ``named`` are categories, sorted by name.
+    """Return features and their schema: text, booleans and the columns ``categories`` become categories, sorted.
 
     Args:
-        frame: feature columns alone.
-        named: columns that are categories whatever their type.
-        fault: creates the error for a wrong value.
-        leave_out: how a column that cannot be used is left out there.
-        split_by: how queries are split by a column of times there, with ``{}`` for its name; empty where they are not.
+        frame: Frame of the feature columns alone.
+        categories: Columns that are categories whatever their type.
+        fault: Function that creates the error for a wrong value.
+        leave_out: Remedy of the error: the way to leave out a column that cannot be used.
+        split_by: Remedy of the error: the way to split queries by a column of times, with ``{}`` for its name; empty
+            where they cannot be.
 
     Raises:
         DataError: if a column cannot be a feature, which dates and text that reads as dates cannot; if at least half of
@@ -103,18 +104,18 @@ def features_of(
     features = np.empty((frame.height, frame.width), dtype=np.float32)
     schema = []
     for d, column in enumerate(frame.iter_columns()):
-        features[:, d], feature = feature_of(column, named, fault, leave_out=leave_out, split_by=split_by)
+        features[:, d], feature = feature_of(column, categories, fault, leave_out=leave_out, split_by=split_by)
         schema.append(feature)
     return features, FeatureSchema(features=tuple(schema))
 
 
 def feature_of(
-    column: pl.Series, named: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+    column: pl.Series, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
 ) -> tuple[Float[np.ndarray, " R"], Feature]:
     """Return values and description of one column; see :func:`features_of`."""
     if not is_usable(column):
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
-    if column.name in named:
+    if column.name in categories:
         return _category(column, fault)
     numbers_of_column = numbers_in(column)
     match kind_of(column, numbers_of_column):
@@ -145,8 +146,8 @@ def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
     """Return the kind of a column's values; None where it has no value.
 
     Args:
-        column: text or of a type; of a type of categories it holds text, whatever they look like.
-        parsed: its numbers.
+        column: Column of text or of another type; a column of categories counts as text whatever its values look like.
+        parsed: Numbers of the column.
     """
     numbers = len(column) - parsed.values.null_count()
     if column.dtype.is_temporal():
@@ -165,9 +166,9 @@ def encoded(frame: pl.DataFrame, schema: FeatureSchema, fault: Fault) -> Float[n
     """Encode rows with an existing schema.
 
     Args:
-        frame: feature columns alone, in the order of the schema.
-        schema: of the fitted features, or of a whole table of which these are some rows.
-        fault: creates the error for a wrong value.
+        frame: Frame of the feature columns alone, in the order of the schema.
+        schema: Schema of the fitted features, or of a whole table with these rows in it.
+        fault: Function that creates the error for a wrong value.
 
     Raises:
         DataError: if a number is none, or infinite as float32.

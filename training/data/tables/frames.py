@@ -56,12 +56,12 @@ class ColumnFile:
     """A Parquet file of which one column at a time is read; methods shared with a frame have the same names.
 
     Args:
-        path: of the file.
-        source: that it was made from, for errors.
+        path: Path of the file.
+        source: Path of the file that it was made from, for errors.
 
     Attributes:
-        columns: names of those that are looked at.
-        height: R.
+        columns: Names of the visible columns.
+        height: Number of rows, R.
     """
 
     def __init__(self, path: Path, source: Path) -> None:
@@ -132,8 +132,8 @@ class Table:
     """A file and its columns.
 
     Args:
-        path: of the file.
-        frame: its columns; at least one row.
+        path: Path of the file.
+        frame: Columns of the file, with at least one row.
     """
 
     path: Path
@@ -253,8 +253,8 @@ class CsvLines(Sequence[int]):
     """Lines of consecutive rows of a CSV file; the file is read for each lookup, so look up few.
 
     Args:
-        path: of the file.
-        rows: their numbers, from 0.
+        path: Path of the file.
+        rows: Row numbers, from 0.
     """
 
     path: Path
@@ -310,8 +310,8 @@ def check_fields(path: Path, *, strict: bool = False) -> None:
     """Find the line with too few or too many fields; polars fills up the one and does not say where the other is.
 
     Args:
-        path: of the file.
-        strict: whether quotes are looked at, too.
+        path: Path of the file.
+        strict: Whether to check quotes, too.
     """
     records = _records(path, strict=strict)
     _, names = next(records)

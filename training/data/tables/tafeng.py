@@ -52,7 +52,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
     of several on that day the lowest.
 
     Args:
-        transactions: the columns of the file, by their names here.
+        transactions: Columns of the file, under the names of this module.
 
     Returns:
         One row a candidate, by day, customer and product: ``visit``, the query; ``day``; ``bought``, 0 or 1; and 26
@@ -116,8 +116,8 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
             / pl.max_horizontal("days_since_first_bought", "times_bought"),
         )
     )
-    enough = (pl.col("bought").sum().over("visit") > 0) & (pl.len().over("visit") >= FEWEST)
-    rows = rows.filter(enough).sort("day", "customer", "product").drop("customer", "product")
+    is_ranking = (pl.col("bought").sum().over("visit") > 0) & (pl.len().over("visit") >= FEWEST)
+    rows = rows.filter(is_ranking).sort("day", "customer", "product").drop("customer", "product")
     return rows.select("visit", "day", "bought", pl.exclude("visit", "day", "bought"))
 
 
@@ -197,11 +197,11 @@ def _extract(content: bytes, path: Path) -> bytes:
     """Return the transactions in a zip archive, or in one inside it."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for wanted in _ARCHIVED:
+            for ending in _ARCHIVED:
                 for name in archive.namelist():
-                    if name.endswith(wanted):
+                    if name.endswith(ending):
                         inner = archive.read(name)
-                        return _extract(inner, path) if wanted.endswith(".zip") else inner
+                        return _extract(inner, path) if ending.endswith(".zip") else inner
     except UNREADABLE as error:
         raise DataError(path, f"cannot be read as an archive: {error}") from error
     raise DataError(path, f"is an archive without {' or '.join(_ARCHIVED)}: see docs/tafeng.md")

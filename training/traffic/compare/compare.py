@@ -21,13 +21,13 @@ from listwright.ranking.metrics import HIGHEST_GAIN
 from listwright.training.data.tables.judged import collected, scan_judged
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_ratios
 from listwright.training.evaluation.intervals import ConfidenceSequence
-from listwright.training.traffic.compare.comparison import (
+from listwright.training.traffic.compare.estimates import (
     Effect,
     Look,
     Ratio,
     TrafficComparison,
     check_ratio,
-    enough,
+    has_enough_units,
     look_of,
     needed_for,
     ratio_of,
@@ -64,13 +64,14 @@ def compare(
     """Compare control and challenger.
 
     Args:
-        path: judged rows, a Parquet file or a folder of them.
-        experiment: its name; None where there is only one.
-        metrics: of a split; the first decides; none for the usual ones. Of an interleaving, at most one: the column
-            with what a candidate earns, or ``hit`` for 1 where its label is above 0.
-        challenger: its arm, where a split has several.
-        share: planned share of the challenger among the units of a split.
-        target: smallest relevant difference; None for the usual one.
+        path: Parquet file of judged rows, or a folder of them.
+        experiment: Name of the experiment; None where there is a single one.
+        metrics: Names of the metrics of a split, the first of which decides; none for the usual ones. For an
+            interleaving, at most one: the column with what a candidate earns, or ``hit`` for 1 where its label is above
+            0.
+        challenger: Name of the challenger's arm, where a split has several.
+        share: Planned share of the challenger among the units of a split.
+        target: Smallest relevant difference; None for the usual one.
 
     Raises:
         RecipeError: if the options do not fit the rows.
@@ -98,12 +99,12 @@ def compare_arms(
     """Compare the arms of a split, control and one challenger.
 
     Args:
-        experiment: split by unit.
-        metrics: as of :func:`listwright.training.traffic.compare.compare.split_sums`; the first decides.
-        challenger: its arm; None where there is one beside control.
-        share: of the challenger among the units of both, as planned.
-        target: difference in the first metric that the sequence is narrowest for; None for :data:`SPLIT_DIFFERENCE` of
-            control's mean. The other metrics always take the latter.
+        experiment: Experiment whose units were split.
+        metrics: Metrics of :func:`split_sums`, the first of which decides.
+        challenger: Name of the challenger's arm; None where control has only one beside it.
+        share: Planned share of the challenger among the units of both arms.
+        target: Difference in the first metric for which the confidence sequence is narrowest; None for
+            :data:`SPLIT_DIFFERENCE` of control's mean. The other metrics always take the latter.
 
     Raises:
         RecipeError: if there is no such arm, or several and none is named.
@@ -120,7 +121,7 @@ def compare_arms(
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
             sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
-            if enough(control, other):  # chosen at the first look that counts, and kept
+            if has_enough_units(control, other):  # chosen at the first look that counts, and kept
                 sequences[metric] = sequence
             looks[metric].append(_look(last, place, sequence))
     effects = tuple(
@@ -181,7 +182,7 @@ def _look(at: _Grown, place: int, sequence: ConfidenceSequence) -> Look:
     control, challenger = at.ratios(place)
     variance = control.variance + challenger.variance
     queries = control.queries + challenger.queries
-    ready = enough(control, challenger)
+    ready = has_enough_units(control, challenger)
     estimate = challenger.value - control.value
     return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
 
@@ -191,24 +192,24 @@ def _effect(
 ) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
-    zero, one = (resample_ratios(totals, queries, rng) for totals, queries, _ in at.arms(place))
-    low, high = percentile_interval(one - zero)
+    control_means, challenger_means = (resample_ratios(totals, queries, rng) for totals, queries, _ in at.arms(place))
+    low, high = percentile_interval(challenger_means - control_means)
     sequence = planned or _sequence(control, target if place == 0 else None)
     variance, within = control.variance + challenger.variance, control.within + challenger.within
     needed = needed_for(look.estimate, variance, look.queries, sequence, within)
     return Effect(metric, control.value, challenger.value, look, float(low), float(high), sequence.difference, needed)
 
 
-def _challenger(sums: pl.DataFrame, wanted: str | None, experiment: Experiment) -> str:
+def _challenger(sums: pl.DataFrame, name: str | None, experiment: Experiment) -> str:
     arms = sorted(sums["arm"].unique().to_list())
     others = [arm for arm in arms if arm != "control"]
     if "control" not in arms or not others:
         raise DataError(experiment.path, f"has queries of {' and '.join(arms)}: expected control and a challenger")
-    if wanted is None and len(others) > 1:
+    if name is None and len(others) > 1:
         raise RecipeError(f"{experiment.path} has several challengers ({', '.join(others)}): name one of them")
-    if wanted is not None and wanted not in others:
-        raise RecipeError(f"--challenger {wanted}: {experiment.path} has {', '.join(others)}")
-    return wanted or others[0]
+    if name is not None and name not in others:
+        raise RecipeError(f"--challenger {name}: {experiment.path} has {', '.join(others)}")
+    return name or others[0]
 
 
 def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
@@ -228,9 +229,9 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     with a win where the challenger's candidates earned more than control's. Its variance is that over units.
 
     Args:
-        experiment: interleaved.
-        credit: column with what a candidate earns; None for 1 where its label is above 0.
-        target: Delta that the sequence is narrowest for; None for :data:`PREFERENCE_DIFFERENCE`.
+        experiment: Experiment with interleaved lists.
+        credit: Column with what a candidate earns; None for 1 where its label is above 0.
+        target: Delta for which the confidence sequence is narrowest; None for :data:`PREFERENCE_DIFFERENCE`.
     """
     sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
     sequence = ConfidenceSequence(PREFERENCE_DIFFERENCE if target is None else target)
@@ -239,9 +240,8 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
     for day, totals in grown(sums, _SUMS):
         preference = ratio_of(*totals.T)
-        looks.append(
-            look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=enough(preference))
-        )
+        ready = has_enough_units(preference)
+        looks.append(look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=ready))
     low, high = percentile_interval(resample_ratios(totals[:, 0], totals[:, 1], np.random.default_rng(0)))
     queries, first = int(sums["queries"].sum()), int(sums["first"].sum())
     # in queries, credited or not
@@ -286,10 +286,10 @@ class Experiment:
     """The judged rows of one experiment.
 
     Args:
-        path: where they come from.
-        name: None where no row names one.
-        rows: unread.
-        interleaved: whether lists were interleaved, rather than units split.
+        path: Path of the rows.
+        name: Name of the experiment; None where no row names it.
+        rows: Rows, not yet read.
+        interleaved: Whether lists were interleaved, rather than units split.
     """
 
     path: Path
@@ -302,18 +302,18 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
     """Return the rows of an experiment, and whether it is interleaved.
 
     Args:
-        path: judged rows.
-        name: of the experiment; None where the rows name one or none.
-        columns: that its metrics need beside the usual ones.
+        path: Path of the judged rows.
+        name: Name of the experiment; None where the rows name at most one.
+        columns: Names of the columns that the metrics need beside the usual ones.
 
     Raises:
         RecipeError: if the rows hold several experiments and none is named, or not the one that is.
         DataError: if they cannot be read, or belong to no comparison.
     """
     rows = scan_judged(path, (*_WHO, *columns))
-    compared = pl.col("arm").is_not_null() | pl.col("team").is_not_null()
+    in_comparison = pl.col("arm").is_not_null() | pl.col("team").is_not_null()
     facts = collected(
-        rows.filter(compared).group_by("experiment").agg(pl.col("team").is_not_null().any().alias("teams")), path
+        rows.filter(in_comparison).group_by("experiment").agg(pl.col("team").is_not_null().any().alias("teams")), path
     )
     kinds = dict(facts.iter_rows())
     if not kinds:
@@ -357,8 +357,8 @@ def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
     is the challenger's. ``untold`` counts queries without teams: control answered them alone.
 
     Args:
-        experiment: interleaved.
-        credit: column with what a shown candidate earns; None for 1 where its label is above 0.
+        experiment: Experiment with interleaved lists.
+        credit: Column with what a shown candidate earns; None for 1 where its label is above 0.
     """
     earned = (pl.col("label") > 0).cast(pl.Float64) if credit is None else pl.col(credit).cast(pl.Float64).fill_null(0)
     mine = {team: earned.filter(pl.col("team") == team).sum() for team in ("control", "challenger")}
@@ -454,8 +454,8 @@ def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np
     """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:
-        sums: rows of ``unit``, ``day`` and the columns ``names``.
-        names: M columns.
+        sums: Rows of ``unit``, ``day`` and the columns ``names``.
+        names: Names of M columns.
 
     Yields:
         The day, and ``(units, M)`` sums; units come in one order, those without rows are 0. The array grows in place.

@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.reporting.page import COLOURS, INK, SOFT, PageFigure, PageSection, PageTable, plot, render
-from listwright.training.traffic.compare.comparison import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
+from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
 from listwright.training.traffic.compare.text import (
     advice,
     interval,
+    json_values,
     metric_name,
     more,
     needed_name,
-    numbers,
     p_text,
     ratio_sentence,
     signed,
@@ -31,58 +31,57 @@ _CAPTION = (
 )
 
 
-def page(compared: TrafficComparison, *, command: str) -> str:
+def page(comparison: TrafficComparison, *, command: str) -> str:
     """Return the page as HTML.
 
     Args:
-        compared: the comparison.
-        command: that repeats it.
+        command: Command that repeats the comparison.
     """
-    settings = numbers(compared)
+    settings = json_values(comparison)
     del settings["looks"]
     return render(
-        title(compared),
-        [verdict(compared), *advice(compared)],
-        [_course(compared), _metrics(compared), _checks(compared), _power(compared)],
+        title(comparison),
+        [verdict(comparison), *advice(comparison)],
+        [_course(comparison), _metrics(comparison), _checks(comparison), _power(comparison)],
         command=command,
-        facts=_facts(compared),
+        facts=_facts(comparison),
         settings=json.dumps(settings, indent=1),
-        key_figures=_key_figures(compared),
+        key_figures=_key_figures(comparison),
     )
 
 
-def _key_figures(compared: TrafficComparison) -> list[tuple[str, str]]:
-    look = compared.effects[0].look
+def _key_figures(comparison: TrafficComparison) -> list[tuple[str, str]]:
+    look = comparison.effects[0].look
     cells = [
-        (signed(look.estimate), f"change in {metric_name(compared.effects[0].metric)}"),
+        (signed(look.estimate), f"change in {metric_name(comparison.effects[0].metric)}"),
         (interval(look.estimate, look.always), "always-valid 95 % interval"),
-        (f"{compared.queries:,}", "queries"),
-        (f"{compared.units:,}", "units"),
+        (f"{comparison.queries:,}", "queries"),
+        (f"{comparison.units:,}", "units"),
     ]
-    return cells if compared.decision not in ("mismatch", "too_few") else cells[2:]
+    return cells if comparison.decision not in ("mismatch", "too_few") else cells[2:]
 
 
-def _course(compared: TrafficComparison) -> PageSection:
-    ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
+def _course(comparison: TrafficComparison) -> PageSection:
+    ready = [look for look in comparison.looks if look.enough and math.isfinite(look.always)]
     if not ready:
         return PageSection("No day had enough units yet", ["A figure of the course needs one."])
-    figure = PageFigure(course(compared), _CAPTION)
+    figure = PageFigure(course(comparison), _CAPTION)
     return PageSection(
-        f"{metric_name(compared.effects[0].metric).capitalize()} from day to day", _shown_since(compared), [figure]
+        f"{metric_name(comparison.effects[0].metric).capitalize()} from day to day", _shown_since(comparison), [figure]
     )
 
 
-def _shown_since(compared: TrafficComparison) -> list[str]:
-    first = next((look for look in compared.looks if look.decision in ("challenger", "control")), None)
+def _shown_since(comparison: TrafficComparison) -> list[str]:
+    first = next((look for look in comparison.looks if look.decision in ("challenger", "control")), None)
     if first is None:
         return ["At no look did the always-valid interval exclude 0."]
     return [f"The always-valid interval excluded 0 first on {first.day.isoformat()}."]
 
 
 @plot(legend_columns=3)
-def course(axes: Axes, compared: TrafficComparison) -> tuple[str, str]:
+def course(axes: Axes, comparison: TrafficComparison) -> tuple[str, str]:
     """Draw estimate, interval for one look and confidence sequence, by day."""
-    ready = [look for look in compared.looks if look.enough and math.isfinite(look.always)]
+    ready = [look for look in comparison.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
     for name, alpha, halves in (
@@ -108,41 +107,39 @@ def course(axes: Axes, compared: TrafficComparison) -> tuple[str, str]:
     return "course", "The difference and its two intervals, day by day"
 
 
-def _metrics(compared: TrafficComparison) -> PageSection:
+def _metrics(comparison: TrafficComparison) -> PageSection:
     head = ["", "control", "challenger", "change", "at any look, 95 %", "at one look, 95 %"]
     rows = []
-    for effect in compared.effects:
+    for effect in comparison.effects:
         means = ["" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger)]
         always = interval(effect.look.estimate, effect.look.always)
         once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
         rows.append([metric_name(effect.metric), *means, signed(effect.look.estimate), always, once])
     note = "The first metric decides. The others were not corrected for their number."
-    if compared.kind == "interleaving":
+    if comparison.kind == "interleaving":
         head, rows = [head[0], *head[3:]], [[row[0], *row[3:]] for row in rows]
     return PageSection(tables=[PageTable("All metrics", head, rows, note if len(rows) > 1 else "")])
 
 
-def _checks(compared: TrafficComparison) -> PageSection:
-    sentences = [ratio_sentence(compared)]
-    if compared.untold:
-        sentences.append(f"{compared.untold:,} queries are left out: control answered them alone.")
+def _checks(comparison: TrafficComparison) -> PageSection:
+    sentences = [ratio_sentence(comparison)]
+    if comparison.untold:
+        sentences.append(f"{comparison.untold:,} queries are left out: control answered them alone.")
     tables = []
-    if compared.wins is not None:
-        rows = [
-            [who, f"{count:,}"] for who, count in zip(("challenger", "control", "neither"), compared.wins, strict=True)
-        ]
-        rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in compared.tests]
+    if comparison.wins is not None:
+        preferences = zip(("challenger", "control", "neither"), comparison.wins, strict=True)
+        rows = [[name, f"{count:,}"] for name, count in preferences]
+        rows += [[f"{name}, one look", f"p = {p_text(p)}"] for name, p in comparison.tests]
         tables = [PageTable("Units by what they prefer", ["", ""], rows)]
-    heading = (
-        "The shares are not as planned" if compared.ratio.failed or compared.crossed else "The shares are as planned"
-    )
+    mismatch = comparison.ratio.failed or comparison.crossed
+    heading = "The shares are not as planned" if mismatch else "The shares are as planned"
     return PageSection(heading, sentences, tables=tables)
 
 
-def _power(compared: TrafficComparison) -> PageSection:
+def _power(comparison: TrafficComparison) -> PageSection:
     rows = [
         [needed_name(each), *map(more, (each.always, each.fixed, each.same_always, each.same_fixed))]
-        for each in compared.effects[0].needed
+        for each in comparison.effects[0].needed
     ]
     head = ["difference", "at any look", "at one planned look", "these units, any look", "these units, one look"]
     note = (
@@ -152,10 +149,10 @@ def _power(compared: TrafficComparison) -> PageSection:
     return PageSection("How many more queries would show a difference", tables=[PageTable("", head, rows, note)])
 
 
-def _facts(compared: TrafficComparison) -> list[str]:
-    arms = [] if compared.bundles is None else [f"Control: {compared.bundles[0]}. Challenger: {compared.bundles[1]}."]
+def _facts(comparison: TrafficComparison) -> list[str]:
+    bundles = comparison.bundles
     return [
-        *arms,
+        *([] if bundles is None else [f"Control: {bundles[0]}. Challenger: {bundles[1]}."]),
         "All variances are over units. The interval for one look is a bootstrap over units.",
         "The interval for every look is the asymptotic confidence sequence of Waudby-Smith et al. (2024), theorem 2.2.",
         f"A verdict needs {FEWEST_UNITS} units a side, {FEWEST_ACTIVE} of them with a value other than 0.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from listwright.training.traffic.compare.comparison import (
+from listwright.training.traffic.compare.estimates import (
     FEWEST_ACTIVE,
     FEWEST_UNITS,
     LEVEL,
@@ -22,65 +22,65 @@ _WIDTH = 80
 NAMES = {"preference": "preference", "hit": "hit rate", "mrr": "MRR", "map": "MAP"}
 
 
-def text(compared: TrafficComparison) -> str:
+def text(comparison: TrafficComparison) -> str:
     """Return the text of a comparison: verdict, checks, metrics, power."""
-    return "\n".join(_lines(compared))
+    return "\n".join(_lines(comparison))
 
 
-def numbers(compared: TrafficComparison) -> dict[str, Any]:
+def json_values(comparison: TrafficComparison) -> dict[str, Any]:
     """Return everything that was measured as JSON values: an unknown number is null, a day is ISO 8601."""
-    plain = asdict(compared) | {"decision": compared.decision, "verdict": verdict(compared)}
-    plain["ratio"]["failed"] = compared.ratio.failed
+    plain = asdict(comparison) | {"decision": comparison.decision, "verdict": verdict(comparison)}
+    plain["ratio"]["failed"] = comparison.ratio.failed
     cleaned: dict[str, Any] = _plain(plain)
     return cleaned
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def title(compared: TrafficComparison) -> str:
+def title(comparison: TrafficComparison) -> str:
     """Return the title: kind, experiment, and how many queries of how many units and days."""
-    named = "" if compared.experiment is None else f" {compared.experiment!r}"
-    days = (compared.looks[-1].day - compared.looks[0].day).days + 1
+    name = "" if comparison.experiment is None else f" {comparison.experiment!r}"
+    days = (comparison.looks[-1].day - comparison.looks[0].day).days + 1
     return (
-        f"{compared.kind.capitalize()}{named}: {compared.queries:,} queries of {compared.units:,} units, {days} "
+        f"{comparison.kind.capitalize()}{name}: {comparison.queries:,} queries of {comparison.units:,} units, {days} "
         f"{'day' if days == 1 else 'days'}"
     )
 
 
-def _lines(compared: TrafficComparison) -> Iterator[str]:
-    yield title(compared)
-    if compared.bundles is not None:
-        yield f"control {compared.bundles[0]}, challenger {compared.bundles[1]}"
+def _lines(comparison: TrafficComparison) -> Iterator[str]:
+    yield title(comparison)
+    if comparison.bundles is not None:
+        yield f"control {comparison.bundles[0]}, challenger {comparison.bundles[1]}"
     yield ""
-    for sentence in (verdict(compared), *advice(compared)):
+    for sentence in (verdict(comparison), *advice(comparison)):
         yield _filled(sentence)
     yield ""
-    yield _filled(ratio_sentence(compared))
-    if compared.untold:
-        yield _filled(f"{compared.untold:,} queries are left out: control answered them alone.")
+    yield _filled(ratio_sentence(comparison))
+    if comparison.untold:
+        yield _filled(f"{comparison.untold:,} queries are left out: control answered them alone.")
     yield ""
     yield f"{'':10} {'control':>8} {'challenger':>10} {'change':>8}  {'at any look, 95 %':19} at one look, 95 %"
-    for effect in compared.effects:
+    for effect in comparison.effects:
         yield _row(effect)
-    if compared.wins is not None:
-        won, lost, even = compared.wins
+    if comparison.wins is not None:
+        won, lost, even = comparison.wins
         yield ""
         yield f"Units that prefer the challenger: {won:,}; control: {lost:,}; neither: {even:,}"
-    for name, p in compared.tests:
+    for name, p in comparison.tests:
         yield f"{name[0].upper()}{name[1:]}, one look: p = {p_text(p)}"
     yield ""
     yield f"{'More queries for a difference, power 80 %':42} {'at any look':>13} {'at one look':>13}"
-    for one in compared.effects[0].needed:
-        yield f"  {needed_name(one):40} {more(one.always):>13} {more(one.fixed):>13}"
-        yield f"  {'  if only these units come back':40} {more(one.same_always):>13} {more(one.same_fixed):>13}"
+    for row in comparison.effects[0].needed:
+        yield f"  {needed_name(row):40} {more(row.always):>13} {more(row.fixed):>13}"
+        yield f"  {'  if only these units come back':40} {more(row.same_always):>13} {more(row.same_fixed):>13}"
 
 
 def _row(effect: Effect) -> str:
@@ -111,12 +111,12 @@ def interval(middle: float, half: float) -> str:
     return "not known" if math.isinf(half) else f"[{signed(middle - half)}, {signed(middle + half)}]"
 
 
-def verdict(compared: TrafficComparison) -> str:
+def verdict(comparison: TrafficComparison) -> str:
     """Return the answer in one sentence."""
-    effect, decision = compared.effects[0], compared.decision
+    effect, decision = comparison.effects[0], comparison.decision
     look, name = effect.look, metric_name(effect.metric)
     if decision == "mismatch":
-        return f"No verdict: {_mismatch(compared)}."
+        return f"No verdict: {_mismatch(comparison)}."
     if decision == "too_few":
         return (
             f"No verdict yet: {FEWEST_UNITS} units a side are needed, {FEWEST_ACTIVE} of them with a click or another "
@@ -132,14 +132,14 @@ def verdict(compared: TrafficComparison) -> str:
     )
 
 
-def advice(compared: TrafficComparison) -> list[str]:
+def advice(comparison: TrafficComparison) -> list[str]:
     """Return what to do next."""
-    effect, look = compared.effects[0], compared.effects[0].look
-    if compared.decision == "mismatch":
+    effect, look = comparison.effects[0], comparison.effects[0].look
+    if comparison.decision == "mismatch":
         return ["Find out which requests are lost or moved before you read any figure below; begin a new experiment."]
-    if compared.decision in ("challenger", "control"):
+    if comparison.decision in ("challenger", "control"):
         return ["The interval holds at every look, so the experiment may end now."]
-    sentences = [_power(compared)] if compared.decision == "none" else []
+    sentences = [_power(comparison)] if comparison.decision == "none" else []
     if look.enough and (effect.low > 0.0 or effect.high < 0.0):
         sentences.append(
             "The interval for a single look excludes 0. It counts only if this day was the one planned for the look."
@@ -159,9 +159,9 @@ def more(queries: float) -> str:
     return f"{round(queries / 10**digits) * 10**digits:,}"
 
 
-def ratio_sentence(compared: TrafficComparison) -> str:
+def ratio_sentence(comparison: TrafficComparison) -> str:
     """Describe how many queries each arm received."""
-    ratio = compared.ratio
+    ratio = comparison.ratio
     state = "contradict the shares" if ratio.failed else "agree with the shares"
     return (
         f"{ratio.what.capitalize()}: control {ratio.control:,}, challenger {ratio.challenger:,}. They {state}: "
@@ -174,15 +174,15 @@ def p_text(p: float) -> str:
     return f"{p:.2f}" if p >= 0.01 else f"{p:.1e}"
 
 
-def needed_name(one: RequiredQueries) -> str:
+def needed_name(row: RequiredQueries) -> str:
     """Return the name of the difference that a row of :class:`RequiredQueries` is about."""
-    return f"{signed(one.true)}, the one observed" if one.why == "observed" else f"{one.true:.4f}, worth to be shown"
+    return f"{signed(row.true)}, the one observed" if row.why == "observed" else f"{row.true:.4f}, smallest relevant"
 
 
-def _mismatch(compared: TrafficComparison) -> str:
-    if compared.crossed:
-        return f"{compared.crossed:,} units were in both arms"
-    ratio = compared.ratio
+def _mismatch(comparison: TrafficComparison) -> str:
+    if comparison.crossed:
+        return f"{comparison.crossed:,} units were in both arms"
+    ratio = comparison.ratio
     planned = f"{1.0 - ratio.share:.0%} and {ratio.share:.0%}".replace("%", " %")
     return (
         f"control and challenger have {ratio.control:,} and {ratio.challenger:,} {ratio.what}, where {planned} were "
@@ -190,9 +190,9 @@ def _mismatch(compared: TrafficComparison) -> str:
     )
 
 
-def _power(compared: TrafficComparison) -> str:
-    effect: Effect = compared.effects[0]
-    worth = next(one for one in effect.needed if one.why == "worth")
+def _power(comparison: TrafficComparison) -> str:
+    effect: Effect = comparison.effects[0]
+    worth = next(row for row in effect.needed if row.why == "worth")
     if worth.always == 0.0:
         return f"A difference of {worth.true:.4f} would probably have been shown by now."
     many = more(worth.always)

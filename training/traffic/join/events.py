@@ -82,9 +82,9 @@ class EventBatch(NamedTuple):
     """Some events of a file.
 
     Args:
-        frame: of :func:`event_schema`; every row has an action and a time.
-        faulty: rows or lines that are no events, by cause.
-        first_fault: what is wrong with the first of them, with its place; empty if there is none.
+        frame: Events with the columns of :func:`event_schema`; each has an action and a time.
+        faulty: Numbers of rows or lines that are no events, by cause.
+        first_fault: Fault of the first such row, with its place; empty if there is none.
     """
 
     frame: pl.DataFrame
@@ -118,8 +118,8 @@ def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     ``event_attributes`` as a nested column instead. A line or a row that is no event is counted.
 
     Args:
-        path: of the file.
-        labels: name the numbers that are summed.
+        path: Path of the file.
+        labels: Labels, which name the numbers that are summed.
 
     Raises:
         DataError: if the file cannot be read, lacks a column, or no event is in it, but something else.
@@ -141,7 +141,7 @@ def _is_table(path: Path) -> bool:
 
 def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
     held: list[tuple[object, ...]] = []
-    schema, summed = event_schema(labels), [one.field.split(".") for one in labels.sums.values()]
+    schema, summed = event_schema(labels), [sum_.field.split(".") for sum_ in labels.sums.values()]
     faulty, first = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), ""
     try:
         with open_plain(path) as (stream, _):
@@ -226,7 +226,7 @@ def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
 def _columns(path: Path, schema: Mapping[str, Any], labels: Labels) -> list[pl.Expr]:
     """Return a table's columns under our names; an optional one may be missing."""
     columns = []
-    for ours, theirs in (COLUMNS | {SUMMED + name: one.field for name, one in labels.sums.items()}).items():
+    for ours, theirs in (COLUMNS | {SUMMED + name: sum_.field for name, sum_ in labels.sums.items()}).items():
         outer, *inner = theirs.split(".")
         kind: Any = schema.get(theirs)
         expression = pl.col(theirs)
@@ -284,8 +284,8 @@ class Sum(BaseModel):
     """A column of the judged rows: the sum of a number that events of one action carry.
 
     Args:
-        action: whose events are summed; one that counts.
-        field: of an event, with dots between the levels, such as ``event_attributes.object.price``.
+        action: Action whose events are summed; it must count.
+        field: Field of an event, with dots between the levels, such as ``event_attributes.object.price``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -295,12 +295,13 @@ class Sum(BaseModel):
 
 
 class Labels(BaseModel):
-    """How a candidate's label follows from events.
+    """Rules by which a candidate's label follows from events.
 
     Args:
-        labels: by action, a whole number from 0; the highest of a candidate's actions is its relevance label.
-        seen: actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
-        sums: further columns, by name.
+        labels: Label of each action, a whole number from 0; the highest of a candidate's actions is its relevance
+            label.
+        seen: Actions, such as ``impression``, that only show that a candidate was seen. Empty: all shown ones were.
+        sums: Further columns, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -316,7 +317,7 @@ class Labels(BaseModel):
             raise ValueError(
                 f"{both[0]!r} has a label, so it shows anyway that a candidate was seen: leave it out of seen"
             )
-        unknown = [(name, one.action) for name, one in self.sums.items() if one.action not in self.actions]
+        unknown = [(name, sum_.action) for name, sum_ in self.sums.items() if sum_.action not in self.actions]
         if unknown:
             name, action = unknown[0]
             raise ValueError(f"sums.{name}: the action {action!r} is neither in labels nor in seen: give it a label")
@@ -351,7 +352,7 @@ def read_labels(path: Path) -> Labels:
 
 
 class Cause(StrEnum):
-    """Why an event does not count, in the order of the checks."""
+    """Reasons for which an event does not count, in the order of the checks."""
 
     CUT_OFF = "last line of a file, cut off"
     UNREADABLE = "not an event"

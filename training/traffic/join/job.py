@@ -13,8 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import polars as pl
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.plain_file import read_object
 from listwright.ranking.served_log.files import log_files, read_listed
@@ -23,6 +25,8 @@ from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.job_folder import disk_full_as_data_error, job_folder, write_json
 from listwright.training.traffic.join.events import (
     COUNTED,
+    NO_NUMBER,
+    OTHER_PLACE,
     SUMMED,
     Cause,
     Counts,
@@ -32,7 +36,6 @@ from listwright.training.traffic.join.events import (
     event_schema,
 )
 from listwright.training.traffic.join.pieces import PieceTimes, Schema, Slice, schema_of, slices_of, write_pieces
-from listwright.training.traffic.join.rows import LABEL, QID, TIME, check_names, judged_rows
 
 FULL = "make some, and run the same command with --resume"
 
@@ -52,6 +55,29 @@ _KEYS = ("query_id", "served_at", "record")
 
 _WITHOUT_ID = ("query_id", "action_name", "client_id", "timestamp", "object_id")
 
+QID, LABEL, TIME = "query_id", "label", "served_at"
+
+_RECORD, _OBJECT = " record", " object"
+"""Internal columns, with names that no other column has."""
+
+_LEADING = (QID, "candidate_id", "position", LABEL)
+_TRAILING = (
+    "score",
+    "first_stage_score",
+    "bundle",
+    "strategy",
+    TIME,
+    "unit",
+    "experiment",
+    "arm",
+    "team",
+    "intervention",
+    "propensity",
+    "swapped",
+    "rules",
+    "rule",
+)
+
 DONE = "done.json"
 """File name ending of a finished step's result."""
 
@@ -61,14 +87,14 @@ class JoinJob:
     """The inputs and options of a join.
 
     Args:
-        served: folder of the served log, or one file of it.
-        events: files and folders of events.
-        labels: what an action is worth.
-        window: an event counts up to so long after serving.
-        out: the Parquet file to write.
-        prefix: of all columns but the features.
-        bucket_rows: see :data:`listwright.training.traffic.join.job.BUCKET_ROWS`.
-        slice_bytes: see :data:`SLICE_BYTES`.
+        served: Folder of the served log, or one file of it.
+        events: Files and folders of events.
+        labels: Labels of the actions.
+        window: Longest time from serving to an event that counts.
+        out: Parquet file to write.
+        prefix: Prefix of the names of all columns but the features.
+        bucket_rows: Size of a bucket; see :data:`BUCKET_ROWS`.
+        slice_bytes: Size of a slice; see :data:`SLICE_BYTES`.
     """
 
     served: Path
@@ -85,14 +111,14 @@ class JoinResult(NamedTuple):
     """The result of a join.
 
     Args:
-        rows: shown candidates.
-        queries: with at least one row.
-        served: records in the log, those that were served again among them.
-        again: records of a query that was served again later.
-        gone: files that the service removed by its limits before they were read.
-        labelled: rows by label.
-        counts: events by cause.
-        first_fault: the first line or row that is no event, and why; empty if there is none.
+        rows: Number of shown candidates.
+        queries: Number of queries with at least one row.
+        served: Number of records in the log, those of queries that were served again among them.
+        again: Number of records of a query that was served again later.
+        gone: Number of files that the service removed by its limits before they were read.
+        labelled: Number of rows of each label.
+        counts: Number of events of each cause.
+        first_fault: First line or row that is no event, with the reason; empty if there is none.
     """
 
     rows: int
@@ -246,14 +272,14 @@ class _Run:
         task = self._progress.begin("Matching events, parts", len(names))
         for number, name in enumerate(names):
 
-            def one(name: str = name) -> dict[str, Any]:
+            def match_bucket(name: str = name) -> dict[str, Any]:
                 counts = Counts()
                 files, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
                 _write(files, matched / f"{name}.parquet")
                 _write(superseded, matched / f"{name}.superseded.parquet")
                 return {"counts": dict(counts), "again": superseded.height}
 
-            facts = run_step_once(self._folder, f"matched-{name}", one)
+            facts = run_step_once(self._folder, f"matched-{name}", match_bucket)
             self._counts += Counts(facts["counts"])
             self._again += facts["again"]
             task.reach(number + 1)
@@ -276,7 +302,7 @@ class _Run:
         for number, slice_ in enumerate(slices):
             path = inside / f"{slice_.name}.parquet"
 
-            def one(slice_: Slice = slice_, path: Path = path) -> dict[str, Any]:
+            def write_slice(slice_: Slice = slice_, path: Path = path) -> dict[str, Any]:
                 counts = Counts()
                 rows = judged_rows(
                     slice_,
@@ -291,7 +317,7 @@ class _Run:
                 _write(rows, path)
                 return {"counts": dict(counts)}
 
-            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", one)["counts"])
+            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", write_slice)["counts"])
             written.append(path)
             task.reach(number + 1)
         return written
@@ -301,7 +327,8 @@ class _Run:
         causes = [cause for cause in Cause if self._counts[cause]]
         if self._counts[COUNTED]:
             return
-        fault = "; ".join(["no event counts, so all labels are 0", *(f"{self._counts[one]:,} {one}" for one in causes)])
+        reasons = [f"{self._counts[cause]:,} {cause}" for cause in causes]
+        fault = "; ".join(["no event counts, so all labels are 0", *reasons])
         if {*causes} <= {Cause.CUT_OFF, Cause.UNREADABLE, Cause.NO_LABEL}:
             self._progress.remark(fault)
             return
@@ -333,9 +360,8 @@ class _Run:
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
-    partial = path.with_name(path.name + ".partial")
-    frame.write_parquet(partial, compression="lz4", row_group_size=50_000)
-    partial.replace(path)
+    with atomic_file(path) as file:
+        frame.write_parquet(file, compression="lz4", row_group_size=50_000)
 
 
 def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
@@ -395,10 +421,10 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     replaced.
 
     Args:
-        folder: of the bucket.
-        window: an event counts up to so long after serving.
-        labels: name the numbers that are summed.
-        counts: of events that do not count; added to.
+        folder: Folder of the bucket.
+        window: Longest time from serving to an event that counts.
+        labels: Labels, which name the numbers that are summed.
+        counts: Counts of events that do not count; added to.
 
     Returns:
         Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
@@ -420,10 +446,10 @@ def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tu
     with_events = keys.join(placed, on="record", how="semi", maintain_order="left")
     stands = pl.concat([keys, with_events]).unique("query_id", keep="last", maintain_order=True)
     superseded = keys.join(stands, on="record", how="anti").select("served_at", "record")
-    counted = placed.join(stands, on="record", how="semi", maintain_order="left")
-    counts[Cause.REPLACED] += placed.height - counted.height
+    valid = placed.join(stands, on="record", how="semi", maintain_order="left")
+    counts[Cause.REPLACED] += placed.height - valid.height
     summed = [SUMMED + name for name in labels.sums]
-    matched = counted.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
+    matched = valid.select("record", "served_at", "object_id", "action_name", "ordinal", *summed)
     return matched.sort("served_at", "record", maintain_order=True), superseded.sort("served_at", "record")
 
 
@@ -443,12 +469,12 @@ def _find_nearest_list(events: pl.DataFrame, keys: pl.DataFrame, side: Literal["
 
 def _without_repeats(events: pl.DataFrame) -> pl.DataFrame:
     """Return each event once: by its id within its query, or, without an id, by all of its fields."""
-    named = events.filter(pl.col("event_id").is_not_null())
-    unnamed = events.filter(pl.col("event_id").is_null())
+    with_id = events.filter(pl.col("event_id").is_not_null())
+    without_id = events.filter(pl.col("event_id").is_null())
     return pl.concat(
         [
-            named.unique(["query_id", "event_id"], keep="first", maintain_order=True),
-            unnamed.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
+            with_id.unique(["query_id", "event_id"], keep="first", maintain_order=True),
+            without_id.unique(list(_WITHOUT_ID), keep="first", maintain_order=True),
         ]
     )
 
@@ -462,11 +488,179 @@ def run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -
     """Run a step unless it is done, and return its stored result.
 
     Args:
-        folder: of the job.
-        name: of the step.
-        work: does it; what it returns can be written as JSON. Done a second time it leaves the same.
+        folder: Folder of the job.
+        name: Name of the step.
+        work: Function that does the step and returns a JSON value; repeating it must give the same.
     """
     path = folder / f"{name}.{DONE}"
     if not path.exists():
         write_json(path, work())
     return read_object(path)
+
+
+def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
+    """Raise if two columns of the judged rows would have the same name.
+
+    Raises:
+        RecipeError: if a sum has the name of another column that is not a feature.
+        DataError: if a feature has the name of another column.
+    """
+    others = {*_LEADING, *_TRAILING, *(f"n_{action}" for action in labels.actions)}
+    twice = [name for name in labels.sums if name in others]
+    if twice:
+        raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
+    clashing = [name for name in schema.names if name in {prefix + other for other in others | labels.sums.keys()}]
+    if clashing:
+        raise DataError(
+            "the served log",
+            f"has a feature {clashing[0]!r}, a column of the judged rows: say --prefix judged_, for example",
+        )
+
+
+def judged_rows(
+    slice_: Slice,
+    pieces: Sequence[Path],
+    matched: Sequence[Path],
+    superseded: Sequence[Path],
+    *,
+    schema: Schema,
+    labels: Labels,
+    prefix: str,
+    counts: Counts,
+) -> pl.DataFrame:
+    """Return the rows of the records that were served in a period, in the order of serving and of the shown places.
+
+    Args:
+        slice_: Period of serving.
+        pieces: Files of records.
+        matched: Files of events with their records.
+        superseded: Files of records that were served again later.
+        schema: Schema of the features.
+        labels: Labels of the actions.
+        prefix: Prefix of the names of all columns but the features.
+        counts: Counts of events; added to.
+
+    Returns:
+        One row a shown candidate; of a query without a candidate that was seen, none.
+    """
+    records = _between(pieces, slice_)
+    records = records.join(_between(superseded, slice_).select("record"), on="record", how="anti").sort(TIME, "record")
+    rows = _candidate_rows(records, schema, prefix)
+    rows = _with_events(rows, records, _between(matched, slice_), labels, prefix, counts)
+    ordered = [prefix + name for name in _LEADING] + list(schema.names) + [prefix + name for name in _TRAILING]
+    return rows.select(*ordered, *_of_events(labels, prefix))
+
+
+def _between(files: Sequence[Path], slice_: Slice) -> pl.DataFrame:
+    inside = (pl.col(TIME) >= slice_.begin) & (pl.col(TIME) < slice_.end)
+    return pl.scan_parquet(list(files)).filter(inside).collect()
+
+
+def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.DataFrame:
+    """Return features and logged values of each shown candidate, under the names of the judged rows, and its record."""
+    lengths = records["length"].to_numpy()
+    rows, width = int(lengths.sum()), len(schema.names)
+    features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
+    begins = np.cumsum(lengths) - lengths
+    place = np.arange(rows) - np.repeat(begins, lengths)
+    record = np.repeat(np.arange(records.height), lengths)
+    columns = {name: _column(features[:, d], schema, name) for d, name in enumerate(schema.names)}
+    spread = records.select(
+        pl.col("record").alias(_RECORD),
+        pl.col(QID).alias(prefix + QID),
+        pl.col(TIME).dt.replace_time_zone("UTC").alias(prefix + TIME),
+        *(
+            pl.col(name).alias(prefix + name)
+            for name in ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity", "rules")
+        ),
+    )[record]
+    ids = records.filter(pl.col("length") > 0)["shown"].explode()
+    return spread.with_columns(
+        ids.alias(prefix + "candidate_id"),
+        pl.Series(prefix + "position", (place + 1).astype(np.int32)),
+        _scores(records["scores"]).alias(prefix + "score"),
+        _scores(records["first_stage_scores"]).alias(prefix + "first_stage_score"),
+        _of_places(records["teams"], lengths).alias(prefix + "team"),
+        _of_places(records["rule"], lengths).alias(prefix + "rule"),
+        pl.Series(prefix + "swapped", _swapped(records, begins, rows)),
+        *(column.alias(name) for name, column in columns.items()),
+    )
+
+
+def _column(values: np.ndarray, schema: Schema, name: str) -> pl.Series:
+    categories = schema.categories.get(name)
+    if categories is None:
+        return pl.Series(np.ascontiguousarray(values))
+    codes = pl.Series(values.astype(np.int64) - 1)  # 0 is an unknown or a missing one: null
+    known = codes.is_between(0, len(categories) - 1)
+    return pl.Series(list(categories), dtype=pl.String).gather(codes.set(~known, None))
+
+
+def _scores(column: pl.Series) -> pl.Series:
+    return pl.Series(np.frombuffer(b"".join(column.to_list()), "<f8")).fill_nan(None)
+
+
+def _of_places(lists: pl.Series, lengths: np.ndarray) -> pl.Series:
+    """Return what lists say of each shown place; null where there is none, or it is shorter than the shown list."""
+    rows: list[str | None] = []
+    for values, length in zip(lists.to_list(), lengths.tolist(), strict=True):
+        rows += [None] * length if values is None else [*values, *[None] * length][:length]
+    return pl.Series(rows, dtype=pl.String)
+
+
+def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray:
+    swapped = np.zeros(rows, dtype=bool)
+    changed = records["intervention"].is_not_null()
+    for row in changed.arg_true().to_list():
+        places = records["places"][row].to_numpy()
+        swapped[begins[row] + places[(places >= 0) & (places < records["length"][row])]] = True
+    return swapped
+
+
+def _of_events(labels: Labels, prefix: str) -> list[str]:
+    """Return the names of the columns that count events, and of those that sum their numbers."""
+    return [prefix + name for name in (*(f"n_{action}" for action in labels.actions), *labels.sums)]
+
+
+def _with_events(
+    rows: pl.DataFrame, records: pl.DataFrame, events: pl.DataFrame, labels: Labels, prefix: str, counts: Counts
+) -> pl.DataFrame:
+    """Return the rows with their labels and counts, without those that were not seen."""
+    at = rows.select(
+        pl.col(_RECORD).alias("record"),
+        pl.col(prefix + "candidate_id").alias("object_id"),
+        pl.col(prefix + "position").alias("at"),
+    )
+    placed = events.join(at, on=["record", "object_id"], how="left")
+    lost = placed.filter(pl.col("at").is_null())
+    hidden = records.select("record", pl.col("unshown").alias("object_id")).explode("object_id").drop_nulls("object_id")
+    not_shown = lost.join(hidden, on=["record", "object_id"], how="semi").height
+    counts[Cause.NOT_SHOWN] += not_shown
+    counts[Cause.NOT_IN_LIST] += lost.height - not_shown
+    placed = placed.filter(pl.col("at").is_not_null())
+    counts[COUNTED] += placed.height
+    counts[OTHER_PLACE] += int((placed["ordinal"] != placed["at"]).sum())
+    worth = pl.col("action_name").replace_strict(labels.labels, default=0, return_dtype=pl.Int32)
+    of_candidate = placed.group_by(pl.col("record").alias(_RECORD), pl.col("object_id").alias(_OBJECT)).agg(
+        worth.max().alias(prefix + LABEL),
+        *(
+            (pl.col("action_name") == action).sum().cast(pl.Int32).alias(f"{prefix}n_{action}")
+            for action in labels.actions
+        ),
+        *(
+            pl.col(SUMMED + name).filter(pl.col("action_name") == sum_.action).sum().alias(prefix + name)
+            for name, sum_ in labels.sums.items()
+        ),
+    )
+    for name, sum_ in labels.sums.items():
+        counts[NO_NUMBER] += placed.filter(pl.col("action_name") == sum_.action)[SUMMED + name].null_count()
+    joined = rows.join(
+        of_candidate,
+        left_on=[_RECORD, prefix + "candidate_id"],
+        right_on=[_RECORD, _OBJECT],
+        how="left",
+        maintain_order="left",
+    )
+    if labels.seen:
+        joined = joined.filter(pl.col(prefix + LABEL).is_not_null())
+    return joined.with_columns(pl.col(name).fill_null(0) for name in (prefix + LABEL, *_of_events(labels, prefix)))

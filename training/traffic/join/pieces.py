@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
 from listwright.ranking.served_log.files import feature_columns, read, read_listed
 from listwright.ranking.served_log.record import Columns, ServedRecord
@@ -60,7 +61,7 @@ class Schema:
 
     Args:
         names: ``D`` names, in the order of the newest file.
-        categories: of each categorical column, those of all files.
+        categories: Categories of each categorical column in all files.
     """
 
     names: tuple[str, ...]
@@ -113,11 +114,11 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
     """Write the records of one file as pieces; return how many records there are.
 
     Args:
-        path: of the Avro file; one that is cut off is read to its last whole block.
-        number: of the file among those of the join.
-        schema: of all files.
-        folder: where the pieces go.
-        report: how many records of the file have been read.
+        path: Path of the Avro file; a truncated file is read to its last whole block.
+        number: Number of the file among those of the join.
+        schema: Schema of all files.
+        folder: Folder for the pieces.
+        report: Function that gets the number of records read so far.
 
     Raises:
         DataError: if the file is damaged.
@@ -140,7 +141,7 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
 
 
 class _Order:
-    """Converts the columns of a file's records, and the codes of its categories, to the order of all files."""
+    """Conversion of the columns of a file's records, and of the codes of its categories, to the order of all files."""
 
     def __init__(self, columns: Columns | None, schema: Schema) -> None:
         self._places: list[int] | None = None
@@ -204,18 +205,17 @@ def _rules(record: ServedRecord, order: Sequence[int]) -> tuple[str | None, list
     if not record.rules:
         return None, None
     actions: dict[int, dict[str, None]] = {}
-    for one in record.rules:
-        for index in one.candidates:
-            actions.setdefault(index, {})[one.action] = None
-    of_list = " ".join(sorted({one.action for one in record.rules}))
+    for rule in record.rules:
+        for index in rule.candidates:
+            actions.setdefault(index, {})[rule.action] = None
+    of_list = " ".join(sorted({rule.action for rule in record.rules}))
     return of_list, [" ".join(sorted(actions[index])) if index in actions else None for index in order]
 
 
 def _write(rows: list[tuple[object, ...]], path: Path) -> None:
     frame = pl.DataFrame(rows, schema=PIECE_SCHEMA, orient="row").sort("served_at", "record")
-    partial = path.with_suffix(".partial")
-    frame.write_parquet(partial, compression="lz4", row_group_size=1000)
-    partial.replace(path)
+    with atomic_file(path) as file:
+        frame.write_parquet(file, compression="lz4", row_group_size=1000)
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Slice:
     """A period of time whose judged rows are written together.
 
     Args:
-        begin, end: of ``served_at``, UTC without a zone; the end is not in it.
+        begin, end: Bounds of ``served_at``, UTC without a zone; the end is excluded.
     """
 
     begin: datetime
@@ -231,7 +231,7 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """Of its files: sorts by time."""
+        """Name of its files, by which they sort in time."""
         return self.begin.strftime("%Y%m%dT%H%M%S")
 
 
@@ -239,7 +239,7 @@ class PieceTimes:
     """Index of pieces by the times of their records.
 
     Args:
-        pieces: of :func:`write_pieces`.
+        pieces: Pieces of :func:`write_pieces`.
     """
 
     def __init__(self, pieces: Sequence[Path]) -> None:
@@ -265,9 +265,9 @@ def slices_of(pieces: Sequence[Path], width: int, most_bytes: int) -> list[Slice
     A single second may hold more.
 
     Args:
-        pieces: of :func:`write_pieces`.
-        width: D.
-        most_bytes: of features.
+        pieces: Pieces of :func:`write_pieces`.
+        width: Number of features, D.
+        most_bytes: Largest size of a period's features in bytes.
     """
     if not pieces:
         return []

@@ -23,11 +23,11 @@ class ReplayResult:
     """The result of ranking again.
 
     Args:
-        same: records whose scores and order are the logged ones, to the bit.
-        different: query ids of the others, the first twenty.
-        differing: how many others there are.
-        degraded: records that were left out, as their answer came from an earlier stage.
-        others: records that were left out, as another bundle ranked them, or an experiment or a rule did.
+        same: Number of records whose scores and order are the logged ones, to the bit.
+        different: Query ids of the first twenty records that differ.
+        differing: Number of records that differ.
+        degraded: Number of records that were left out, as their answer came from an earlier stage.
+        others: Number of records that were left out, as another bundle ranked them, or an experiment or a rule did.
     """
 
     same: int = 0
@@ -37,25 +37,24 @@ class ReplayResult:
     others: int = 0
 
 
-def replay(served: Path, loaded: Bundle, most: int) -> ReplayResult:
+def replay(served: Path, model: Bundle, most: int) -> ReplayResult:
     """Rank logged records of a bundle again.
 
     Args:
-        served: folder of the served log, or a file of it.
-        loaded: the bundle.
-        most: records that are ranked.
+        served: Folder of the served log, or a file of it.
+        most: Largest number of records to rank.
 
     Raises:
         RecipeError: if the log holds no record of this bundle.
         DataError: if a file cannot be read.
     """
-    manifest = loaded.manifest
+    manifest = model.manifest
     result = ReplayResult()
     files: Sequence[Path] = [served] if served.is_file() else log_files(served)
     for record in islice(
         _of(records(files), f"{manifest.name}/{manifest.version}", manifest.fingerprint, result), most
     ):
-        if _is_same(record, loaded):
+        if _is_same(record, model):
             result.same += 1
             continue
         result.differing += 1
@@ -79,11 +78,11 @@ def _of(served: Iterable[ServedRecord], name: str, fingerprint: str, result: Rep
             yield record
 
 
-def _is_same(record: ServedRecord, loaded: Bundle) -> bool:
+def _is_same(record: ServedRecord, model: Bundle) -> bool:
     specialist = None if record.route is None else _specialist(record.route)
     candidates = CandidateList(record.features)
     strategy = record.strategy if specialist is None else "srm"
-    ranking = loaded.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
+    ranking = model.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
     return (
         _bits(ranking.scores) == _bits(record.scores)
         and _bits(ranking.first_stage_scores) == _bits(record.first_stage_scores)

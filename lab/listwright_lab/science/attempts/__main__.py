@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from listwright_lab import machine
-from listwright_lab.science.attempts import figures, page
+from listwright_lab.science.attempts import figures
 from listwright_lab.science.attempts.problem import LARGE, PLANTED, PLANTED_QUERIES, REAL, Problem
 from listwright_lab.science.attempts.registry import ATTEMPTS, measure
 
@@ -51,7 +51,7 @@ def main() -> int:
         f"python -m listwright_lab.science.attempts --data FOLDER --seeds {options.seeds} --screen {options.screen}"
     )
     print(machine.save("attempts", command, result))
-    print(page.write(result))
+    print(figures.write_page(result))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""From kept results to figures: means over queries and seeds, and what is gained over the rival."""
+"""Figures of the attempts from their stored results, and the table of ``docs/attempts.md`` from the figures."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from listwright_lab.suites.listwise.results import holm, paired_p
 
 Figures = dict[str, object]
 
+PAGE = machine.CHECKOUT / "docs" / "attempts.md"
+BELIEVED = 0.05
+"""Corrected p below which a gain or a loss is in bold."""
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
 FEWEST_SEEDS = 5
 """Seeds of an attempt that is shown: with fewer, chance decides."""
 
@@ -26,7 +32,7 @@ def of_set(work: Path, name: str) -> Figures:
     """Compute the figures of one set from its stored results.
 
     Returns:
-        For every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
+        Row of every attempt that has all seeds in every fold: seeds, fits, mean NDCG@10 of it and the rival, the gain
         with its 95 % interval, p of a t-test over queries, each with its mean over seeds, corrected by Holm over the
         attempts of the set, and median seconds. Queries are resampled; a query's seeds are drawn together.
 
@@ -60,8 +66,8 @@ def of_set(work: Path, name: str) -> Figures:
     measured = {row["attempt"] for row in rows}
     rows += [row for row in _read_rows(name) if row["attempt"] not in measured]
     rows.sort(key=lambda row: list(ATTEMPTS).index(row["attempt"]))
-    compared = [row for row in rows if row["attempt"] != RIVAL]
-    for row, corrected in zip(compared, holm([row["p"] for row in compared]), strict=True):
+    comparisons = [row for row in rows if row["attempt"] != RIVAL]
+    for row, corrected in zip(comparisons, holm([row["p"] for row in comparisons]), strict=True):
         row["p"], row["p_holm"] = (float(f"{value:.3g}") for value in (row["p"], corrected))
     queries = sum(len(values) for (_, seed), (values, _, _) in rival.items() if name in PLANTED or seed == 0)
     return {"set": name, "folds": folds, "test_queries": queries, "attempts": rows}
@@ -70,11 +76,11 @@ def of_set(work: Path, name: str) -> Figures:
 def _read_rows(name: str) -> list[dict[str, Any]]:
     """Read the rows of ``attempts.json``; each but the rival's has a ``p``, or the largest that it may have been."""
     sets = json.loads((machine.RESULTS / "attempts.json").read_text(encoding="utf-8"))["sets"]
-    rows: list[dict[str, Any]] = next((one["attempts"] for one in sets if one["set"] == name), [])
-    compared = [row for row in rows if row["attempt"] != RIVAL]
-    for row in compared:
+    rows: list[dict[str, Any]] = next((each["attempts"] for each in sets if each["set"] == name), [])
+    comparisons = [row for row in rows if row["attempt"] != RIVAL]
+    for row in comparisons:
         p = row["p_holm"]
-        factor = sum(other["p_holm"] > p for other in compared) + 1  # of the last one of those that were corrected so
+        factor = sum(other["p_holm"] > p for other in comparisons) + 1  # of the last that Holm corrected to this p
         row.setdefault("p", 1.0 if p == 1.0 else p / factor)
     return rows
 
@@ -100,11 +106,11 @@ def _paired(
 
     Seeds of a planted set have queries of their own.
     """
-    gains, queries, numbers = [], [], dict[tuple[int, int], int]()
+    gains, queries, indices = [], [], dict[tuple[int, int], int]()
     for fold, seed in keys:
         own = seed if name in PLANTED else 0
         gains.append(values[fold, seed])
-        queries += [numbers.setdefault((1000 * own + fold, n), len(numbers)) for n in range(len(values[fold, seed]))]
+        queries += [indices.setdefault((1000 * own + fold, n), len(indices)) for n in range(len(values[fold, seed]))]
     return np.concatenate(gains), np.array(queries)
 
 
@@ -118,3 +124,50 @@ def _facts(runs: Runs) -> Figures:
     if epochs:
         facts["stayed_at_start"] = round(sum(epoch == 0 for epoch in epochs) / len(epochs), 2)
     return facts
+
+
+def write_page(result: Mapping[str, Any]) -> Path:
+    """Put the table between the page's markers."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{tables(result)}{END}{after}", encoding="utf-8")
+    return PAGE
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """Return the table of the attempts that are shown to gain or lose on a set, and the number of the others.
+
+    Args:
+        result: Committed figures of every attempt on every set.
+    """
+    by_set = [{row["attempt"]: row for row in each["attempts"]} for each in result["sets"]]
+    attempts = [attempt for attempt in ATTEMPTS if attempt != RIVAL and any(attempt in rows for rows in by_set)]
+    conclusive = [attempt for attempt in attempts if any(_is_shown(rows.get(attempt)) for rows in by_set)]
+    lines = [
+        _line("gain in NDCG@10", *(each["set"] for each in result["sets"])),
+        "|---" * (1 + len(by_set)) + "|",
+        _line("test queries", *(f"{each['test_queries']:,}" for each in result["sets"])),
+        _line("NDCG@10 of the baseline", *(f"{rows[RIVAL]['ndcg@10']:.4f}" for rows in by_set)),
+        *(_line(ATTEMPTS[attempt].title, *(_gain(rows.get(attempt)) for rows in by_set)) for attempt in conclusive),
+        "",
+        f"Of {len(attempts) - len(conclusive)} other attempts no gain or loss is shown on any set.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _is_shown(row: Mapping[str, Any] | None) -> bool:
+    return row is not None and row["p_holm"] < BELIEVED
+
+
+def _gain(row: Mapping[str, Any] | None) -> str:
+    """Return the gain and half the width of its interval; nothing for an attempt that was not measured."""
+    if row is None:
+        return ""
+    gained, low, high = row["gain"]
+    text = f"{gained:+.3f}±{(high - low) / 2:.3f}"
+    return f"**{text}**" if _is_shown(row) else text
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

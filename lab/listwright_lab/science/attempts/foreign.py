@@ -21,7 +21,9 @@ from listwright_lab.science.attempts.problem import LARGE, Problem, Scores
 TREES, PATIENCE, FOLDS = 1000, 50, 5
 
 Grow = Callable[[Dataset, Dataset | None, int, int], tuple[Callable[[Dataset], Float[np.ndarray, " R"]], int]]
-"""From training queries, queries to stop by (None: grow all), most trees and a seed to a scorer and its trees."""
+"""Function from training queries, queries to stop by (None: grow all), most trees and a seed to a scorer and its number
+of trees.
+"""
 
 
 def catboost(problem: Problem) -> Scores:

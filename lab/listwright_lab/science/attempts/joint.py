@@ -16,7 +16,7 @@ from listwright_lab.science.attempts.problem import Problem, Scores, by_query
 from listwright_lab.science.attempts.trees import binned, matrix_of, settings_of
 
 SHARE = 0.5
-"""Of the network's own choice probabilities in the target of the trees."""
+"""Weight of the network's choice probabilities in the target of the trees."""
 
 Rows = Float[np.ndarray, " R"]
 
@@ -48,15 +48,15 @@ def distilled(problem: Problem, teacher: Scores) -> Scores:
     return _softmax_trees(problem, problem.wide, teacher.train)
 
 
-def _softmax_trees(problem: Problem, splits: Splits, taught: Rows | None, **more: object) -> Scores:
+def _softmax_trees(problem: Problem, splits: Splits, teacher_scores: Rows | None, **more: object) -> Scores:
     train = splits.train
     starts, query = train.offsets[:-1], np.repeat(np.arange(len(train)), train.lengths)
     target = np.exp2(train.labels.astype(np.float64)) - 1.0
     totals = np.add.reduceat(target, starts)[query]
     counts = totals > 0.0  # a list without a relevant candidate teaches nothing
     target = np.where(counts, target / np.where(counts, totals, 1.0), 0.0)
-    if taught is not None:
-        target = (1.0 - SHARE) * target + SHARE * np.where(counts, _softmax(taught, starts, query), 0.0)
+    if teacher_scores is not None:
+        target = (1.0 - SHARE) * target + SHARE * np.where(counts, _softmax(teacher_scores, starts, query), 0.0)
 
     def objective(scores: Rows, _: lightgbm.Dataset) -> tuple[Rows, Rows]:
         share = np.where(counts, _softmax(scores, starts, query), 0.0)
@@ -83,14 +83,14 @@ def _grow(
     """Fit trees, stopped by the validation queries.
 
     Args:
-        problem: whose settings count.
-        splits: of it, with some columns.
-        more: settings of LightGBM.
-        network: whose scores the trees add to; None for none.
-        queries: of the training split; None for all.
+        problem: Problem with the settings of the first stage.
+        splits: Splits of the problem, with the columns to fit.
+        more: Further settings of LightGBM.
+        network: Scores that the trees are added to; None for none.
+        queries: ``(M,)`` indices of training queries to fit on; None for all.
 
     Returns:
-        What the trees alone give a part, and how many there are.
+        Function from a part to the scores of the trees alone, and the number of trees.
     """
     spec = problem.first_stage
     data = splits.train if queries is None else splits.train.select(queries)

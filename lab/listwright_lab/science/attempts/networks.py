@@ -6,6 +6,7 @@ fold 1, which other folds test.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -14,10 +15,11 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.losses import plackett_luce, softmax_cross_entropy
 from listwright.training.networks import ranker
 from listwright.training.networks.qilcm import MASKED_LOGIT, Member, Output, Qilcm2Network
 from listwright.training.networks.ranker import Ranker
@@ -25,7 +27,7 @@ from listwright.training.recipe.model import MlpSpec, NetworkSpec, Qilcm2Spec, Q
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import FittedNetwork, fit_network, predict
-from listwright_lab.science.attempts import objectives, trees
+from listwright_lab.science.attempts import trees
 from listwright_lab.science.attempts.problem import Problem, Scores, by_query
 
 COMMON: dict[str, Any] = {
@@ -62,9 +64,64 @@ def single(problem: Problem, splits: Splits, spec: NetworkSpec, first: Scores) -
     return Scores(None, valid, test, {"epochs": [float(fitted.best_epoch)]})
 
 
+NEURAL_SORT_TEMPERATURE = 1.0
+"""Temperature of NeuralSort's relaxed permutation."""
+
+
+def lambda_loss(
+    logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
+) -> Float[Tensor, ""]:
+    """Compute LambdaLoss with the weights of NDCG-Loss2++ (Wang et al., CIKM 2018), mu = 10, over the whole list."""
+    gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
+    discount = torch.log2(torch.arange(logits.shape[1], device=logits.device) + 2.0)
+    ideal = (gain.sort(dim=1, descending=True).values / discount).sum(dim=1).clamp(min=1e-9)
+    with torch.no_grad():
+        rank = logits.masked_fill(~mask, -1e30).argsort(dim=1, descending=True).argsort(dim=1)
+        place = 1.0 / torch.log2(rank + 2.0)
+        apart = (rank[:, :, None] - rank[:, None, :]).abs().float()
+        rho = (1.0 / torch.log2(apart + 1.0).clamp(min=1e-9) - 1.0 / torch.log2(apart + 2.0)).abs()
+        lambdas = (place[:, :, None] - place[:, None, :]).abs()
+        weight = (10.0 * torch.where(apart > 0, rho, 0.0) + lambdas) * (gain[:, :, None] - gain[:, None, :]).abs()
+    better = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
+    loss = torch.nn.functional.softplus(-(logits[:, :, None] - logits[:, None, :]))
+    losses: Tensor = torch.where(better, weight * loss, 0.0).sum(dim=(1, 2)) / ideal
+    return losses.mean()
+
+
+def neural_ndcg(
+    logits: Float[Tensor, "B L"], labels: Int[Tensor, "B L"], mask: Bool[Tensor, "B L"]
+) -> Float[Tensor, ""]:
+    """Compute 1 - NDCG@10 of NeuralSort's relaxed permutation.
+
+    Sources: Grover et al., ICLR 2019; Pobrotyn and Bialobrzeski, 2021.
+    """
+    real = mask.to(logits.dtype)
+    place = torch.arange(logits.shape[1], device=logits.device)
+    apart = ((logits[:, :, None] - logits[:, None, :]).abs() * real[:, None, :]).sum(dim=2)  # (B, L)
+    factor = real.sum(dim=1)[:, None] - 1 - 2 * place  # (B, place)
+    relaxed = factor[:, :, None] * logits[:, None, :] - apart[:, None, :]
+    relaxed = torch.softmax((relaxed / NEURAL_SORT_TEMPERATURE).masked_fill(~mask[:, None, :], -1e30), dim=2)
+    relaxed = relaxed * real[:, :, None]
+    gain = torch.where(mask, torch.exp2(labels.to(logits.dtype)) - 1.0, 0.0)
+    top = min(10, logits.shape[1])
+    discount = 1.0 / torch.log2(place[:top].to(logits.dtype) + 2.0)
+    dcg = (relaxed[:, :top] @ gain[:, :, None])[..., 0] @ discount
+    ideal = gain.sort(dim=1, descending=True).values[:, :top] @ discount
+    loss: Tensor = torch.where(ideal > 0, 1.0 - dcg / ideal.clamp(min=1e-9), 0.0)
+    return loss.mean()
+
+
+OBJECTIVES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "softmax": softmax_cross_entropy,
+    "plackett_luce": plackett_luce,
+    "lambda_loss": lambda_loss,
+    "neural_ndcg": neural_ndcg,
+}
+
+
 def with_objective(problem: Problem, splits: Splits, name: str, first: Scores) -> Scores:
-    """Fit QILCM2 with self-attention by one of :mod:`listwright_lab.science.attempts.objectives`."""
-    objective = objectives.NAMED[name]
+    """Fit QILCM2 with self-attention by one of :data:`OBJECTIVES`."""
+    objective = OBJECTIVES[name]
 
     def loss(_: str, logits: Tensor, labels: Tensor, mask: Tensor, *, weights: None, gains: None) -> Tensor:
         assert weights is None  # these sets have neither
@@ -82,7 +139,7 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
     """
     learned = _learned(problem.seed, problem.data, problem.work)
 
-    class Warm(Ranker):
+    class PretrainedRanker(Ranker):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             own = self.state_dict()
@@ -93,7 +150,7 @@ def pretrained(problem: Problem, first: Scores) -> Scores:
             }
             self.load_state_dict(matching, strict=False)
 
-    with patch.object(loop, "Ranker", Warm):
+    with patch.object(loop, "Ranker", PretrainedRanker):
         return single(problem, problem.wide, BLOCKS, first)
 
 
@@ -118,9 +175,10 @@ def regularised(problem: Problem, first: Scores) -> Scores:
     """
     tried = []
     for noise, dropout in product(NOISE, DROPOUT):
-        one = single(problem, problem.wide, BLOCKS.model_copy(update={"input_noise": noise, "dropout": dropout}), first)
-        tried.append((float(by_query(problem.plain.valid, one.valid).mean()), noise, dropout, one))
-    _, noise, dropout, best = max(tried, key=lambda one: one[0])
+        spec = BLOCKS.model_copy(update={"input_noise": noise, "dropout": dropout})
+        scores = single(problem, problem.wide, spec, first)
+        tried.append((float(by_query(problem.plain.valid, scores.valid).mean()), noise, dropout, scores))
+    _, noise, dropout, best = max(tried, key=lambda trial: trial[0])
     return Scores(None, best.valid, best.test, {**best.facts, "noise": [noise], "dropout": [dropout]})
 
 
@@ -128,7 +186,7 @@ MEMBERS = 4
 
 
 class BatchEnsemble(Qilcm2Network):
-    """Members that share all weights, and scale the inputs each its own way.
+    """Ensemble whose members share all weights, and scale the inputs each in its own way.
 
     Wen, Tran, Ba, "BatchEnsemble", ICLR 2020, as "TabM-mini" of Gorishniy, Kotelnikov, Babenko, ICLR 2025, has it, but
     for the last layer, which is shared, too. Scales begin as random signs, and each member has the loss of its own
@@ -158,14 +216,14 @@ def contrasted(problem: Problem, first: Scores) -> Scores:
     """Fit a network that begins with what it learned from the lists of training and validation without their labels."""
     splits = problem.wide
 
-    class Warm(Ranker):
+    class PretrainedRanker(Ranker):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             learn_without_labels(self, Lists(splits.train, first_of_train, cutoff=COMMON["cutoff"], append_score=True))
 
     assert first.train is not None
     first_of_train = first.train
-    with patch.object(loop, "Ranker", Warm):
+    with patch.object(loop, "Ranker", PretrainedRanker):
         return single(problem, splits, BLOCKS, first)
 
 
@@ -195,8 +253,8 @@ def learn_without_labels(model: Ranker, lists: Lists) -> None:
 
     for _ in range(CONTRASTED_EPOCHS):
         for batch in lists.batches(COMMON["batch_size"], rng):
-            one, other = (project(batch.features, batch.mask) for _ in range(2))
-            logits = one @ other.transpose(1, 2) / TEMPERATURE
+            view, other_view = (project(batch.features, batch.mask) for _ in range(2))
+            logits = view @ other_view.transpose(1, 2) / TEMPERATURE
             log_shares = torch.log_softmax(logits.masked_fill(~batch.mask[:, None, :], MASKED_LOGIT), dim=-1)
             loss = -torch.diagonal(log_shares, dim1=1, dim2=2)[batch.mask].mean()
             optimizer.zero_grad()
@@ -243,8 +301,8 @@ def safe(problem: Problem, first: Scores, second: Scores) -> Scores:
         gain = by_query(problem.plain.valid, second.valid) - by_query(problem.plain.valid, first.valid)
     error = float(gain.std(ddof=1)) / len(gain) ** 0.5
     better = float(gain.mean()) > error
-    one = second if better else first
-    return Scores(one.train, one.valid, one.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
+    stage = second if better else first
+    return Scores(stage.train, stage.valid, stage.test, {"kept": [float(better)], "gain": [float(gain.mean()), error]})
 
 
 def scores_of(fitted: FittedNetwork, data: Dataset, first: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:

@@ -1,4 +1,4 @@
-"""One problem: a fold of a data set with a seed, and the scores that every attempt gives its rows."""
+"""Problem that every attempt is measured on: a fold of a data set, a seed, and the scores of the attempts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
@@ -39,9 +40,10 @@ class Scores:
     """Scores of one attempt for the rows of the three splits.
 
     Args:
-        train: ``(R,)`` each by a model that did not see its query; None where an attempt has no such scores.
-        valid, test: ``(S,)`` and ``(tested,)``.
-        facts: numbers worth knowing: trees, epochs, weights.
+        train: ``(R,)`` out-of-fold scores of the training rows; None where an attempt has none.
+        valid: ``(S,)`` scores of the validation rows.
+        test: ``(tested,)`` scores of the test rows.
+        facts: Facts of the fit by name: trees, epochs, weights.
     """
 
     train: Float[np.ndarray, " R"] | None
@@ -52,14 +54,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Problem:
-    """A fold of a data set, and a seed.
+    """Fold of a data set, and a seed.
 
     Args:
-        name: of a recipe: one of :data:`REAL` or :data:`PLANTED`.
-        fold: of the split; planted sets have fold 1 only.
-        seed: of everything that is fitted; a planted set is drawn anew from it.
-        data: the folder that holds a folder for each real set.
-        work: where results are kept.
+        name: Name of the recipe: one of :data:`REAL` or :data:`PLANTED`.
+        fold: Number of the fold, from 1; planted sets have fold 1 only.
+        seed: Seed of everything that is fitted; a planted set is drawn anew from it.
+        data: Folder with a folder for each real set.
+        work: Folder for results.
     """
 
     name: str
@@ -75,17 +77,17 @@ class Problem:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The shipped recipe; of its first stage, only the settings are kept, and nothing is searched."""
-        drawn = self.name in PLANTED
+        """Shipped recipe; its first stage keeps the settings only, and searches nothing."""
+        planted = self.name in PLANTED
         name = "context" if self.name == "flights" else self.name  # whose settings are the defaults
-        recipe = config.load(name, fold=self.fold, seed=self.seed if drawn else 0)
+        recipe = config.load(name, fold=self.fold, seed=self.seed if planted else 0)
         if isinstance(recipe.data, SyntheticData):
             recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"queries": PLANTED_QUERIES})})
         return recipe
 
     @property
     def first_stage(self) -> LambdaMart:
-        """Settings of LightGBM, as it is used by most: by ``lambdarank``."""
+        """Settings of LightGBM with its usual objective, ``lambdarank``."""
         spec = self.recipe.first_stage
         assert isinstance(spec, LambdaMart)
         settings = spec.settings.model_copy(update={"objective": "lambdarank"})
@@ -145,9 +147,8 @@ class Problem:
             if scores.train is not None:
                 arrays["train"] = scores.train
             file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = file.with_suffix(".tmp.npz")
-            np.savez(temporary, **arrays)  # type: ignore[arg-type]
-            temporary.replace(file)
+            with atomic_file(file) as to:
+                np.savez(to, **arrays)  # type: ignore[arg-type]
         with np.load(file) as archive:
             facts = {key.removeprefix("fact "): archive[key].tolist() for key in archive if key.startswith("fact ")}
             return Scores(archive.get("train"), archive["valid"], archive["test"], facts)
@@ -182,8 +183,8 @@ def extend(plain: Splits, wide: Splits) -> Splits:
     """Add the gap to the list's lowest and highest value of every number, its place between them, and the list length.
 
     Args:
-        plain: columns of the set; every number that varies over the training rows gets such columns.
-        wide: the same queries, with columns that stay in front.
+        plain: Splits with the columns of the set; every number that varies over the training rows gets such columns.
+        wide: Splits of the same queries, whose columns stay in front.
     """
     numeric = _varying(plain.train)
 
@@ -206,8 +207,8 @@ def group(plain: Splits, wide: Splits) -> Splits:
     """Compare every number within the candidates of a list that share a category: rank, gap to the lowest, and count.
 
     Args:
-        plain: columns of the set; categories that differ within a list are taken one by one.
-        wide: the same queries, with columns that stay in front.
+        plain: Splits with the columns of the set; categories that differ within a list are taken one by one.
+        wide: Splits of the same queries, whose columns stay in front.
     """
     numeric, names = _varying(plain.train), plain.train.schema.names
     categories = groupings(plain.train)

@@ -100,15 +100,15 @@ def demoted(problem: Problem, rival: Scores) -> Scores:
     return Scores(tried[best], valid, test, {"penalty": [best]})
 
 
-def extended_sum(problem: Problem, one: Scores) -> Scores:
+def extended_sum(problem: Problem, single: Scores) -> Scores:
     """Sum :data:`MEMBERS` models with both changes."""
     more = {"objective": "lambdarank", "bagging_by_query": True}
-    return _sum(problem, problem.extended, int(one.facts["trees"][0]), more, one.train)
+    return _sum(problem, problem.extended, int(single.facts["trees"][0]), more, single.train)
 
 
-def softmax_sum(problem: Problem, one: Scores) -> Scores:
+def softmax_sum(problem: Problem, single: Scores) -> Scores:
     """Sum :data:`MEMBERS` models of other seeds by the softmax loss."""
-    return _sum(problem, problem.wide, int(one.facts["trees"][0]), {"objective": boosting.SoftmaxLoss()}, None)
+    return _sum(problem, problem.wide, int(single.facts["trees"][0]), {"objective": boosting.SoftmaxLoss()}, None)
 
 
 def summed(problem: Problem, rival: Scores) -> Scores:

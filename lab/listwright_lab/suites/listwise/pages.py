@@ -1,6 +1,6 @@
-"""The pages of the listwise suites: sentences, tables, and figures as SVG text.
+"""Pages of the listwise suites: sentences, tables, and figures as SVG text.
 
-Beside what is measured stands what the QILCM paper prints (Zhu, Chen, He, AAAI 2019, Tables 1 to 3).
+Measured figures stand beside those of the QILCM paper (Zhu, Chen, He, AAAI 2019, Tables 1 to 3).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting.fit_figures import draw_intervals, metric_name
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot
-from listwright_lab.suites.listwise.plans import BASELINES, LAMBDAMART_RELATIVE, OURS, WEIGHTS, title, weight_name
+from listwright_lab.suites.listwise.methods import BASELINES, LAMBDAMART_RELATIVE, OURS, WEIGHTS, title, weight_name
 from listwright_lab.suites.listwise.results import (
     VARIANTS,
     Gaps,
@@ -39,8 +39,8 @@ PAIRED = (
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
 
-PRINTED_METHODS = ("qilcm", "dcm", "dlcm", "lambdamart", "qilcm-v1", "qilcm-v2", "qilcm-v3")
-"""Columns of :attr:`Printed.rows`: Table 2's, then those that Table 3 adds."""
+PUBLISHED_METHODS = ("qilcm", "dcm", "dlcm", "lambdamart", "qilcm-v1", "qilcm-v2", "qilcm-v3")
+"""Columns of :attr:`PublishedFigures.rows`: Table 2's, then those that Table 3 adds."""
 
 NEAR = 0.01
 """Relative tolerance of a data set's sizes: copies of a set differ by a few queries."""
@@ -48,12 +48,12 @@ NEAR = 0.01
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """A suite's conclusions.
+    """Content of a suite's page, and its summary.
 
     Args:
-        verdicts: sentences, the most important first.
-        sections: of the page.
-        summary: as JSON.
+        verdicts: Sentences, the most important first.
+        sections: Sections of the page below the sentences.
+        summary: Results as JSON.
     """
 
     verdicts: list[str]
@@ -67,9 +67,9 @@ def table2(results: Results, ndcg_at: int) -> PageContent:
     ours = [name for name in OURS if name in results.methods]
     family = {name: over_best_baseline(results, name, metrics) for name in ours}
     on_lambdamart = over_lambdamart(results, f"ndcg@{ndcg_at}")
-    verdicts = [verdict(one) for one in on_lambdamart if one.method == LAMBDAMART_RELATIVE]
-    verdicts += [verdict(_of(gained, lead)) + counted(gained) for gained in reversed(family.values())]
-    verdicts += [chosen_sentence(counts) for counts in results.chosen.values()]
+    verdicts = [verdict(comparison) for comparison in on_lambdamart if comparison.method == LAMBDAMART_RELATIVE]
+    verdicts += [verdict(_of(gained, lead)) + significance_sentence(gained) for gained in reversed(family.values())]
+    verdicts += [shipped_sentence(counts) for counts in results.shipped_counts.values()]
     note = PAIRED + "the metrics. The best baseline of a metric is seen on these queries, which favours the baseline."
     heading = f"NDCG@{ndcg_at} over LambdaMART, without and with list-relative columns"
     sections = [
@@ -86,12 +86,12 @@ def table2(results: Results, ndcg_at: int) -> PageContent:
         *_beside_the_paper(results),
         PageSection(tables=[conventions_table(results, ndcg_at)]),
     ]
-    every = [one for gained in family.values() for one in gained]
-    summary = facts(results, every, ndcg_at) | {"over_lambdamart": [asdict(one) for one in on_lambdamart]}
+    every = [comparison for gained in family.values() for comparison in gained]
+    summary = facts(results, every, ndcg_at) | {"over_lambdamart": list(map(asdict, on_lambdamart))}
     return PageContent(verdicts, sections, summary)
 
 
-def chosen_sentence(counts: Mapping[str, int]) -> str:
+def shipped_sentence(counts: Mapping[str, int]) -> str:
     """Return which rankers a fit would ship."""
     counts_text = ", ".join(f"{title(name)} in {count}" for name, count in counts.items())
     return f"Of {sum(counts.values())} seeds and folds a fit ships {counts_text}."
@@ -106,11 +106,11 @@ def table3(by_shift: Mapping[float | None, Results], ndcg_at: int) -> PageConten
     verdicts, sections = [], []
     if len(planted) > 1:
         grown = growth(by_shift, lead)
-        verdicts += [growth_sentence(one, lead, min(planted), max(planted)) for one in reversed(grown)]
+        verdicts += [growth_sentence(growth_over, lead, min(planted), max(planted)) for growth_over in reversed(grown)]
         caption = "Intervals: 95 % over queries and seeds. Planted utilities and labels are the same at every shift."
         sections.append(PageSection(figures=[PageFigure(shift_figure(planted, lead), caption)]))
     else:
-        verdicts += [verdict(one) for one in families[next(iter(families))] if one.metric == lead]
+        verdicts += [verdict(comparison) for comparison in families[next(iter(families))] if comparison.metric == lead]
     note = PAIRED + "all metrics and variants."
     for shift, results in by_shift.items():
         at = "" if shift is None else f"Planted shift {shift:g}"
@@ -142,19 +142,19 @@ def anomaly(results: Results, ndcg_at: int) -> PageContent:
     )
     sections = [
         PageSection(
-            title=trend_sentence(one),
+            title=trend_sentence(by_anomaly),
             text=[note] if n == 0 else [],
-            figures=[PageFigure(anomaly_figure(one, f"anomaly-{n}"), "Intervals: 95 % over queries and seeds.")],
-            tables=[bins_table(one)],
+            figures=[PageFigure(anomaly_figure(by_anomaly, f"anomaly-{n}"), "Intervals: 95 % over queries and seeds.")],
+            tables=[bins_table(by_anomaly)],
         )
-        for n, one in enumerate(all_gaps)
+        for n, by_anomaly in enumerate(all_gaps)
     ]
     sections += [
         PageSection(tables=[means_table(results, metrics, "All methods")]),
         PageSection(tables=[comparisons_table(gained, "QILCM against the best baseline", PAIRED + "the metrics.")]),
         PageSection(tables=[conventions_table(results, ndcg_at)]),
     ]
-    summary = facts(results, gained, ndcg_at) | {"gaps": [_as_json(one) for one in all_gaps]}
+    summary = facts(results, gained, ndcg_at) | {"gaps": list(map(_as_json, all_gaps))}
     return PageContent([f"{trend_sentence(all_gaps[-1])}.", verdict(_of(gained, lead))], sections, summary)
 
 
@@ -162,7 +162,7 @@ def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
     """Conclude on the effect of the confusion loss."""
     metrics, lead = _metrics(results, ndcg_at)
     gained = over_no_confusion(results, metrics)
-    on_lead = [one for one in gained if one.metric == lead]
+    on_lead = [comparison for comparison in gained if comparison.metric == lead]
     verdicts = [weights_sentence(on_lead)]
     sections = [
         PageSection(
@@ -178,43 +178,44 @@ def confusion_weights(results: Results, ndcg_at: int) -> PageContent:
     return PageContent(verdicts, sections, facts(results, gained, ndcg_at))
 
 
-def verdict(one: PairedComparison) -> str:
+def verdict(comparison: PairedComparison) -> str:
     """Describe the result of a comparison."""
-    metric, method, rival = metric_name(one.metric), title(one.method), title(one.rival)
-    share = "" if one.improvement is None else f", {one.improvement:+.1%}"
-    if one.verdict == "gain":
-        return f"{method} beats {rival} by {one.gain:.4f} {metric}{share}; Holm's p is {p_text(one.holm)}."
-    if one.verdict == "harm":
-        return f"{method} loses to {rival} by {-one.gain:.4f} {metric}{share}; Holm's p is {p_text(one.holm)}."
+    metric, method, rival = metric_name(comparison.metric), title(comparison.method), title(comparison.rival)
+    gain, p = comparison.gain, p_text(comparison.holm)
+    share = "" if comparison.improvement is None else f", {comparison.improvement:+.1%}"
+    if comparison.verdict == "gain":
+        return f"{method} beats {rival} by {gain:.4f} {metric}{share}; Holm's p is {p}."
+    if comparison.verdict == "harm":
+        return f"{method} loses to {rival} by {-gain:.4f} {metric}{share}; Holm's p is {p}."
     return (
-        f"{method} and {rival} are not shown to differ in {metric}: {one.gain:+.4f} "
-        f"[{one.low:+.4f}, {one.high:+.4f}], Holm's p is {p_text(one.holm)}."
+        f"{method} and {rival} are not shown to differ in {metric}: {gain:+.4f} "
+        f"[{comparison.low:+.4f}, {comparison.high:+.4f}], Holm's p is {p}."
     )
 
 
-def counted(gained: Sequence[PairedComparison]) -> str:
+def significance_sentence(gained: Sequence[PairedComparison]) -> str:
     """Return in how many metrics there is a significant difference."""
     up, down = _up_and_down(gained)
     return f" Beyond doubt it gains in {up} of {len(gained)} metrics and loses in {down}."
 
 
 def _up_and_down(gained: Sequence[PairedComparison]) -> tuple[int, int]:
-    verdicts = [one.verdict for one in gained]
+    verdicts = [comparison.verdict for comparison in gained]
     return verdicts.count("gain"), verdicts.count("harm")
 
 
-def growth_sentence(one: Growth, metric: str, weakest: float, strongest: float) -> str:
+def growth_sentence(growth: Growth, metric: str, weakest: float, strongest: float) -> str:
     """Return whether a gain grows with the planted shift, and vanishes without it."""
-    ends = f"from {one.weakest:+.4f} at shift {weakest:g} to {one.strongest:+.4f} at {strongest:g}"
-    name = f"QILCM's gain over {title(one.rival)} in {metric_name(metric)}"
+    ends = f"from {growth.weakest:+.4f} at shift {weakest:g} to {growth.strongest:+.4f} at {strongest:g}"
+    name = f"QILCM's gain over {title(growth.rival)} in {metric_name(metric)}"
     moves = {"gain": "grows", "harm": "shrinks", "no difference shown": "is not shown to change"}
-    vanished = "" if weakest else f" Without shift its interval {'holds' if one.vanishes else 'does not hold'} 0."
-    return f"{name} {moves[verdict_of(one.low, one.high)]} with the planted shift: {ends}.{vanished}"
+    vanished = "" if weakest else f" Without shift its interval {'holds' if growth.vanishes else 'does not hold'} 0."
+    return f"{name} {moves[verdict_of(growth.low, growth.high)]} with the planted shift: {ends}.{vanished}"
 
 
 def weights_sentence(gained: Sequence[PairedComparison]) -> str:
     """Return whether the confusion loss is worth its time."""
-    best, metric = max(gained, key=lambda one: one.gain), metric_name(gained[0].metric)
+    best, metric = max(gained, key=lambda comparison: comparison.gain), metric_name(gained[0].metric)
     up, down = _up_and_down(gained)
     if best.gain <= 0.0:
         text = f"No weight of the confusion loss raises {metric}"
@@ -224,27 +225,27 @@ def weights_sentence(gained: Sequence[PairedComparison]) -> str:
     return f"{text}. Beyond doubt (Holm) {up or 'none'} of {len(gained)} raise it and {down or 'none'} lower it."
 
 
-def trend_sentence(one: Gaps) -> str:
-    """Return whether the gap widens for strange queries."""
-    what = f"QILCM's gap to {title(one.rival)} in {metric_name(one.metric)}"
-    if one.trend is None or one.p is None:
+def trend_sentence(gaps: Gaps) -> str:
+    """Return whether the gap widens for anomalous queries."""
+    what = f"QILCM's gap to {title(gaps.rival)} in {metric_name(gaps.metric)}"
+    if gaps.trend is None or gaps.p is None:
         return f"{what} never varies"
-    size = f"(Spearman's correlation {one.trend:+.3f}, p {p_text(one.p)})"
-    if one.p >= 0.05:
+    size = f"(Spearman's correlation {gaps.trend:+.3f}, p {p_text(gaps.p)})"
+    if gaps.p >= 0.05:
         return f"{what} is not shown to depend on how anomalous a query is {size}"
-    return f"{what} {'widens' if one.trend > 0 else 'narrows'} for anomalous queries {size}"
+    return f"{what} {'widens' if gaps.trend > 0 else 'narrows'} for anomalous queries {size}"
 
 
 def _beside_the_paper(results: Results) -> list[PageSection]:
-    printed = recognised(results.all_queries, results.features)
-    if printed is None:
-        sets = ", ".join(f"{each.name} ({each.queries} queries, {each.features} features)" for each in PRINTED_SETS)
+    published = published_figures(results.all_queries, results.features)
+    if published is None:
+        sets = ", ".join(f"{each.name} ({each.queries} queries, {each.features} features)" for each in PUBLISHED_SETS)
         text = (
             f"These data ({results.all_queries} queries, {results.features} features) are none of the paper's: no "
             f"printed row stands beside them. The paper's are {sets}."
         )
         return [PageSection(title="Beside the paper", text=[text])]
-    return [PageSection(tables=[table_beside_print(results, printed)])]
+    return [PageSection(tables=[table_beside_print(results, published)])]
 
 
 def _metrics(results: Results, ndcg_at: int) -> tuple[tuple[str, ...], str]:
@@ -253,12 +254,12 @@ def _metrics(results: Results, ndcg_at: int) -> tuple[tuple[str, ...], str]:
 
 
 def _of(gained: Sequence[PairedComparison], metric: str) -> PairedComparison:
-    return next(one for one in gained if one.metric == metric)
+    return next(comparison for comparison in gained if comparison.metric == metric)
 
 
-def _as_json(one: Gaps) -> dict[str, object]:
-    bins = [[part.anomaly, part.queries, part.gap, part.low, part.high] for part in one.bins]
-    head = {"metric": one.metric, "rival": one.rival, "spearman": one.trend, "p": one.p}
+def _as_json(gaps: Gaps) -> dict[str, object]:
+    bins = [[part.anomaly, part.queries, part.gap, part.low, part.high] for part in gaps.bins]
+    head = {"metric": gaps.metric, "rival": gaps.rival, "spearman": gaps.trend, "p": gaps.p}
     return head | {"columns": ["anomaly", "queries", "gap", "low", "high"], "bins": bins}
 
 
@@ -269,7 +270,7 @@ def baselines() -> str:
 
 def means_table(results: Results, metrics: Sequence[str], heading: str) -> PageTable:
     """Return mean and standard deviation of every method; the best of a metric is marked as in the paper."""
-    metrics = (*metrics, "map", "err@10")  # which the papers lack
+    metrics = (*metrics, "map", "err@10")  # beyond those of the papers
     best = {metric: results.best(results.methods, metric) for metric in metrics}
     rows = [
         [
@@ -286,19 +287,19 @@ def means_table(results: Results, metrics: Sequence[str], heading: str) -> PageT
 
 
 def comparisons_table(
-    compared: Sequence[PairedComparison], heading: str, note: str, *, by_method: bool = False
+    comparisons: Sequence[PairedComparison], heading: str, note: str, *, by_method: bool = False
 ) -> PageTable:
     """Return gains, their p-values, and the improvement in per cent; by method if ``by_method``, else by metric."""
     rows = [
         [
-            title(one.method) if by_method else metric_name(one.metric),
-            title(one.rival),
-            f"{one.gain:+.4f}\n[{one.low:+.4f}, {one.high:+.4f}]",
-            "none" if one.improvement is None else f"{one.improvement:+.2%}",
-            p_text(one.p),
-            p_text(one.holm),
+            title(comparison.method) if by_method else metric_name(comparison.metric),
+            title(comparison.rival),
+            f"{comparison.gain:+.4f}\n[{comparison.low:+.4f}, {comparison.high:+.4f}]",
+            "none" if comparison.improvement is None else f"{comparison.improvement:+.2%}",
+            p_text(comparison.p),
+            p_text(comparison.holm),
         ]
-        for one in compared
+        for comparison in comparisons
     ]
     return PageTable(heading, ["", "against", "gain", "improv.", "p (t-test)", "p (Holm)"], rows, note)
 
@@ -319,29 +320,31 @@ def conventions_table(results: Results, ndcg_at: int, at: str = "") -> PageTable
     return PageTable(f"NDCG@{ndcg_at} under every convention{at}", head, rows, note)
 
 
-def table_beside_print(results: Results, printed: Printed) -> PageTable:
+def table_beside_print(results: Results, published: PublishedFigures) -> PageTable:
     """Return every figure above the one that the paper prints."""
-    methods = [name for name in results.methods if any(printed.value(m, name) is not None for m in printed.rows)]
+    methods = [name for name in results.methods if any(published.value(m, name) is not None for m in published.rows)]
     rows = [
-        [metric_name(metric), *(_cell(results, printed, metric, name) for name in methods)] for metric in printed.rows
+        [metric_name(metric), *(_cell(results, published, metric, name) for name in methods)]
+        for metric in published.rows
     ]
     note = "Above: measured here. Below: Zhu, Chen, He, AAAI 2019, Tables 2 and 3, means of 20 runs."
-    return PageTable(f"Beside the paper's rows “{printed.name}”", ["", *map(title, methods)], rows, note)
+    return PageTable(f"Beside the paper's rows “{published.name}”", ["", *map(title, methods)], rows, note)
 
 
-def _cell(results: Results, printed: Printed, metric: str, method: str) -> str:
-    value = printed.value(metric, method)
+def _cell(results: Results, published: PublishedFigures, metric: str, method: str) -> str:
+    value = published.value(metric, method)
     return f"{results.mean(method, metric):.4f}\n{'none' if value is None else f'paper {value:.4f}'}"
 
 
 def weights_table(results: Results, metric: str, gained: Sequence[PairedComparison]) -> PageTable:
     """Return every weight, the lambda of eq. (10) that it equals as printed, and the gain over none."""
-    by_name = {one.method: one for one in gained if one.metric == metric}
+    by_name = {comparison.method: comparison for comparison in gained if comparison.metric == metric}
     rows = []
     for weight in WEIGHTS:
         name = weight_name(weight)
-        one = by_name.get(name)
-        change = ["", ""] if one is None else [f"{one.gain:+.4f}\n[{one.low:+.4f}, {one.high:+.4f}]", p_text(one.holm)]
+        change = ["", ""]
+        if (gain := by_name.get(name)) is not None:
+            change = [f"{gain.gain:+.4f}\n[{gain.low:+.4f}, {gain.high:+.4f}]", p_text(gain.holm)]
         rows.append([f"{weight:g}", f"{results.lambdas[name]:.2e}", _mean(*results.mean_sd(name, metric)), *change])
     head = ["lambda'", "lambda of eq. (10)", metric_name(metric), "gain over 0", "p (Holm)"]
     note = (
@@ -421,13 +424,14 @@ def weight_figure(axes: Axes, results: Results, metric: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """The paper's figures for one data set.
+class PublishedFigures:
+    """Figures that the paper prints for one data set.
 
     Args:
-        name: as the paper has it.
-        queries, features: Table 1.
-        rows: metric -> the values of :data:`PRINTED_METHODS`.
+        name: Name of the data set in the paper.
+        queries: Number of queries (Table 1).
+        features: Number of features (Table 1).
+        rows: Values by metric, in the order of :data:`PUBLISHED_METHODS`.
     """
 
     name: str
@@ -437,13 +441,13 @@ class Printed:
 
     def value(self, metric: str, method: str) -> float | None:
         """Return one figure; None where the paper has none."""
-        if metric not in self.rows or method not in PRINTED_METHODS:
+        if metric not in self.rows or method not in PUBLISHED_METHODS:
             return None
-        return self.rows[metric][PRINTED_METHODS.index(method)]
+        return self.rows[metric][PUBLISHED_METHODS.index(method)]
 
 
-PRINTED_SETS = (
-    Printed(
+PUBLISHED_SETS = (
+    PublishedFigures(
         "Airline Itinerary",
         33951,
         17,
@@ -452,7 +456,7 @@ PRINTED_SETS = (
             "hit@5": (0.6958, 0.6586, 0.6651, 0.6239, 0.6613, 0.6803, 0.6724),
         },
     ),
-    Printed(
+    PublishedFigures(
         "Microsoft 30k",
         31531,
         136,
@@ -464,7 +468,7 @@ PRINTED_SETS = (
             "ndcg@50": (0.6482, 0.6127, 0.6146, 0.6092, 0.6363, 0.6438, 0.6331),
         },
     ),
-    Printed(
+    PublishedFigures(
         "Istella-S",
         33018,
         220,
@@ -478,9 +482,9 @@ PRINTED_SETS = (
 )
 
 
-def recognised(queries: int, features: int) -> Printed | None:
+def published_figures(queries: int, features: int) -> PublishedFigures | None:
     """Return the paper's data set of this size; None for all others."""
-    for printed in PRINTED_SETS:
-        if features == printed.features and abs(queries - printed.queries) <= NEAR * printed.queries:
-            return printed
+    for published in PUBLISHED_SETS:
+        if features == published.features and abs(queries - published.queries) <= NEAR * published.queries:
+            return published
     return None

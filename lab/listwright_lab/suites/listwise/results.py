@@ -1,4 +1,4 @@
-"""The results of a listwise suite as arrays, seeds by queries, and their comparisons.
+"""Results of a listwise suite as arrays, seeds by queries, and their paired comparisons.
 
 A paired comparison of two methods has Student's t, a bootstrap interval, and Holm's correction for asking many times.
 """
@@ -17,8 +17,8 @@ from listwright.ranking.metrics import EmptyQueries, EvalProtocol
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import OTHERS
-from listwright_lab.suites.listwise.fits import NDCG_AT, TRUNCATED
-from listwright_lab.suites.listwise.plans import (
+from listwright_lab.suites.listwise.measurement import NDCG_AT, TRUNCATED
+from listwright_lab.suites.listwise.methods import (
     BASELINES,
     LAMBDAMART,
     LAMBDAMART_RELATIVE,
@@ -43,19 +43,21 @@ VARIANTS = ("qilcm-v1", "qilcm-v2", "qilcm-v3")
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """All measurements on one data set.
+    """Measurements of all methods on one data set.
 
     Args:
-        methods: in the order of the suite.
-        seeds: how many.
-        values: ``values[method][metric]`` is ``(seeds, N)``, queries in the same order everywhere; NDCG is NaN for a
-            query without a relevant candidate.
-        candidates, relevant: ``(N,)`` of every query.
-        anomaly: ``(N,)`` mean over seeds; None where the suite does not ask for it.
-        lambdas: the lambda of eq. (10) that each method's confusion weight equals, mean over fits.
-        seconds: wall clock of a fit by method, mean over fits.
-        chosen: of a method that takes over another one's results: which, and in how many seeds and folds.
-        all_queries, features: of the data set with all its splits.
+        methods: Names of the methods, in the order of the suite.
+        seeds: Number of seeds.
+        values: Metrics: ``values[method][metric]`` is ``(seeds, N)``, queries in the same order everywhere; NDCG is NaN
+            for a query without a relevant candidate.
+        candidates: ``(N,)`` number of candidates of each query.
+        relevant: ``(N,)`` number of relevant candidates of each query.
+        anomaly: ``(N,)`` anomaly score of each query, mean over seeds; None where the suite does not compute it.
+        lambdas: Lambda of eq. (10) that each method's confusion weight equals, mean over fits.
+        seconds: Seconds of a fit by method, wall clock, mean over fits.
+        shipped_counts: Number of seeds and folds in which each ranker is chosen, by the method that chooses.
+        all_queries: Number of queries of the data set, all splits together.
+        features: Number of features of the data set.
     """
 
     methods: tuple[str, ...]
@@ -66,27 +68,27 @@ class Results:
     anomaly: Float[np.ndarray, " N"] | None
     lambdas: Mapping[str, float]
     seconds: Mapping[str, float]
-    chosen: Mapping[str, Mapping[str, int]]
+    shipped_counts: Mapping[str, Mapping[str, int]]
     all_queries: int
     features: int
 
     @property
     def queries(self) -> int:
-        """N, the test queries of all folds."""
+        """Number N of test queries, all folds together."""
         return len(self.candidates)
 
     @property
     def empty(self) -> int:
-        """Test queries without a relevant candidate."""
+        """Number of test queries without a relevant candidate."""
         return int((self.relevant == 0).sum())
 
     @property
     def is_choice(self) -> bool:
-        """Whether a query has one relevant candidate at most: the paper's user-choice ranking."""
+        """Whether every query has at most one relevant candidate: the paper's user-choice ranking."""
         return int(self.relevant.max()) <= 1
 
     def metrics(self) -> tuple[str, ...]:
-        """Return the paper's metrics for such data, and MRR where one candidate is right."""
+        """Return the paper's metrics for the kind of data, and MRR for user-choice ranking."""
         if self.is_choice:
             return ("hit@1", "hit@5", "mrr")
         deepest = int(self.candidates.max())
@@ -124,21 +126,21 @@ class Results:
         low, high = percentile_interval(resample_crossed_means(self.each(method, metric)))
         return float(low), float(high)
 
-    def compared(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
-        """Return paired comparisons, each of metric, method and rival, corrected as one family."""
-        one, other = (np.stack([self.each(names[place], names[0]) for names in family], axis=2) for place in (1, 2))
-        return compare(family, one, other)
+    def compare(self, family: Sequence[tuple[str, str, str]]) -> list[PairedComparison]:
+        """Return a paired comparison for each metric, method and rival, corrected as one family."""
+        methods, rivals = (np.stack([self.each(names[n], names[0]) for names in family], axis=2) for n in (1, 2))
+        return compare(family, methods, rivals)
 
 
 def by_shift(results: pl.DataFrame, methods: Sequence[str]) -> dict[float | None, Results]:
-    """Return the results of every planted shift; under None where nothing is planted."""
+    """Return the results by planted shift; None is the key where nothing is planted."""
     return {
-        shift: _measured(results.filter(pl.col("shift").eq_missing(pl.lit(shift, dtype=pl.Float64))), tuple(methods))
+        shift: _results_of(results.filter(pl.col("shift").eq_missing(pl.lit(shift, dtype=pl.Float64))), tuple(methods))
         for shift in results["shift"].unique(maintain_order=True).to_list()
     }
 
 
-def _measured(results: pl.DataFrame, methods: tuple[str, ...]) -> Results:
+def _results_of(results: pl.DataFrame, methods: tuple[str, ...]) -> Results:
     seeds = results["seed"].n_unique()
     parts = {name: results.filter(pl.col("method") == name).sort("seed", "fold", "qid") for name in methods}
     first = parts[methods[0]]
@@ -159,7 +161,7 @@ def _measured(results: pl.DataFrame, methods: tuple[str, ...]) -> Results:
         anomaly=anomaly,
         lambdas={name: _mean_of(part, "lambda_of_eq_10") for name, part in parts.items()},
         seconds={name: _mean_of(part, "seconds") for name, part in parts.items()},
-        chosen={name: _counted(part) for name, part in parts.items() if part["chosen"].null_count() == 0},
+        shipped_counts={name: _count_choices(part) for name, part in parts.items() if part["chosen"].null_count() == 0},
         all_queries=int(first["all_queries"][0]),
         features=int(first["features"][0]),
     )
@@ -169,22 +171,25 @@ def _mean_of(part: pl.DataFrame, column: str) -> float:
     return float(part[column].to_numpy().mean())
 
 
-def _counted(part: pl.DataFrame) -> dict[str, int]:
-    once = part.unique(["seed", "fold"])["chosen"].value_counts(sort=True)
-    return dict(once.iter_rows())
+def _count_choices(part: pl.DataFrame) -> dict[str, int]:
+    counts = part.unique(["seed", "fold"])["chosen"].value_counts(sort=True)
+    return dict(counts.iter_rows())
 
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """One method against another in one metric.
+    """Comparison of two methods in one metric, paired by query.
 
     Args:
-        metric, method, rival: what is compared.
-        queries: how many are paired.
-        gain, low, high: mean difference of the queries, with its 95 % bootstrap interval over queries and seeds.
-        improvement: the gain as a share of the rival's mean; None where that is 0.
-        p: of the paired t-test, two-sided; None for fewer than two queries.
-        holm: p after Holm's correction over the family that was tested; None where p is.
+        metric: Name of the metric.
+        method: Name of the method.
+        rival: Name of the method that it is compared with.
+        queries: Number of paired queries.
+        gain: Mean difference over the queries, method less rival.
+        low, high: Ends of the gain's 95 % bootstrap interval over queries and seeds.
+        improvement: Gain as a share of the rival's mean; None where that mean is 0.
+        p: Two-sided p-value of the paired t-test; None for fewer than two queries.
+        holm: p-value after Holm's correction over the tested family; None where ``p`` is None.
     """
 
     metric: str
@@ -200,28 +205,32 @@ class PairedComparison:
 
     @property
     def proven(self) -> bool:
-        """Whether it is a gain or a loss beyond doubt: Holm's p below 5 %."""
+        """Whether the difference is significant: Holm's p below 5 %."""
         return self.holm is not None and self.holm < 0.05
 
     @property
     def verdict(self) -> Verdict:
-        """A gain or harm beyond doubt, or neither shown."""
+        """Significant gain, significant harm, or no difference shown."""
         return verdict_of(self.gain, self.gain) if self.proven else "no difference shown"
 
 
 def compare(
-    names: Sequence[tuple[str, str, str]], one: Float[np.ndarray, "seeds N M"], other: Float[np.ndarray, "seeds N M"]
+    names: Sequence[tuple[str, str, str]],
+    values: Float[np.ndarray, "seeds N M"],
+    rival_values: Float[np.ndarray, "seeds N M"],
 ) -> list[PairedComparison]:
-    """Pair the queries of two methods, M times, as one family: with Holm's p over all that could be tested.
+    """Compare M pairs of methods as one family, with Holm's correction over all that could be tested.
+
+    Intervals are over queries and seeds. The t-test is over queries, each with its mean over seeds.
 
     Args:
         names: M times metric, method, rival.
-        one, other: ``(seeds, N, M)`` values by seed of the same queries in the same order. Intervals are over queries
-            and seeds; p is of the queries, each its mean over seeds.
+        values: ``(seeds, N, M)`` metric of the method for each query.
+        rival_values: ``(seeds, N, M)`` metric of the rival for the same queries.
     """
-    low, high = percentile_interval(resample_crossed_means(one - other))
-    difference = (one - other).mean(axis=0)
-    means, gains = other.mean(axis=(0, 1)), difference.mean(axis=0)
+    low, high = percentile_interval(resample_crossed_means(values - rival_values))
+    difference = (values - rival_values).mean(axis=0)
+    means, gains = rival_values.mean(axis=(0, 1)), difference.mean(axis=0)
     p_values = [paired_p(column) for column in difference.T]
     adjusted = iter(holm([p for p in p_values if p is not None]))
     return [
@@ -271,36 +280,37 @@ def over_best_baseline(results: Results, method: str, metrics: Sequence[str]) ->
 
     Which baseline is the best is seen on the same queries: that favours the baseline, never the method.
     """
-    return results.compared([(metric, method, results.best(BASELINES, metric)) for metric in metrics])
+    return results.compare([(metric, method, results.best(BASELINES, metric)) for metric in metrics])
 
 
 def over_lambdamart(results: Results, metric: str) -> list[PairedComparison]:
     """Compare LambdaMART with list-relative columns with that without, and ours with either, as one family."""
     over = {LAMBDAMART: (LAMBDAMART_RELATIVE, *OURS), LAMBDAMART_RELATIVE: OURS}
     family = [(metric, method, rival) for rival, methods in over.items() for method in methods]
-    return results.compared([names for names in family if set(names[1:]) <= set(results.methods)])
+    return results.compare([names for names in family if set(names[1:]) <= set(results.methods)])
 
 
 def over_variants(results: Results, metrics: Sequence[str]) -> list[PairedComparison]:
     """Compare QILCM with its variants in every metric, as one family."""
-    return results.compared([(metric, "qilcm", rival) for metric in metrics for rival in VARIANTS])
+    return results.compare([(metric, "qilcm", rival) for metric in metrics for rival in VARIANTS])
 
 
 def over_no_confusion(results: Results, metrics: Sequence[str]) -> list[PairedComparison]:
     """Compare every weight above 0 with 0 in every metric, as one family."""
     none, *others = (weight_name(weight) for weight in WEIGHTS)
-    return results.compared([(metric, name, none) for metric in metrics for name in others])
+    return results.compare([(metric, name, none) for metric in metrics for name in others])
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How much larger a gain is at the strongest planted shift than at the weakest, on the same queries.
+    """Growth of QILCM's gain from the weakest planted shift to the strongest, on the same queries.
 
     Args:
-        rival: over which QILCM gains.
-        weakest, strongest: the gain at both ends.
-        grows, low, high: their difference with its 95 % interval.
-        vanishes: whether the gain's own interval at the weakest shift holds 0.
+        rival: Name of the method that QILCM is compared with.
+        weakest, strongest: Gain at the weakest and at the strongest shift.
+        grows: Gain at the strongest shift less that at the weakest.
+        low, high: Ends of the 95 % interval of ``grows``.
+        vanishes: Whether the interval of the gain at the weakest shift contains 0.
     """
 
     rival: str
@@ -313,7 +323,7 @@ class Growth:
 
 
 def growth(by_shift: Mapping[float | None, Results], metric: str) -> list[Growth]:
-    """Return the growth over every variant; the queries of all shifts have the same labels, so that they are paired."""
+    """Return the growth of the gain over each variant; queries are paired, as labels are equal at all shifts."""
     shifts = sorted(shift for shift in by_shift if shift is not None)
     growths = []
     for rival in VARIANTS:
@@ -328,12 +338,13 @@ def growth(by_shift: Mapping[float | None, Results], metric: str) -> list[Growth
 
 @dataclass(frozen=True, slots=True)
 class GapBin:
-    """Queries of like anomaly.
+    """Queries of similar anomaly score.
 
     Args:
-        anomaly: their mean score.
-        queries: how many.
-        gap, low, high: mean gain of QILCM over the baseline, with its 95 % interval.
+        anomaly: Mean anomaly score.
+        queries: Number of queries.
+        gap: Mean gain of QILCM over the baseline.
+        low, high: Ends of the 95 % interval of the gap.
     """
 
     anomaly: float
@@ -345,12 +356,14 @@ class GapBin:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The paper's Figure 2 for one metric.
+    """Gain of QILCM over the best baseline by anomaly score, in one metric: Figure 2 of the paper.
 
     Args:
-        metric, rival: the gain of QILCM over the best baseline in this metric.
-        bins: equally many queries each, from the usual to the strange.
-        trend, p: Spearman's correlation of anomaly and gain over the queries; None where either never varies.
+        metric: Name of the metric.
+        rival: Name of the best baseline in the metric.
+        bins: Bins with equally many queries, by increasing anomaly score.
+        trend: Spearman's correlation of anomaly score and gain over the queries; None where either is constant.
+        p: Two-sided p-value of the correlation; None where ``trend`` is None.
     """
 
     metric: str
@@ -365,23 +378,23 @@ def gaps(results: Results, metric: str) -> Gaps:
     assert results.anomaly is not None
     rival = results.best(BASELINES, metric)
     by_seed = results.differences("qilcm", rival, metric)
-    gained = by_seed.mean(axis=0)
+    gains = by_seed.mean(axis=0)
     order = np.argsort(results.anomaly, kind="stable")
     parts = np.array_split(order, max(1, min(MOST_BINS, len(order) // FEWEST_IN_BIN)))
     bins = tuple(_bin(results.anomaly[part], by_seed[:, part]) for part in parts)
-    if np.ptp(results.anomaly) == 0.0 or np.ptp(gained) == 0.0:
+    if np.ptp(results.anomaly) == 0.0 or np.ptp(gains) == 0.0:
         return Gaps(metric, rival, bins, None, None)
-    trend = stats.spearmanr(results.anomaly, gained)
+    trend = stats.spearmanr(results.anomaly, gains)
     return Gaps(metric, rival, bins, float(trend.statistic), float(trend.pvalue))
 
 
-def _bin(anomaly: Float[np.ndarray, " M"], gained: Float[np.ndarray, "seeds M"]) -> GapBin:
-    low, high = percentile_interval(resample_crossed_means(gained))
-    return GapBin(float(anomaly.mean()), len(anomaly), float(gained.mean()), float(low), float(high))
+def _bin(anomaly: Float[np.ndarray, " M"], gains: Float[np.ndarray, "seeds M"]) -> GapBin:
+    low, high = percentile_interval(resample_crossed_means(gains))
+    return GapBin(float(anomaly.mean()), len(anomaly), float(gains.mean()), float(low), float(high))
 
 
 def facts(results: Results, comparisons: Sequence[PairedComparison], ndcg_at: int) -> dict[str, object]:
-    """Return one data set as JSON: means, deviations and intervals, all conventions, and the comparisons."""
+    """Return the results on one data set as JSON: means, deviations and intervals, conventions, comparisons."""
     return {
         "test_queries": results.queries,
         "without_relevant": results.empty,
@@ -394,7 +407,7 @@ def facts(results: Results, comparisons: Sequence[PairedComparison], ndcg_at: in
                 f"ndcg@{ndcg_at}": conventions(results, name, ndcg_at),
                 "lambda_of_eq_10": results.lambdas[name],
                 "seconds": round(results.seconds[name], 1),
-                **({"chosen": results.chosen[name]} if name in results.chosen else {}),
+                **({"chosen": results.shipped_counts[name]} if name in results.shipped_counts else {}),
             }
             for name in results.methods
         },

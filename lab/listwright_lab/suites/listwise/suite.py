@@ -1,4 +1,4 @@
-"""Suites ``table2``, ``table3``, ``anomaly`` and ``lambda``: the QILCM paper's experiments, and its rivals.
+"""Runner of the suites ``table2``, ``table3``, ``anomaly`` and ``lambda``, after the QILCM paper.
 
 Data and split are drawn once, by the recipe's seed; LambdaMART's settings are searched once on the same data. A seed of
 the suite fixes everything that is fitted: the first stage, once per seed and fold, and all methods of that seed, which
@@ -30,10 +30,10 @@ from listwright.training.data.load import announce, data_facts, measurable
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import render
-from listwright_lab.suites.listwise import pages, plans
-from listwright_lab.suites.listwise.fits import NDCG_AT, Fit, measure
+from listwright_lab.suites.listwise import methods, pages
+from listwright_lab.suites.listwise.measurement import NDCG_AT, MethodFit, measure
 from listwright_lab.suites.listwise.results import Results, by_shift
-from listwright_lab.suites.store import Place, Store
+from listwright_lab.suites.results_folder import ResultsFolder, UnitFolders
 
 TITLES = {
     "table2": "QILCM and its rivals",
@@ -45,21 +45,23 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class ListwiseOptions:
-    """The options of a suite.
+    """Options of a listwise suite.
 
     Args:
-        suite: one of :data:`listwright_lab.suites.listwise.plans.SUITES`.
-        recipe, sources: the data, LambdaMART's budget, and the model that all methods are fitted like.
-        seeds: how many, from 0.
-        folds: which.
-        shifts: planted ones of table3; empty for its own.
-        jobs: fits at a time; None for all cores.
-        on: value of ``--on``; None for processes here.
-        ndcg_at: cutoff of the NDCG that the sentences are about.
-        trials: settings tried for every network and fold; 0 takes the recipe's.
-        relative: whether table3 or anomaly stands on the first stage with list-relative columns.
-        methods: rows of table2; none for all.
-        command, made_with: for the page.
+        suite: One of :data:`listwright_lab.suites.listwise.methods.SUITES`.
+        recipe: Recipe with the data, LambdaMART's budget, and the model whose settings all methods share.
+        sources: Paths of the data; none for synthetic data.
+        seeds: Number of seeds, from 0.
+        folds: Numbers of the folds to run, from 1.
+        shifts: Planted shifts of table3; empty for its defaults.
+        jobs: Number of fits at a time; None for one per core.
+        ndcg_at: Cutoff of the NDCG in the page's sentences.
+        command: Command line that repeats the run, for the page.
+        made_with: Versions of the libraries by name, for the page.
+        trials: Settings to try for every network and fold; 0 takes the recipe's.
+        relative: Whether table3 or anomaly reranks the first stage with list-relative columns.
+        methods: Names of the rows of table2; empty for all.
+        on: Value of ``--on``; None for processes on this machine.
     """
 
     suite: str
@@ -82,36 +84,36 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
     """Run the missing fits, and write ``results.parquet``, ``summary.json`` and ``page.html``.
 
     Args:
-        options: what to do.
-        out: folder; may hold results of the same suite, recipe and data, of any seeds, folds and shifts.
-        contents: what tells the data from others.
-        console: where the bar goes.
+        options: Suite, data and settings.
+        out: Folder of the results; may hold those of the same suite, recipe and data, of any seeds, folds and shifts.
+        contents: Name and digest of each source.
+        console: Console that shows the progress bar.
 
     Returns:
-        The suite's first sentence.
+        First sentence of the page.
     """
     if options.ndcg_at not in NDCG_AT:
         raise RecipeError(f"--ndcg-at {options.ndcg_at}: these suites measure NDCG at {', '.join(map(str, NDCG_AT))}")
-    fits = planned(options)
+    fits = _list_fits(options)
     recipe = _recipe(options)
-    chosen = methods_of(options)
+    suite_methods = _methods(options)
     settings = {
         "suite": options.suite,
         "recipe": recipe.model_dump(mode="json", exclude={"model", "rivals", "choice"}),  # the methods have these
         "data": list(contents),
         "relative": options.relative,
         "trials": options.trials,
-        "methods": plans.facts(chosen),
+        "methods": methods.facts(suite_methods),
     }
     about_data = []
-    with Store(out, settings) as store:
+    with ResultsFolder(out, settings) as folder:
         # wrong data raise here, and text is parsed once, not once per process
-        for of_fold in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
-            splits = measurable(load(of_fold, options.sources))
-            if of_fold.fold == options.folds[0]:
-                about_data = data_facts(splits, announce(of_fold, splits, progress_bars(console)))
-        frame = run_all(options.suite, fits, store, options.jobs, console, on=options.on, keep=bool(options.methods))
-        results = by_shift(frame, list(chosen))
+        for fold_recipe in {fit.recipe.fold: fit.recipe for fit in reversed(fits)}.values():
+            splits = measurable(load(fold_recipe, options.sources))
+            if fold_recipe.fold == options.folds[0]:
+                about_data = data_facts(splits, announce(fold_recipe, splits, progress_bars(console)))
+        frame = run_all(options.suite, fits, folder, options.jobs, console, on=options.on, keep=bool(options.methods))
+        results = by_shift(frame, list(suite_methods))
         first = next(iter(results.values()))
         match options.suite:
             case "table2":
@@ -141,43 +143,42 @@ def run(options: ListwiseOptions, out: Path, contents: Sequence[object], console
     return content.verdicts[0]
 
 
-def methods_of(options: ListwiseOptions) -> dict[str, plans.Method]:
-    """Return the methods to fit, by name."""
-    return plans.methods(options.suite, _recipe(options), relative=options.relative, only=options.methods)
+def _methods(options: ListwiseOptions) -> dict[str, methods.Method]:
+    return methods.select_methods(options.suite, _recipe(options), relative=options.relative, only=options.methods)
 
 
 def _recipe(options: ListwiseOptions) -> Recipe:
-    """Return the recipe; where settings are searched, without its own."""
-    return plans.untuned(options.recipe) if options.trials else options.recipe
+    """Return the recipe, without its own settings if they are to be searched."""
+    return methods.untuned(options.recipe) if options.trials else options.recipe
 
 
-def planned(options: ListwiseOptions) -> list[Fit]:
+def _list_fits(options: ListwiseOptions) -> list[MethodFit]:
     """Return every fit: seed by seed, so that whole seeds are done first."""
-    recipe, methods = _recipe(options), methods_of(options)
+    recipe = _recipe(options)
     return [
-        Fit(
+        MethodFit(
             recipe=data.model_copy(update={"fold": fold}),
             sources=options.sources,
             seed=seed,
             method=name,
             spec=method.spec,
             relative=method.relative,
-            cutoff=plans.cutoff(recipe),
+            cutoff=methods.cutoff(recipe),
             trials=options.trials,
             anomaly=options.suite == "anomaly",
         )
         for seed in range(options.seeds)
-        for data in plans.data_sets(options.suite, recipe, options.shifts)
+        for data in methods.data_sets(options.suite, recipe, options.shifts)
         for fold in options.folds
-        for name, method in methods.items()
+        for name, method in _methods(options).items()
     ]
 
 
 def _facts(options: ListwiseOptions, results: Results) -> list[str]:
-    first = plans.lambdamart_of(options.recipe)
-    cutoff = plans.cutoff(options.recipe)
+    first = methods.lambdamart_of(options.recipe)
+    cutoff = methods.cutoff(options.recipe)
     versions = ", ".join(f"{name} {number}" for name, number in options.made_with.items())
-    scored = plans.sees_score(options.recipe)
+    scored = methods.sees_score(options.recipe)
     choice = (
         "The QILCM paper has no first stage in user-choice ranking: recipe airline-paper leaves its score out, this "
         "one does not."
@@ -221,8 +222,8 @@ def _whose_settings(options: ListwiseOptions) -> str:
 
 def run_all(
     title: str,
-    fits: Sequence[Fit],
-    store: Store,
+    fits: Sequence[MethodFit],
+    folder: ResultsFolder,
     jobs: int | None,
     console: Console,
     *,
@@ -231,14 +232,14 @@ def run_all(
 ) -> pl.DataFrame:
     """Run the missing fits, ``jobs`` at a time, in processes or on Ray; return the results of all.
 
-    Settings are searched once on the same data, before other seeds ask for them; a first stage is fitted once, before
+    Settings are searched once on the same data, before other seeds need them; a first stage is fitted once, before
     the methods that share it. With ``keep`` first stages stay, for methods of later runs.
 
     Raises:
-        RecipeError: if a worker was stopped from outside; what is finished is kept.
-        ListwrightError: of the first fit that failed.
+        RecipeError: If a worker was stopped from outside; finished fits are kept.
+        ListwrightError: If a fit fails: the error of the first.
     """
-    todo = [fit for fit in fits if not store.has(fit.name)]
+    todo = [fit for fit in fits if not folder.has(fit.name)]
     columns = (
         TextColumn("{task.description}"),
         BAR,
@@ -256,7 +257,7 @@ def run_all(
                     workers,
                     at_once,
                 ):
-                    for done in _in_order(todo, store, at_once, workers, keep=keep):
+                    for done in _in_order(todo, folder, at_once, workers, keep=keep):
                         bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
@@ -264,60 +265,64 @@ def run_all(
                 "command goes on, with --jobs N for fewer at a time"
             ) from error
         bar.update(task, description=title)
-    if not keep:  # of fits that were done with it, nothing is there any more
-        for place in {fit.place for fit in fits}:
-            store.remove_state(place)
-    return store.join([fit.name for fit in fits])
+    if not keep:  # an interrupted run may have left some
+        for name in {fit.state_name for fit in fits}:
+            folder.remove_state(name)
+    return folder.join([fit.name for fit in fits])
 
 
-def _in_order(todo: Sequence[Fit], store: Store, jobs: int, workers: Executor, *, keep: bool) -> Iterator[Fit]:
-    """Yield fits as they finish, started in their order but for those that need another's results."""
-    makers = _makers(todo, store)
-    left = Counter(fit.place for fit in todo)
-    queue, running = list(todo), dict[Future[pl.DataFrame], Fit]()
+def _in_order(
+    todo: Sequence[MethodFit], folder: ResultsFolder, jobs: int, workers: Executor, *, keep: bool
+) -> Iterator[MethodFit]:
+    """Yield fits as they finish, started in their order except those that need another's results."""
+    makers = _makers(todo, folder)
+    left = Counter(fit.state_name for fit in todo)
+    queue, running = list(todo), dict[Future[pl.DataFrame], MethodFit]()
     while queue or running:
-        while len(running) < jobs and (ready := _next(queue, makers, left, store)) is not None:
+        while len(running) < jobs and (ready := _next(queue, makers, left, folder)) is not None:
             queue.remove(ready)
-            running[workers.submit(measure_fit, ready, store.place(ready.place))] = ready
+            running[workers.submit(measure_fit, ready, folder.unit_folders(ready.state_name))] = ready
         done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in sorted(done, key=lambda one: one.exception() is not None):  # what is whole is kept first
+        for future in sorted(done, key=lambda future: future.exception() is not None):  # keep finished results first
             fit = running.pop(future)
-            store.add(fit.name, future.result())
+            folder.add(fit.name, future.result())
             makers = {name: maker for name, maker in makers.items() if maker != fit.name}
-            left[fit.place] -= 1
-            if left[fit.place] == 0 and not keep:
-                store.remove_state(fit.place)
+            left[fit.state_name] -= 1
+            if left[fit.state_name] == 0 and not keep:
+                folder.remove_state(fit.state_name)
             yield fit
 
 
-def _makers(todo: Sequence[Fit], store: Store) -> dict[str, str]:
-    """Return the first fit that needs each first stage and each search, so that the number of jobs changes nothing."""
+def _makers(todo: Sequence[MethodFit], folder: ResultsFolder) -> dict[str, str]:
+    """Map each first stage and search to the first fit that needs it, which makes it whatever the number of jobs."""
     makers: dict[str, str] = {}
     for fit in todo:
-        for name in _shared(fit, store):
+        for name in _shared(fit, folder):
             makers.setdefault(name, fit.name)
     return makers
 
 
-def _next(queue: Sequence[Fit], makers: Mapping[str, str], left: Mapping[str, int], store: Store) -> Fit | None:
-    """Return the first fit of the queue whose shared results exist, or that is to make them."""
+def _next(
+    queue: Sequence[MethodFit], makers: Mapping[str, str], left: Mapping[str, int], folder: ResultsFolder
+) -> MethodFit | None:
+    """Return the first fit of the queue whose shared results exist or are its own to make."""
     for fit in queue:
-        waits = any(makers.get(name, fit.name) != fit.name for name in _shared(fit, store))
-        comes_last = fit.chooses and left[fit.place] > 1
+        waits = any(makers.get(name, fit.name) != fit.name for name in _shared(fit, folder))
+        comes_last = fit.chooses and left[fit.state_name] > 1
         if not waits and not comes_last:
             return fit
     return None
 
 
-def _shared(fit: Fit, store: Store) -> list[str]:
-    """Return the shared results that a fit needs: the first stages of its place, and unfinished searches."""
-    stages = [f"{fit.place}-{stage}" for stage in fit.first_stages]
-    return stages + [search for search in fit.searches if not store.tuned(search)]
+def _shared(fit: MethodFit, folder: ResultsFolder) -> list[str]:
+    """Return the names of the shared results that a fit needs: first stages, and unfinished searches."""
+    stages = [f"{fit.state_name}-{stage}" for stage in fit.first_stages]
+    return stages + [search for search in fit.searches if not folder.has_settings(search)]
 
 
-def measure_fit(fit: Fit, place: Place) -> pl.DataFrame:
-    """Call :func:`listwright_lab.suites.listwise.fits.measure`, and name the fit in its errors."""
+def measure_fit(fit: MethodFit, folders: UnitFolders) -> pl.DataFrame:
+    """Call :func:`listwright_lab.suites.listwise.measurement.measure`, and name the fit in its errors."""
     try:
-        return measure(fit, place)
+        return measure(fit, folders)
     except ListwrightError as error:  # of a class that any process can make again from its message
         raise RecipeError(f"{fit.name}: {error}") from None

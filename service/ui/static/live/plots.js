@@ -20,7 +20,7 @@ export function Histogram({ buckets, marks, label }) {
     const observer = new ResizeObserver(() => plot.current?.setSize(sizeOf(place.current)));
 
     async function draw() {
-      const { default: Plot } = await import("../vendor/uplot.js");
+      const { uPlot: Plot } = await import("../vendor/uplot.js");
       if (ended || !place.current) return;
       plot.current?.destroy();
       plot.current = new Plot(

@@ -91,7 +91,7 @@ def test_intervals_are_wider_where_a_slow_moment_lasts():
     met = {}
     for block in (1, 10):
         rng = np.random.default_rng(0)
-        met[block] = np.std([sum(pair is slow for pair in pairs._drawn(several, block, rng)) for _ in range(500)])
+        met[block] = np.std([sum(pair is slow for pair in pairs._resample(several, block, rng)) for _ in range(500)])
     assert met[10] > 2 * met[1]
 
 

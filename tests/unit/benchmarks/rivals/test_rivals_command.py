@@ -11,12 +11,12 @@ from benchmarks.rivals import __main__ as command
 from benchmarks.rivals.cores import Cores, IndivisibleError
 from benchmarks.rivals.processes import NotServingError
 from benchmarks.rivals.report import Result
-from benchmarks.rivals.rising_load import Observed
+from benchmarks.rivals.rising_load import Observation
 from listwright_lab import machine
 
 
 def result(contender, request_format, rate):
-    step = Observed(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0, 100.0)
+    step = Observation(Step(rate, 1.0, 1000, 0, 0, 5.0, 10.0, 12.0, 0.1), 5.0, 0.0, 100.0)
     return Result(contender.title, request_format.name, contender is command.OURS, {}, 1, 1.0, step, (step,))
 
 

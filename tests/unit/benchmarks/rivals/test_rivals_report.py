@@ -8,13 +8,13 @@ import pytest
 from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, report
 from benchmarks.rivals.report import Result
-from benchmarks.rivals.rising_load import Observed
+from benchmarks.rivals.rising_load import Observation
 
 LIMIT = 50.0
 
 
 def observed(rate, p99, *, others=0.0, answered=1000):
-    return Observed(Step(rate, 10.0, answered, 0, 0, p99 and p99 / 2, p99, p99, 0.1), 5.0, others, 100.0)
+    return Observation(Step(rate, 10.0, answered, 0, 0, p99 and p99 / 2, p99, p99, 0.1), 5.0, others, 100.0)
 
 
 def result(title, steps, *, ours=False, request_format="JSON rows", peak=1000):

@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.load.k6 import Step
-from benchmarks.rivals.rising_load import LOST, MOST_BEYOND, Observed, bisected, knee, rising_steps
+from benchmarks.rivals.rising_load import LOST, MOST_BEYOND, Observation, bisected, knee, rising_steps
 
 LIMIT = 50.0
 
 
 def observed(rate, p99, dropped=0):
-    return Observed(Step(rate, 1.0, 10_000 - dropped, 0, dropped, 1.0, p99, p99, 0.1), 5.0, 0.0, 100.0)
+    return Observation(Step(rate, 1.0, 10_000 - dropped, 0, dropped, 1.0, p99, p99, 0.1), 5.0, 0.0, 100.0)
 
 
 def server(capacity):

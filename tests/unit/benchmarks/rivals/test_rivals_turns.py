@@ -8,7 +8,7 @@ from benchmarks.load.k6 import Step
 from benchmarks.rivals import contenders, turns
 from benchmarks.rivals.cores import shared
 from benchmarks.rivals.measure import QUICK, Bench
-from benchmarks.rivals.rising_load import Observed
+from benchmarks.rivals.rising_load import Observation
 
 LIMIT_MS = 50.0
 
@@ -64,7 +64,7 @@ def test_every_round_asks_the_rival_and_every_format(monkeypatch, rounds, tmp_pa
     def observed_at(_bench, server, target, rate, *, as_at_speed):
         assert as_at_speed == 7.0
         asked.append((server, target, rate))
-        return Observed(steps(rate, 10.0)[0], 1.0, 0.0, 7.0)
+        return Observation(steps(rate, 10.0)[0], 1.0, 0.0, 7.0)
 
     monkeypatch.setattr(turns, "started", Started)
     monkeypatch.setattr(turns, "ready", lambda _bench, _server, _place, request_format: request_format.name)
@@ -72,7 +72,7 @@ def test_every_round_asks_the_rival_and_every_format(monkeypatch, rounds, tmp_pa
     plan = replace(QUICK, rounds=rounds)
     rival = next(one for one in contenders.RIVALS if one.name == "mlserver")
     found = turns.in_turns(
-        Bench(tmp_path, tmp_path, shared(), plan, LIMIT_MS), rival, Observed(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0)
+        Bench(tmp_path, tmp_path, shared(), plan, LIMIT_MS), rival, Observation(steps(100.0, 10.0)[0], 1.0, 0.0, 7.0)
     )
     a_round = []
     for multiple in turns.MULTIPLES:

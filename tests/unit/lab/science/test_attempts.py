@@ -12,7 +12,7 @@ from listwright.training.data.dataset import Splits, fit_schema
 from listwright.training.data.synthetic.planted import generate
 from listwright.training.recipe.data import SyntheticData
 from listwright_lab.science import patience
-from listwright_lab.science.attempts import figures, networks, objectives, registry
+from listwright_lab.science.attempts import figures, networks, registry
 from listwright_lab.science.attempts.problem import Problem, Scores, by_query, extend, widened
 from listwright_lab.science.attempts.stack import choice_weights
 
@@ -204,9 +204,9 @@ def test_seeds_of_a_query_are_drawn_together(tmp_path, monkeypatch):
     assert own < 0.9 * one
 
 
-@pytest.mark.parametrize("name", objectives.NAMED)
+@pytest.mark.parametrize("name", networks.OBJECTIVES)
 def test_objectives_pull_towards_the_labels_and_ignore_padding(name):
-    objective = objectives.NAMED[name]
+    objective = networks.OBJECTIVES[name]
     rng = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(4, 6, generator=rng), torch.randint(0, 3, (4, 6), generator=rng)
     labels[0] = 0
@@ -227,7 +227,7 @@ def test_objectives_pull_towards_the_labels_and_ignore_padding(name):
 def test_neural_ndcg_of_scores_that_are_far_apart_is_ndcg():
     rng = np.random.default_rng(0)
     scores, labels = 100.0 * rng.permutation(14), rng.integers(0, 4, 14)
-    found = objectives.neural_ndcg(
+    found = networks.neural_ndcg(
         torch.from_numpy(scores)[None], torch.from_numpy(labels)[None], torch.ones(1, 14, dtype=torch.bool)
     )
     assert found.item() == pytest.approx(1.0 - ndcg(scores, labels, cutoff=10), abs=1e-6)

@@ -24,7 +24,7 @@ def planted():
 
 
 def test_clicks_follow_the_model(planted):
-    served, _ = position_bias.serve(planted, 0)
+    served, _ = position_bias.show(planted, 0)
     data, places = served.sessions(4000, 1.0, np.random.default_rng(0))
     assert data.rows == len(places) == data.offsets[-1]
     assert np.diff(data.offsets).max() <= position_bias.PLACES
@@ -63,7 +63,7 @@ def test_seeds_of_one_fold_share_their_queries():
 def test_folds_take_turns_over_the_seeds(monkeypatch):
     served = []
     folds = [SimpleNamespace(train=None, valid=None, name=name) for name in "abc"]
-    monkeypatch.setattr(position_bias, "serve", lambda splits, seed: (served.append((seed, splits.name)), None))
+    monkeypatch.setattr(position_bias, "show", lambda splits, seed: (served.append((seed, splits.name)), None))
     for name in ("propensities", "harvested"):
         monkeypatch.setattr(position_bias, name, lambda *_: None)
     monkeypatch.setattr(position_bias, "_against_truth", lambda *_: {})

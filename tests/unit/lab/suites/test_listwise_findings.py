@@ -9,7 +9,7 @@ from scipy import stats
 
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means, resample_means
 from listwright.training.reporting.page import render
-from listwright_lab.suites.listwise import pages, plans
+from listwright_lab.suites.listwise import methods, pages
 from listwright_lab.suites.listwise import results as findings
 from listwright_lab.suites.listwise.results import by_shift, compare, holm, paired_p
 from support.training.measured import fitted_results, measured, planted_gains
@@ -82,9 +82,9 @@ def test_a_query_may_be_empty_under_one_seed_only():
 def test_queries_are_the_witnesses_not_their_seeds():
     """Twice the same seed says nothing new."""
     values = planted_gains(seeds=1, gain=0.002)
-    (once,) = measured(values).compared([("ndcg@10", "qilcm", "dlcm")])
+    (once,) = measured(values).compare([("ndcg@10", "qilcm", "dlcm")])
     twice = measured({name: np.concatenate([row, row]) for name, row in values.items()})
-    (again,) = twice.compared([("ndcg@10", "qilcm", "dlcm")])
+    (again,) = twice.compare([("ndcg@10", "qilcm", "dlcm")])
     assert [again.gain, again.low, again.high, again.p] == pytest.approx([once.gain, once.low, once.high, once.p])
     assert once.queries == 200
 
@@ -151,13 +151,13 @@ def test_metrics_are_the_papers_for_the_kind_of_data():
 
 
 def test_the_papers_sets_are_recognised_by_their_size():
-    web = pages.recognised(31531, 136)
+    web = pages.published_figures(31531, 136)
     assert web.name == "Microsoft 30k"
     assert [web.value("ndcg@10", name) for name in ("qilcm", "lambdamart", "qilcm-v2")] == [0.5564, 0.5061, 0.5538]
     assert web.value("ndcg@10", "mlp") is None
-    assert pages.recognised(33000, 220).name == "Istella-S"
-    assert pages.recognised(615, 17) is None, "a small part of the airline set is not the set"
-    assert all(len(row) == len(pages.PRINTED_METHODS) for each in pages.PRINTED_SETS for row in each.rows.values())
+    assert pages.published_figures(33000, 220).name == "Istella-S"
+    assert pages.published_figures(615, 17) is None, "a small part of the airline set is not the set"
+    assert all(len(row) == len(pages.PUBLISHED_METHODS) for each in pages.PUBLISHED_SETS for row in each.rows.values())
 
 
 @pytest.mark.nightly
@@ -212,7 +212,7 @@ def drawn(told):
     return render("x", told.verdicts, told.sections, command="c", facts=["Data: x."], settings="{}")
 
 
-WEIGHTS = ("lambdamart", *(plans.weight_name(weight) for weight in plans.WEIGHTS))
+WEIGHTS = ("lambdamart", *(methods.weight_name(weight) for weight in methods.WEIGHTS))
 
 PAGES = {
     "table2": (lambda: pages.table2(measured(planted_gains(gain=0.05)), 10), 2, 5),
@@ -224,7 +224,7 @@ PAGES = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("suite", plans.SUITES)
+@pytest.mark.parametrize("suite", methods.SUITES)
 def test_page_has_its_tables_and_figures(suite):
     told, figures, tables = PAGES[suite]
     page = drawn(told())

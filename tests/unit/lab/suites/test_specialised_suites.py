@@ -16,13 +16,13 @@ from listwright.training.pipeline import study
 from listwright.training.recipe import config
 from listwright_lab.suites import oracle, routing, specialised
 from listwright_lab.suites.listwise import suite as listwise
-from listwright_lab.suites.store import RESULTS, Store
+from listwright_lab.suites.results_folder import RESULTS, ResultsFolder
 from support.training.measured import results, routed
 
 
 @pytest.mark.parametrize("suite", [specialised, listwise])
 def test_another_experiment_is_noticed_before_data_are_read(suite, tmp_path, monkeypatch):
-    with Store(tmp_path / "x", {"suite": "earlier"}):
+    with ResultsFolder(tmp_path / "x", {"suite": "earlier"}):
         pass
     monkeypatch.setattr(suite, "load", lambda *_a, **_o: pytest.fail("data are read"))
     recipe = config.load("letor")
@@ -184,17 +184,17 @@ def test_pages_stand_alone_and_repeat_to_the_byte():
     assert other.count("<svg") == 2
 
 
-def test_store_keeps_finished_units_and_refuses_another_experiment(tmp_path):
+def test_folder_keeps_finished_units_and_refuses_other_settings(tmp_path):
     frame = pl.DataFrame({"ndcg": [0.5]})
-    with Store(tmp_path / "x", {"suite": "oracle", "seeds": 1}) as store:
+    with ResultsFolder(tmp_path / "x", {"suite": "oracle", "seeds": 1}) as store:
         store.add("a", frame)
         assert store.has("a")
         assert not store.has("b")
-        with pytest.raises(RecipeError, match="is going on"):
-            Store(tmp_path / "x", {"suite": "oracle", "seeds": 1})
-    with Store(tmp_path / "x", {"suite": "oracle", "seeds": 1}) as store:
+        with pytest.raises(RecipeError, match="a suite is running"):
+            ResultsFolder(tmp_path / "x", {"suite": "oracle", "seeds": 1})
+    with ResultsFolder(tmp_path / "x", {"suite": "oracle", "seeds": 1}) as store:
         store.add("b", frame)
         assert store.join(["a", "b"])["ndcg"].to_list() == [0.5, 0.5]
     assert pl.read_parquet(tmp_path / "x" / RESULTS).height == 2
     with pytest.raises(RecipeError, match="holds results with other seeds"):
-        Store(tmp_path / "x", {"suite": "oracle", "seeds": 2})
+        ResultsFolder(tmp_path / "x", {"suite": "oracle", "seeds": 2})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from listwright.ranking.experiments import team_draft
-from listwright.training.data.synthetic.traffic import clicked, examination
+from listwright_lab.synthetic_traffic import clicked, examination
 
 RANKINGS = st.integers(0, 12).flatmap(lambda size: st.tuples(*[st.permutations(range(size))] * 2))
 

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from listwright.service.admission.gate import Gate
-from listwright.service.api.rerank import SMALL
 from listwright.service.errors import NotReadyError, OverloadedError
+from listwright.service.pipeline import SMALL
 from support.service.gates import Compute, Request, run
 from support.waiting import PATIENCE_S
 

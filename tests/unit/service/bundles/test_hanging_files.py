@@ -7,7 +7,7 @@ import pytest
 
 from listwright.service.auth.middleware import Keyring
 from listwright.service.bundles import folder, loading, reload
-from listwright.service.bundles.loading import Served
+from listwright.service.bundles.loading import BundleFolders
 from listwright.service.commands import publish as publishing
 from listwright.service.disk import Disk
 from listwright.service.settings import Settings
@@ -149,13 +149,13 @@ def test_what_others_keep_is_kept(models):
     async def scenario():
         async with serving(models) as (app, client):
             await app.service.reloader.keep({"shop": one, "gone": two})
-            assert Served.of(app.service.current.models) == Served({"shop": one}, {}), (
+            assert BundleFolders.of(app.service.current.models) == BundleFolders({"shop": one}, {}), (
                 "it is served: there is nothing to keep"
             )
             await app.service.reloader.keep({"shop": two})
             assert await version(client, version="2") == "2"
             await app.service.reloader.keep({"shop": models / "shop" / "9"})
-            assert Served.of(app.service.current.models) == Served({"shop": one}, {"shop": two}), (
+            assert BundleFolders.of(app.service.current.models) == BundleFolders({"shop": one}, {"shop": two}), (
                 "there is no version 9"
             )
             assert (await tell(client, "rollback")).status_code == 200
@@ -183,10 +183,12 @@ def test_a_worker_that_starts_keeps_what_the_others_keep_from_its_first_request_
 
     def started(current, kept):
         settings = Settings(models=models, max_candidates=10)
-        return Served.of(loading.start(settings, Served({"shop": current}, {"shop": kept} if kept else {})))
+        return BundleFolders.of(
+            loading.start(settings, BundleFolders({"shop": current}, {"shop": kept} if kept else {}))
+        )
 
-    assert started(one, two) == Served({"shop": one}, {"shop": two})
-    assert started(one, None) == Served({"shop": one}, {})
-    assert started(one, models / "shop" / "9") == Served({"shop": one}, {}), "it is gone"
+    assert started(one, two) == BundleFolders({"shop": one}, {"shop": two})
+    assert started(one, None) == BundleFolders({"shop": one}, {})
+    assert started(one, models / "shop" / "9") == BundleFolders({"shop": one}, {}), "it is gone"
     folder.point(models, "shop", "2")
-    assert started(one, None) == Served({"shop": two}, {"shop": one}), "the others will see it, too"
+    assert started(one, None) == BundleFolders({"shop": two}, {"shop": one}), "the others will see it, too"

@@ -13,7 +13,7 @@ def parsed(tmp_path, *experiments):
 @pytest.mark.parametrize("kind", ["shadow", "split", "interleave", "explore"])
 def test_a_short_definition_is_enough(tmp_path, kind):
     (found,) = parsed(tmp_path, experiment(kind)).experiment
-    assert (found.name, found.kind, found.share, found.drawn_with) == ("first", kind, 1.0, "first")
+    assert (found.name, found.kind, found.share, found.draw_salt) == ("first", kind, 1.0, "first")
 
 
 def test_an_empty_file_has_no_experiments():
@@ -22,7 +22,7 @@ def test_an_empty_file_has_no_experiments():
 
 def test_whole_numbers_are_shares_and_a_salt_is_used(tmp_path):
     (found,) = parsed(tmp_path, experiment("split", share=1, salt="s", challenger_share=0.25)).experiment
-    assert (found.share, found.drawn_with, found.challenger_share) == (1.0, "s", 0.25)
+    assert (found.share, found.draw_salt, found.challenger_share) == (1.0, "s", 0.25)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def telemetry():
 
 
 def folder(path, telemetry=None, **limits):
-    removed = (telemetry or Telemetry()).served_removed_files
+    removed = (telemetry or Telemetry()).log_removed_files
     return LogFolder(
         path, **{"most_bytes": 10**9, "most_age_s": 10**9, "stale_s": 3600.0, "removed": removed, **limits}
     )
@@ -121,7 +121,7 @@ def test_what_is_removed_is_counted_and_logged(tmp_path, telemetry, caplog):
 
 
 def removals(telemetry):
-    (metric,) = telemetry.served_removed_files.collect()
+    (metric,) = telemetry.log_removed_files.collect()
     return [sample for sample in metric.samples if sample.name.endswith("_total")]
 
 

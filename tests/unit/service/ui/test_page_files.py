@@ -90,11 +90,11 @@ def test_a_changed_library_is_noticed(libraries, tmp_path, name):
 
 
 def test_each_library_has_its_licence(libraries):
-    packages = {one.package for one in libraries.recorded()}
+    packages = {one.package for one in libraries.read_record()}
     assert packages == set(libraries.VERSIONS)
     for package in packages:
         assert "licen" in (libraries.VENDOR / f"{package}-LICENSE.txt").read_text().lower()
-    assert {one.licence for one in libraries.recorded()} <= {"MIT", "Apache-2.0"}
+    assert {one.licence for one in libraries.read_record()} <= {"MIT", "Apache-2.0"}
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere():

@@ -3,7 +3,7 @@
 import pytest
 
 from listwright.ranking.errors import RecipeError, ScoringError
-from listwright.training.cluster import Workers, packed
+from listwright.training.cluster import Workers, pickle_call
 from support.training.ray_stand_in import RayStandIn
 
 
@@ -36,7 +36,7 @@ def quick(monkeypatch):
 
 
 def group(ray, size=3):
-    return Workers(ray, size).group(lambda rank: packed(Adder, 10 * rank))
+    return Workers(ray, size).group(lambda rank: pickle_call(Adder, 10 * rank))
 
 
 def test_all_answer_by_rank():
@@ -69,11 +69,11 @@ def test_an_error_of_ours_is_not_repeated_and_any_other_one_is():
 def test_the_next_group_takes_over_the_processes():
     ray = RayStandIn()
     workers = Workers(ray, 2)
-    first = workers.group(lambda _rank: packed(Adder, 0))
+    first = workers.group(lambda _rank: pickle_call(Adder, 0))
     first.step("add", 1)
     first.release()
     idle = list(workers.idle)
-    second = workers.group(lambda _rank: packed(Adder, 100))
+    second = workers.group(lambda _rank: pickle_call(Adder, 100))
     assert second.step("add", 1) == [(101, 2), (102, 2)]
     assert workers.idle == []
     second.release()

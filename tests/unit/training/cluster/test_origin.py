@@ -7,7 +7,7 @@ from operator import add
 import pytest
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.cluster import call, current_origin, packed
+from listwright.training.cluster import call, current_origin, pickle_call
 
 
 def test_work_is_done_in_the_folder_of_the_command_with_one_thread(tmp_path, monkeypatch):
@@ -16,8 +16,8 @@ def test_work_is_done_in_the_folder_of_the_command_with_one_thread(tmp_path, mon
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("POLARS_MAX_THREADS", "7")
-    assert call(origin, packed(add, 1, 2)) == 3
-    assert call(origin, packed(os.getcwd)) == str(tmp_path)
+    assert call(origin, pickle_call(add, 1, 2)) == 3
+    assert call(origin, pickle_call(os.getcwd)) == str(tmp_path)
     assert [os.environ[name] for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")] == ["1", "1"]
 
 
@@ -33,4 +33,4 @@ def test_another_version_is_told_before_work_is_unpickled(name, monkeypatch):
 def test_a_folder_that_is_not_there_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with pytest.raises(RecipeError, match=r"does not see .*/away, the folder of this command: start it in a folder on"):
-        call(replace(current_origin(), folder=str(tmp_path / "away")), packed(add, 1, 2))
+        call(replace(current_origin(), folder=str(tmp_path / "away")), pickle_call(add, 1, 2))

@@ -1,5 +1,7 @@
 """Shards in the cache: written again when they were damaged, and gone on with when the disk was full."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -36,18 +38,18 @@ def test_shards_that_were_damaged_are_written_again(tmp_path, caplog):
 def test_a_full_disk_is_told_and_what_is_written_stays(tmp_path, monkeypatch):
     path = tmp_path / "rows.txt"
     path.write_text("".join(f"1 qid:{n} 1:2 9:4\n" for n in range(40)))
-    whole, shards_written = shards._put, []
+    whole, shards_written = shards.atomic_write, []
 
-    def full(target, value):
-        if target.name == shards.STATE and len(value["shards"]) > 3:
+    def full(target, content, **options):
+        if target.name == shards.STATE and len(json.loads(content)["shards"]) > 3:
             raise OSError(28, "No space left on device")
         shards_written.append(target)
-        whole(target, value)
+        whole(target, content, **options)
 
-    monkeypatch.setattr(shards, "_put", full)
+    monkeypatch.setattr(shards, "atomic_write", full)
     with pytest.raises(DataError, match="no room is left on this disk: make some, or set LISTWRIGHT_CACHE"):
         Reader(on_disk=True).file(path)
-    monkeypatch.setattr(shards, "_put", whole)
+    monkeypatch.setattr(shards, "atomic_write", whole)
     assert len(shards_written) == 3
     (partial,) = cache.cache_folder().glob(".*.partial")
     before = (partial / "rows-00001.f32").stat().st_mtime_ns

@@ -74,4 +74,4 @@ def test_a_corrected_comparison_has_the_same_three(gain, holm, found, says):
     assert one.verdict == found
     assert says in listwise_pages.verdict(one)
     won, lost = int(found == "gain"), int(found == "harm")
-    assert f"gains in {won} of 1 metrics and loses in {lost}" in listwise_pages.counted([one])
+    assert f"gains in {won} of 1 metrics and loses in {lost}" in listwise_pages.significance_sentence([one])

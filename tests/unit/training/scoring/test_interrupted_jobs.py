@@ -14,10 +14,10 @@ import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import score as command
-from listwright.training.commands.score import score
 from listwright.training.job_folder import job_folder
 from listwright.training.scoring import run as scoring
 from listwright.training.scoring.frames import RowRange
+from listwright.training.scoring.score import score
 from listwright.training.scoring.worker import score_part
 from support.training.scored import LENGTHS, job, lists
 from support.waiting import until
@@ -88,7 +88,7 @@ def test_a_job_that_stopped_while_its_parts_were_joined_goes_on(folder, data, mo
         patch.setattr(Path, "replace", stopped)
         with pytest.raises(KeyboardInterrupt):
             score(asked, jobs=1)
-    assert list(data.with_name(f".{name}.partial").glob("whole*"))
+    assert list(data.with_name(f".{name}.partial").glob("0*.parquet"))
     assert score(asked, jobs=1, resume=True) == (171, 5)
     assert asked.out.exists()
 

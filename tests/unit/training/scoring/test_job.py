@@ -6,8 +6,8 @@ import pytest
 
 from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
 from listwright.training.commands import score as command
-from listwright.training.commands.score import score
 from listwright.training.scoring.job import Job
+from listwright.training.scoring.score import score
 from support.service import bundles
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle
 from support.training.progress import RecordedProgress

@@ -177,12 +177,12 @@ def test_interruption_while_saving_leaves_the_epoch_before(data, fitted, tmp_pat
     checkpoint = tmp_path / "qilcm.pt"
     save, calls = torch.save, []
 
-    def breaks_the_second_time(values, path):
-        calls.append(path)
+    def breaks_the_second_time(values, file):
+        calls.append(file)
         if len(calls) == 2:
-            path.write_bytes(b"half a checkpoint")
+            file.write(b"half a checkpoint")
             raise KeyboardInterrupt
-        save(values, path)
+        save(values, file)
 
     monkeypatch.setattr(torch, "save", breaks_the_second_time)
     with pytest.raises(KeyboardInterrupt):

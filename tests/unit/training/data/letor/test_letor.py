@@ -228,6 +228,7 @@ def test_progress_counts_kilobytes(monkeypatch):
         b"2 qid:1 1:0.5 2:NULL\n0 qid:2 1:1 2:2\n",
         b"2 qid:1 1:0.5 4:1e3\r\n0 qid:2 3:-1 \r\n1 qid:2\r\n",
         b"30 qid:9007199254740991 65536:1 # comment\n",
+        b"# header\n\n\t1 qid:a:b 1:nan 002:-.5e-3\n",
     ],
 )
 @pytest.mark.parametrize("parse", [parse_fast, letor.parse_compiled])

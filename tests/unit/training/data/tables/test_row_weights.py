@@ -10,12 +10,12 @@ import torch
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import fit
 from listwright.training.data.load import load
-from listwright.training.data.synthetic.traffic import clicked, examination
 from listwright.training.data.tables.table import inverse_propensities, read
 from listwright.training.losses import softmax_cross_entropy
 from listwright.training.recipe.data import Propensity
 from listwright.training.recipe.options import recipe_from
 from listwright_lab import experiment
+from listwright_lab.synthetic_traffic import clicked, examination
 from support.training.own_table import SPEC
 
 P = Propensity(values=(1.0, 0.5, 0.25), clip=0.3)

@@ -65,7 +65,7 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     default = DefaultChoice(RANKER)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent))
-    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=mixture, chosen=default)
+    whole = Fitted(first, anomaly=anomaly, networks=[fitted], specialists=mixture, default=default)
     write_bundle(folder, out, recipe, Splits(data, data, data, "noise"), whole)
     bundle.publish(folder, out)
     return out

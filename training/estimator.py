@@ -203,7 +203,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
 
         Raises:
             DataError: if a value, or the split, cannot be learned from; names it, its place and the remedy.
-            RecipeError: if a parameter is wrong, or for a word of another ranker.
+            RecipeError: if a parameter is wrong, or for a keyword of another ranker.
         """
         refuse("fit", others)
         recipe, budget = self._recipe(), Budget(self.minutes)
@@ -278,7 +278,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
                 None for NDCG at ``ndcg_at``.
 
         Raises:
-            RecipeError: for a word of another ranker, as in :meth:`fit`, or an unknown metric.
+            RecipeError: for a keyword of another ranker, as in :meth:`fit`, or an unknown metric.
             DataError: if a label has no gain.
         """
         refuse("score", others)
@@ -316,8 +316,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         Raises:
             BundleError: if the bundle is not whole.
         """
-        loaded = bundle.load(Path(path))
-        return cls(**parameters_of(loaded.manifest.recipe, frozenset(cls._get_param_names())))._read(loaded)
+        source = bundle.load(Path(path))
+        return cls(**parameters_of(source.manifest.recipe, frozenset(cls._get_param_names())))._read(source)
 
     def _read_candidates(self, X: Values, qid: Values) -> tuple[Dataset, Int[np.ndarray, " R"]]:
         return memory.read_unjudged(X, qid, self.manifest_.feature_schema, tuple(self.feature_names_in_))
@@ -338,25 +338,25 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         super().__setstate__(dict(state))
         if "files_" in state:
             files = dict(state["files_"])
-            loaded = bundle.load_files(Path("bundle of the pickled Qilcm"), files)
-            self._took(loaded, {file.name: files[file.name] for file in loaded.manifest.files})
+            source = bundle.load_files(Path("bundle of the pickled Qilcm"), files)
+            self._took(source, {file.name: files[file.name] for file in source.manifest.files})
 
-    def _read(self, loaded: Bundle) -> Qilcm:
+    def _read(self, source: Bundle) -> Qilcm:
         """Take over a bundle; its folder is not needed any more."""
-        return self._took(loaded, {file.name: (loaded.path / file.name).read_bytes() for file in loaded.manifest.files})
+        return self._took(source, {file.name: (source.path / file.name).read_bytes() for file in source.manifest.files})
 
-    def _took(self, loaded: Bundle, files: dict[str, bytes]) -> Qilcm:
-        self.manifest_ = loaded.manifest
-        self.reranker_ = loaded.reranker
-        first_stage = loaded.manifest.first_stage
+    def _took(self, source: Bundle, files: dict[str, bytes]) -> Qilcm:
+        self.manifest_ = source.manifest
+        self.reranker_ = source.reranker
+        first_stage = source.manifest.first_stage
         if not isinstance(first_stage, ColumnStage):  # explanations read it, and the folder may be gone by then
             self.reranker_.first_stage_model = partial(files.__getitem__, first_stage.file)
         self.files_ = files
         try:
             self.report_: dict[str, Any] = from_json(self.files_.get("report.json", b"{}"), MOST_JSON_VALUES)
         except ValueError as error:
-            raise BundleError(loaded.path / "report.json", f"no JSON: {error}") from error
-        columns = list(loaded.manifest.feature_schema.names)
+            raise BundleError(source.path / "report.json", f"no JSON: {error}") from error
+        columns = list(source.manifest.feature_schema.names)
         for place, name in self.report_.get("dropped", []):
             columns.insert(place, name)
         self.feature_names_in_ = np.array(columns, dtype=object)
@@ -420,22 +420,22 @@ def _by_name(values: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain}
 
 
-def refuse(method: str, words: Iterable[str]) -> None:
-    """Refuse the first of the words, if there is any.
+def refuse(method: str, keywords: Iterable[str]) -> None:
+    """Refuse the first of the keywords, if there is any.
 
     Args:
         method: Name of the method that got the keywords, as ``fit``.
-        words: Keywords that it does not take.
+        keywords: Keywords that it does not take.
 
     Raises:
-        RecipeError: for a word of LightGBM's, XGBoost's or CatBoost's rankers; with the alternative.
+        RecipeError: for a keyword of LightGBM's, XGBoost's or CatBoost's rankers; with the alternative.
         TypeError: for any other, as Python does.
     """
-    for word in words:
-        instead = _HELD_OUT if word.startswith("eval_") else _INSTEAD.get(word)
+    for keyword in keywords:
+        instead = _HELD_OUT if keyword.startswith("eval_") else _INSTEAD.get(keyword)
         if instead is None:
-            raise TypeError(f"Qilcm.{method}() got an unexpected keyword argument {word!r}")
-        raise RecipeError(f"Qilcm.{method} does not take {word}: {instead}")
+            raise TypeError(f"Qilcm.{method}() got an unexpected keyword argument {keyword!r}")
+        raise RecipeError(f"Qilcm.{method} does not take {keyword}: {instead}")
 
 
 def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ Value = float | int | str | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Every number from ``low`` to ``high``; ``log`` spreads trials evenly over magnitudes, ``whole`` rounds."""
+    """Numbers from ``low`` to ``high``; ``log`` spreads trials evenly over magnitudes, ``whole`` rounds."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of a few values."""
+    """Choice among a few values."""
 
     values: tuple[Value, ...]
 
@@ -148,7 +148,7 @@ Pruned = optuna.TrialPruned
 
 
 class TimeOverError(Exception):
-    """Raised by ``report`` to end a trial at the step that it has reached, whose value then counts."""
+    """Error that ``report`` raises to end a trial at its current step, whose value then counts."""
 
 
 StepReport = Callable[[int, float], None]
@@ -245,7 +245,7 @@ def search(
         goes_on: Function that is called before each trial but the first; False ends the search.
 
     Raises:
-        RecipeError: if no trial got to its end, or one is worth no number.
+        RecipeError: if no trial finishes, or the value of one is no number.
     """
     space = widened(space, first)
     study = _study(journal, name, prune_after)
@@ -343,7 +343,7 @@ def _result(study: optuna.Study, space: Space) -> SearchResult:
     finished = _finished(study)
     complete = [trial for trial in finished if trial.state == TrialState.COMPLETE]
     if not complete:
-        raise RecipeError(f"none of {len(finished)} trials got to its end: lower learning_rate in the recipe")
+        raise RecipeError(f"none of {len(finished)} trials finished: lower learning_rate in the recipe")
     best = study.best_trial
     # asked again of a trial whose values are fixed, a space gives them back as the recipe has them
     fixed = optuna.trial.FixedTrial(best.params)

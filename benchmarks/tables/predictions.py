@@ -34,7 +34,7 @@ def measure(table: Path, split: int) -> Row:
     began = time.process_time()
     diagnosed = diagnosis.diagnose(recipe, [str(table)], device="cpu", progress=SILENT)
     shares = [spread.between for spread in diagnosed.features if spread.between is not None]
-    gains = diagnosis.numbers(diagnosed)
+    gains = diagnosis.facts_of(diagnosed)
     return {
         "uneven": max((round(category.uneven, 3) for category in diagnosed.categories), default=None),
         "between": max((round(share, 3) for share in shares if share < 1.0 - 1e-6), default=None),

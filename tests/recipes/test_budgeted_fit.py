@@ -177,7 +177,7 @@ def test_a_bound_that_ends_within_the_first_lightgbm_fit_publishes_its_trees(rec
     monkeypatch.setattr(boosting.LocalGrower, "trial_of", slow)
     out = tmp_path / "many" / "1"
     report, text = fitted(recipe, out, Budget(1.0, clock=clock))
-    assert "the first LightGBM fit was at 20 trees" in text
+    assert "the time limit ended the first LightGBM fit after 20 trees" in text
     assert report["first_stage"]["trees"] == 20
     assert report["first_stage"]["train_scores"] == "of the model itself"
     assert report["budget"]["ends"] == {"trees of the first LightGBM fit": 20}

@@ -129,5 +129,5 @@ def test_grades_are_no_choices(fitted):
     report = json.loads((fitted / "report.json").read_text())
     assert report["details"]["calibration"]["rankers"] == []
     page = (fitted / "report.html").read_text()
-    assert "Scores are no probabilities here" in page
+    assert "Scores are not probabilities on these data" in page
     assert "A score is the probability" not in page

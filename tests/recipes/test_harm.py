@@ -87,8 +87,8 @@ def test_terminal_manifest_and_report_say_so_and_why(recipe, sources, tmp_path, 
     assert f"{title} over first stage, NDCG@10: -0." in printed
     assert "]: harm (paired" in printed
     assert f"answers with the first stage unless a request says strategy={kind}: {kind} is worse" in printed
-    assert "A model that --model asked for is no exception" in printed
-    assert "holds 0" not in printed
+    assert "This also applies to a model requested with --model" in printed
+    assert "contains 0" not in printed
     manifest = bundle.load(out).manifest
     assert (manifest.strategy, manifest.second_stage.kind) == ("first_stage", kind)
     assert manifest.default_reason.startswith(
@@ -150,7 +150,7 @@ def test_the_test_split_takes_nothing_away(recipe, tmp_path):
     assert "Serve the first stage" in (out / "report.html").read_text()
 
 
-UNSEEN = ("none of them fitted", "held-out", "held out", "unseen")
+UNSEEN = ("not used for fitting", "held-out", "held out", "unseen")
 
 
 def test_a_first_stage_that_was_brought_along_may_know_the_test_queries(harmful, recipe, sources, tmp_path, capsys):
@@ -158,11 +158,11 @@ def test_a_first_stage_that_was_brought_along_may_know_the_test_queries(harmful,
     for claim in UNSEEN:
         assert claim not in page, claim
         assert claim not in (harmful / "report.json").read_text(), claim
-    assert "which the given first stage may know" in page
-    assert "mean something only for queries that it was not fitted on" in page
+    assert "which the given first stage may have been fitted on" in page
+    assert "are valid only for queries that it was not fitted on" in page
     fitted(recipe, sources, tmp_path / "harmful" / "1")
     printed = printed_text(capsys)
-    assert "mean something only for queries that it was not fitted on" in printed
+    assert "are valid only for queries that it was not fitted on" in printed
     assert all(claim not in printed for claim in UNSEEN)
 
 
@@ -170,11 +170,11 @@ def test_so_may_a_model_file(sources, tmp_path):
     own = RECIPE.replace('kind = "column"\ncolumn = "f1"', 'kind = "lambdamart"\ntrials = 1\nmax_trees = 5\nfolds = 2')
     (tmp_path / "own.toml").write_text(own.replace("max_epochs = 15", "max_epochs = 1"))
     mine = fitted(tmp_path / "own.toml", sources, tmp_path / "own" / "1")
-    assert "none of them fitted or tuned on" in (mine / "report.html").read_text(), "it was fitted here"
+    assert "not used for fitting or tuning" in (mine / "report.html").read_text(), "it was fitted here"
     assert "held-out result" in (mine / "report.html").read_text()
     given = fitted(
         tmp_path / "own.toml", sources, tmp_path / "given" / "1", "--first-stage", str(mine / "first_stage.txt")
     )
     page = (given / "report.html").read_text()
     assert all(claim not in page for claim in UNSEEN)
-    assert "which the given first stage may know" in page
+    assert "which the given first stage may have been fitted on" in page

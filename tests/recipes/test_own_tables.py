@@ -83,7 +83,7 @@ def test_a_split_by_time_and_a_leak_are_told_before_the_fit_and_kept(table, reci
     (note,) = report["notes"]
     assert note.startswith(leak)
     page = (out / "report.html").read_text()
-    assert "Before the fit, one thing was pointed out about the data" in page
+    assert "One note on the data from before the fit" in page
     assert "leave it out with --ignore position." in page
     assert how in page
 

@@ -56,7 +56,7 @@ def _diagnose(options: argparse.Namespace, console: Console) -> None:
     console.print(diagnosis.tables(result), markup=False, soft_wrap=True)
     console.print(f"{advice.lines}\n  {command}", markup=False, soft_wrap=True)
     if options.json is not None:
-        facts = {**diagnosis.numbers(result), "advice": advice.key, "fit": command}
+        facts = {**diagnosis.facts_of(result), "advice": advice.key, "fit": command}
         content = {"command": repeatable("diagnose", options.arguments), **facts}
         atomic_write(options.json, json.dumps(content, indent=1) + "\n")
 

@@ -91,9 +91,9 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
     # NAME/VERSION, wherever the bundles are here
-    bundle_names = dict(zip(map(str, locations), judgement.compared, strict=False))
+    bundle_names = dict(zip(map(str, locations), judgement.rankers, strict=False))
     arguments = [bundle_names.get(argument, argument) for argument in options.arguments]
-    command = repeatable("evaluate", arguments, names=judgement.compared[: len(judging.bundles)])
+    command = repeatable("evaluate", arguments, names=judgement.rankers[: len(judging.bundles)])
     facts = {
         "command": command,
         **facts_of(judgement),

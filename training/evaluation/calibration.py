@@ -29,12 +29,12 @@ class ListOutcome(NamedTuple):
     Args:
         query: Number of the list in the data.
         scores: ``(C,)`` of the candidates that the ranker scored; two or more.
-        chosen: Place of the one relevant candidate among these.
+        place: Place of the one relevant candidate among these.
     """
 
     query: int
     scores: Float[np.ndarray, " C"]
-    chosen: int
+    place: int
 
 
 def without_choice(data: Dataset) -> int:
@@ -59,9 +59,9 @@ def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcom
     for n, (features, labels) in enumerate(data.lists()):
         scores = check_complete(reranker.rerank(CandidateList(features), strategy=strategy), data.qids[n]).scores
         scored = np.flatnonzero(~np.isnan(scores))
-        chosen = np.flatnonzero(labels[scored] > 0)
-        if len(scored) > 1 and len(chosen) == 1:
-            outcomes.append(ListOutcome(n, scores[scored], int(chosen[0])))
+        places = np.flatnonzero(labels[scored] > 0)
+        if len(scored) > 1 and len(places) == 1:
+            outcomes.append(ListOutcome(n, scores[scored], int(places[0])))
     return outcomes
 
 
@@ -70,7 +70,7 @@ def log_probabilities(outcomes: list[ListOutcome], temperature: float) -> Float[
     values = np.empty(len(outcomes))
     for n, choice in enumerate(outcomes):
         scaled = (choice.scores - choice.scores.max()) / temperature
-        values[n] = scaled[choice.chosen] - np.log(np.exp(scaled).sum())
+        values[n] = scaled[choice.place] - np.log(np.exp(scaled).sum())
     return values
 
 
@@ -118,8 +118,8 @@ def temperatures(reranker: Reranker, splits: Splits) -> dict[str, float]:
     fitted, weights = {}, splits.valid.query_weights
     for strategy in reranker.manifest.strategies:
         outcomes = choices(reranker, splits.valid, strategy)
-        counted = None if weights is None else weights[[choice.query for choice in outcomes]]
-        temperature = temperature_of(outcomes, counted)
+        sample_weights = None if weights is None else weights[[choice.query for choice in outcomes]]
+        temperature = temperature_of(outcomes, sample_weights)
         if temperature is not None:
             fitted[strategy] = temperature
     return fitted

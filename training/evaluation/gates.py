@@ -1,4 +1,4 @@
-"""What measured rankings say: gains, segments and gates, with intervals that keep their level for few lists."""
+"""Gains, segments and gates of measured rankings, with intervals that keep their level for few lists."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Gate(NamedTuple):
 
 
 class GateVerdict(NamedTuple):
-    """What the lists say of a gate.
+    """Result of a gate.
 
     Args:
         verdict: Whether it holds, is broken, or can be neither said.
@@ -94,7 +94,7 @@ class Judgement:
 
     Args:
         evaluation: Values of every list, by ranker: input order, first stages, bundles, a run.
-        compared: Name of the ranker that is judged; or of two, of which the second is compared with the first.
+        rankers: Name of the ranker that is judged; or of two, of which the second is compared with the first.
         values: Values of every list, by column of :attr:`Judging.by`.
         rows: Number of candidates.
         scope: Sentences on what was measured, where it is not all of the files as TREC's tools read them.
@@ -103,7 +103,7 @@ class Judgement:
     """
 
     evaluation: Evaluation
-    compared: tuple[str, ...]
+    rankers: tuple[str, ...]
     values: Mapping[str, Sequence[str]]
     rows: int
     scope: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Judgement:
 
     def estimate(self, metric: str) -> tuple[float, float, float]:
         """Return the gain of the second ranker over the first, or the mean of the only one, with its 95 % interval."""
-        return _Sample(self.evaluation, metric, self.compared).estimate(ALPHA)
+        return _Sample(self.evaluation, metric, self.rankers).estimate(ALPHA)
 
     @cached_property
     def _members(self) -> list[tuple[str, str, Int[np.ndarray, " M"]]]:
@@ -131,10 +131,10 @@ class Judgement:
         """Return the segments of all columns: values with at least :data:`FEWEST` lists, and all others together."""
         segments, weights = [], self.evaluation.weights
         for column, value, lists in self._members:
-            values = {name: {metric: self.evaluation.values[name][metric][lists]} for name in self.compared}
+            values = {name: {metric: self.evaluation.values[name][metric][lists]} for name in self.rankers}
             part = replace(self.evaluation, values=values, weights=None if weights is None else weights[lists])
-            means = tuple(part.mean(metric, name) for name in self.compared)
-            estimate = _Sample(part, metric, self.compared).estimate(ALPHA / len(self._members))
+            means = tuple(part.mean(metric, name) for name in self.rankers)
+            estimate = _Sample(part, metric, self.rankers).estimate(ALPHA / len(self._members))
             segments.append(Segment(column, value, len(lists), means, estimate))
         return segments
 
@@ -145,7 +145,7 @@ class Judgement:
         of a segment, ends below; intervals of segments hold together. So where the truth is the bound, a verdict is
         wrong with probability 2.5 % at most by all lists, and 2.5 % by segments (``benchmarks/results/gates.json``).
         """
-        sample = _Sample(self.evaluation, gate.metric, self.compared)
+        sample = _Sample(self.evaluation, gate.metric, self.rankers)
         _, low, high = estimate = sample.estimate(ALPHA)
         broken = tuple(segment for segment in self.segments(gate.metric) if segment.estimate[2] < gate.least)
         verdict: Literal["holds", "broken", "undecided"] = "undecided"
@@ -160,12 +160,12 @@ class Judgement:
 class _Sample:
     """The gains of the second ranker over the first, or the values of the only one, on the lists that count."""
 
-    def __init__(self, evaluation: Evaluation, metric: str, compared: tuple[str, ...]) -> None:
-        over = compared[0] if len(compared) > 1 else None
-        self._values, self._weights = evaluation.select_counted(metric, compared[-1], over)
+    def __init__(self, evaluation: Evaluation, metric: str, rankers: tuple[str, ...]) -> None:
+        over = rankers[0] if len(rankers) > 1 else None
+        self._values, self._weights = evaluation.select_counted(metric, rankers[-1], over)
         self.lists = len(self._values) if self._weights is None else int(np.count_nonzero(self._weights))
         # against a truncated ideal a list may have more than 1
-        most = max(1.0, *(float(np.nanmax(evaluation.values[name][metric], initial=0.0)) for name in compared))
+        most = max(1.0, *(float(np.nanmax(evaluation.values[name][metric], initial=0.0)) for name in rankers))
         self._limits = (0.0 if over is None else -most), most
 
     def estimate(self, alpha: float) -> tuple[float, float, float]:
@@ -184,7 +184,7 @@ class _Sample:
 def facts_of(judgement: Judgement) -> dict[str, Any]:
     """Return everything that was measured as JSON values."""
     evaluation = judgement.evaluation
-    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in METRICS if len(judgement.compared) > 1}
+    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in METRICS if len(judgement.rankers) > 1}
     return {
         "lists": evaluation.queries,
         "rows": judgement.rows,
@@ -195,7 +195,7 @@ def facts_of(judgement: Judgement) -> dict[str, Any]:
         "interval": "95 %: of means by the percentile bootstrap over queries, of gains, segments and gates by Gaffke's "
         "bound, which keeps its level for few lists; those of segments hold together",
         "rankers": list(evaluation.rankers),
-        "compared": list(judgement.compared),
+        "compared": list(judgement.rankers),
         "metrics": [metric.model_dump() for metric in evaluation.metrics()],
         **({"gains": gains} if gains else {}),
         "segments": [_segment_facts(segment) for segment in judgement.segments(HEADLINE)],

@@ -141,8 +141,13 @@ def _with_columns(options: Judging) -> Judging:
     first = files_of(options.data)[0]
     if not is_table(first):
         check_kind(first)
-        named = {"--label": options.label, "--weight": options.weight, "--doc": options.doc, "--by": options.by or None}
-        wrong = [option for option, value in named.items() if value is not None]
+        column_options = {
+            "--label": options.label,
+            "--weight": options.weight,
+            "--doc": options.doc,
+            "--by": options.by or None,
+        }
+        wrong = [option for option, value in column_options.items() if value is not None]
         if wrong:
             raise RecipeError(f"{wrong[0]}: LETOR text has no columns with names; leave it out, or give a table")
         return replace(options, label=LETOR_LABEL)
@@ -159,7 +164,7 @@ def _with_columns(options: Judging) -> Judging:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a worker needs to know of a bundle; of the first one it measures input order and a TREC run, too."""
+    """Task of a worker: a bundle, and the options; for the first bundle also input order and a TREC run."""
 
     name: str
     bundle: Path
@@ -462,7 +467,7 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
     weights = None if options.weight is None else np.concatenate([part.weights for part in first])
     if weights is not None and not weights.any():
         raise DataError(options.data, "all weights are 0: no query counts; raise some", column=options.weight)
-    compared = (*(work.name for work in works), *(() if options.run is None else (str(options.run),)))
+    rankers = (*(work.name for work in works), *(() if options.run is None else (str(options.run),)))
     evaluation = Evaluation(values, protocol, weights)
     rows = sum(part.rows for part in first)
     if evaluation.empty_queries == evaluation.queries:
@@ -470,7 +475,7 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
         raise DataError(options.data, fault)
     by = {name: [value for part in first for value in part.segments[name]] for name in options.by}
     scope = tuple(_scope(options, counts, evaluation.queries, rows))
-    return Judgement(evaluation, compared, by, rows, scope, tuple(notes), options.shared_only)
+    return Judgement(evaluation, rankers, by, rows, scope, tuple(notes), options.shared_only)
 
 
 def _scope(options: Judging, counts: Counter[str], lists: int, rows: int) -> Iterator[str]:

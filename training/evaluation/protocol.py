@@ -92,10 +92,10 @@ class Evaluation:
     def metrics(self) -> tuple[Metric, ...]:
         """Return mean and 95 % interval of every ranker and metric, under the protocol."""
         rows = [(ranker, name) for ranker, by_metric in self.values.items() for name in by_metric]
-        counted = [self.select_counted(name, ranker) for ranker, name in rows]
+        samples = [self.select_counted(name, ranker) for ranker, name in rows]
         return tuple(
             Metric(ranker=ranker, name=name, mean=weighted_mean(*of), low=low, high=high, n=len(of[0]))
-            for (ranker, name), of, (low, high) in zip(rows, counted, bootstrap_intervals(counted), strict=True)
+            for (ranker, name), of, (low, high) in zip(rows, samples, bootstrap_intervals(samples), strict=True)
         )
 
     def mean(self, metric: str, ranker: str) -> float:
@@ -108,8 +108,8 @@ class Evaluation:
 
     def gains(self, metrics: Iterable[str], ranker: str, over: str) -> list[tuple[float, float, float]]:
         """Return the :meth:`gain` in each metric."""
-        counted = [self.select_counted(metric, ranker, over) for metric in metrics]
-        return [(weighted_mean(*of), *ends) for of, ends in zip(counted, bootstrap_intervals(counted), strict=True)]
+        samples = [self.select_counted(metric, ranker, over) for metric in metrics]
+        return [(weighted_mean(*of), *ends) for of, ends in zip(samples, bootstrap_intervals(samples), strict=True)]
 
     def select_counted(
         self, metric: str, ranker: str, over: str | None = None

@@ -14,7 +14,7 @@ from listwright.ranking.metrics import QueryNdcg
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.protocol import check_complete, shuffled_lists
-from listwright.training.specialists.router import bests
+from listwright.training.specialists.router import find_best
 
 ABSTAINED = -1
 
@@ -31,7 +31,7 @@ class RoutingEvaluation:
         hard: ``(N,)`` the most probable specialist, always.
         mixture: ``(N,)`` all specialists weighed by the router's probabilities, always.
         probabilities, gains: ``(N, K)`` the router's estimates.
-        chosen: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
+        route: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
         query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
         default_is: Name of that ranker.
     """
@@ -44,29 +44,29 @@ class RoutingEvaluation:
     mixture: Float[np.ndarray, " N"]
     probabilities: Float[np.ndarray, "N K"]
     gains: Float[np.ndarray, "N K"]
-    chosen: Int[np.ndarray, " N"]
+    route: Int[np.ndarray, " N"]
     query: Int[np.ndarray, " N"]
     default_is: Literal["generalist", "first stage"] = "generalist"
 
     @property
     def coverage(self) -> float:
         """Share of queries that were routed."""
-        return float((self.chosen != ABSTAINED).mean())
+        return float((self.route != ABSTAINED).mean())
 
     @property
     def top1(self) -> float:
-        """How often the most probable specialist is a best one."""
-        return float(self.best[np.arange(len(self.chosen)), self.probabilities.argmax(axis=1)].mean())
+        """Share of queries whose most probable specialist is a best one."""
+        return float(self.best[np.arange(len(self.route)), self.probabilities.argmax(axis=1)].mean())
 
     @property
     def chance(self) -> float:
-        """How often a uniformly random specialist is a best one: ties make it more than 1 / K."""
+        """Share of best ones among all specialists: ties make it more than 1 / K."""
         return float(self.best.mean())
 
     @property
     def best(self) -> Bool[np.ndarray, "N K"]:
         """Which specialists are a query's best."""
-        return bests(self.specialists)
+        return find_best(self.specialists)
 
     def gain(self, of: Float[np.ndarray, " N"], over: Float[np.ndarray, " N"]) -> tuple[float, float, float]:
         """Return the mean paired difference with its 95 % interval over queries."""
@@ -142,9 +142,9 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         by_name = (manifest.second_stage.kind, manifest.strategy)
         answers = [auto, mixed, *(served.reranker.rerank(candidates, strategy=name) for name in by_name)]
         answers += [served.reranker.rerank(candidates, specialist=k) for k in range(count)]
-        keys.append(np.array([check_complete(one, test.qids[n]).sort_keys for one in answers]))
-        chosen = ABSTAINED if auto.route.specialist is None else auto.route.specialist
-        rows.append((labels, mixed.route.probabilities, mixed.route.gains, chosen))
+        keys.append(np.array([check_complete(answer, test.qids[n]).sort_keys for answer in answers]))
+        specialist = ABSTAINED if auto.route.specialist is None else auto.route.specialist
+        rows.append((labels, mixed.route.probabilities, mixed.route.gains, specialist))
     lists = QueryNdcg(np.concatenate([row[0] for row in rows]), test.offsets, cutoff=ndcg_at, gains=test.gains)
     ndcgs = np.column_stack([lists.of(of_answer) for of_answer in np.concatenate(keys, axis=1)])
     probabilities = np.array([row[1] for row in rows])
@@ -157,7 +157,7 @@ def evaluate_routing(path: Path, test: Dataset, *, ndcg_at: int) -> RoutingEvalu
         hard=ndcgs[np.arange(len(rows)), 4 + probabilities.argmax(axis=1)],
         probabilities=probabilities,
         gains=np.array([row[2] for row in rows]),
-        chosen=np.array([row[3] for row in rows]),
+        route=np.array([row[3] for row in rows]),
         query=np.arange(len(rows)),
         default_is="first stage" if manifest.strategy == "first_stage" else "generalist",
     )

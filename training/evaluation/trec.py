@@ -42,14 +42,14 @@ def read_trec(path: Path, kind: TrecKind) -> TrecLines:
     with path.open(encoding="utf-8-sig") as lines:
         try:
             for number, line in enumerate(lines, start=1):
-                words = line.split()
-                if not words:
+                tokens = line.split()
+                if not tokens:
                     continue
-                if len(words) != fields:
-                    raise DataError(path, f"expected {expected}; found {len(words)} fields", line=number)
-                if words[doc] in values.setdefault(words[0], {}):
-                    raise DataError(path, f"query {words[0]} has candidate {words[doc]} again", line=number)
-                values[words[0]][words[doc]] = _number(path, number, words[value], whole=kind == "qrels")
+                if len(tokens) != fields:
+                    raise DataError(path, f"expected {expected}; found {len(tokens)} fields", line=number)
+                if tokens[doc] in values.setdefault(tokens[0], {}):
+                    raise DataError(path, f"query {tokens[0]} has candidate {tokens[doc]} again", line=number)
+                values[tokens[0]][tokens[doc]] = _number(path, number, tokens[value], whole=kind == "qrels")
         except UnicodeDecodeError as error:
             raise DataError(path, f"is no text in UTF-8: expected {expected}") from error
     if not values:

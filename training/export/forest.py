@@ -38,7 +38,7 @@ def forest_graph(model: Pipeline, width: int, columns: int) -> onnx.ModelProto:
     )
     (output,) = graph.graph.output
     for node in graph.graph.node:
-        attributes = [one for one in node.attribute if one.name not in UNUSED]
+        attributes = [attribute for attribute in node.attribute if attribute.name not in UNUSED]
         del node.attribute[:]
         node.attribute.extend(attributes)
         for place, name in enumerate(node.output):
@@ -71,7 +71,7 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
             leaves.append(len(values) if value is not None else 0)
             if value is not None:
                 values.append(value)
-    packed = PackedForest(
+    forest = PackedForest(
         fills=imputer.statistics_.astype(np.float32),
         nodes=np.array(nodes, dtype=NODE),
         roots=np.array(roots, dtype=np.int32),
@@ -79,7 +79,7 @@ def attach(graph: onnx.ModelProto, model: Pipeline, *, power: float | None = Non
         values=np.ascontiguousarray(values, dtype=np.float32),
         power=np.array([] if power is None else [power]),
     )
-    helper.set_model_props(graph, {METADATA: packed.to_text()})
+    helper.set_model_props(graph, {METADATA: forest.to_text()})
 
 
 def _breadth_first(tree: Any) -> list[tuple[float, int, int, np.ndarray | None]]:

@@ -41,7 +41,7 @@ matrix product by other instructions than the rest. Query normalisation would en
 """
 
 _IR_VERSION = 10
-"""That of torch's exporter."""
+"""IR version that torch's exporter writes."""
 
 
 def ranker_graph(model: Ranker) -> bytes:
@@ -57,7 +57,7 @@ def ranker_graph(model: Ranker) -> bytes:
 
 
 class _QilcmGraph:
-    """The graph of a fitted QILCM under construction: each method appends operators, and returns an output's name."""
+    """Graph of a fitted QILCM under construction: each method appends operators, and returns an output's name."""
 
     def __init__(self, network: QilcmNetwork) -> None:
         self._network = network

@@ -1,4 +1,4 @@
-"""From torch to ONNX, and the parity check that the exported graph must pass before it is sealed."""
+"""Export of torch modules to ONNX, and the parity check that a graph must pass before it is sealed."""
 
 from __future__ import annotations
 

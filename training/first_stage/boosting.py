@@ -72,7 +72,7 @@ class Grower(Protocol):
 
 
 class LocalGrower:
-    """Grows trees in this process; a training set is binned once for all fits."""
+    """Grower of trees in this process, which bins a training set once for all fits."""
 
     def __init__(self) -> None:
         self._train: Dataset | None = None

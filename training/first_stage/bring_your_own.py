@@ -266,19 +266,19 @@ def canonical(model: bytes, schema: FeatureSchema) -> bytes:
     Raises:
         ScoringError: if it is no such graph; names the input, output or operator, and the remedy.
     """
-    given = onnx.ModelProto()
+    original = onnx.ModelProto()
     try:
-        given.ParseFromString(model)
+        original.ParseFromString(model)
     except DecodeError as error:
         raise ScoringError(_DAMAGED) from error
-    _check_texts(given)
-    graph = given.graph
+    _check_texts(original)
+    graph = original.graph
     _check_input(graph, schema)
     scores = _scores(graph)
     written = onnx.ModelProto(ir_version=IR_VERSION)
     for part in ("functions", "training_info"):  # refused below, by name
-        getattr(written, part).extend(getattr(given, part))
-    written.opset_import.extend(_opsets(given))
+        getattr(written, part).extend(getattr(original, part))
+    written.opset_import.extend(_opsets(original))
     written.graph.CopyFrom(_rewritten(graph, _features(graph)[0].name, scores, len(schema.numeric)))
     return check_graph(written.SerializeToString(), _OPERATORS_REMEDY)
 
@@ -288,10 +288,10 @@ def _check_texts(message: Message) -> None:
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
             continue  # a forest has millions of numbers
-        for one in value if field.is_repeated else (value,):
-            if isinstance(one, Message):
-                _check_texts(one)
-            elif isinstance(one, bytes):
+        for item in value if field.is_repeated else (value,):
+            if isinstance(item, Message):
+                _check_texts(item)
+            elif isinstance(item, bytes):
                 raise ScoringError(_DAMAGED)
 
 
@@ -361,9 +361,9 @@ def _is_score(value: onnx.ValueInfoProto, *, any_length: bool = True) -> bool:
     return len(shape) == 1 or (len(shape) == 2 and (shape[1] == 1 or not isinstance(shape[1], int)))
 
 
-def _opsets(given: onnx.ModelProto) -> Iterable[onnx.OperatorSetIdProto]:
+def _opsets(model: onnx.ModelProto) -> Iterable[onnx.OperatorSetIdProto]:
     """Return the operator sets by domain, with one of ONNX's own for the final reshape."""
-    versions = {("" if one.domain == "ai.onnx" else one.domain): one.version for one in given.opset_import}
+    versions = {("" if opset.domain == "ai.onnx" else opset.domain): opset.version for opset in model.opset_import}
     own = versions.setdefault("", _NEEDED_OPSET)
     if own < _OLDEST_OPSET:
         raise ScoringError(f"the graph is of ONNX opset {own}: export it with {_OLDEST_OPSET} or newer")
@@ -400,12 +400,12 @@ def _rewritten(graph: onnx.GraphProto, features: str, scores: str, width: int) -
 def _find_dependencies(graph: onnx.GraphProto, scores: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
     """Return the operators and weights that the scores depend on; constants count as weights."""
     constants = {node.output[0]: tensor for node in graph.node if (tensor := _constant(node)) is not None}
-    wanted, nodes = {scores}, []
+    names, nodes = {scores}, []
     for node in reversed(graph.node):  # ONNX has them in an order in which inputs come first
-        if wanted.intersection(node.output) and not constants.keys() & set(node.output):
-            wanted.update(node.input)
+        if names.intersection(node.output) and not constants.keys() & set(node.output):
+            names.update(node.input)
             nodes.append(node)
-    weights = [tensor for tensor in (*graph.initializer, *constants.values()) if tensor.name in wanted]
+    weights = [tensor for tensor in (*graph.initializer, *constants.values()) if tensor.name in names]
     return nodes[::-1], weights
 
 

@@ -134,7 +134,7 @@ def with_and_without(
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """What all fits of a run share; see :func:`fit`."""
+    """Arguments of :func:`fit` that all fits of a run share."""
 
     seed: int
     state: Path
@@ -188,9 +188,9 @@ def _tuned(
         goes_on=None if shared.goes_on is None else partial(shared.goes_on, f"settings of {TITLES[which]}"),
     )
     tuning.end(tuned.trials)
-    used = relative.used(tuned.model, columns)
-    if len(used) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
-        columns, wide = used, relative.widened(splits, used)
+    useful = relative.select_used(tuned.model, columns)
+    if len(useful) < len(columns):  # fitted again, so that serving computes a few columns and not all of them
+        columns, wide = useful, relative.widened(splits, useful)
         once = {"settings": LambdaMartSettings.model_validate(tuned.params), "trials": 1}
         again = lambdamart.tune(wide.train, wide.valid, spec.model_copy(update=once), seed=seed, grower=grower)
         tuned = replace(again, trials=tuned.trials)

@@ -53,8 +53,8 @@ def recognised(head: bytes) -> ForeignModel | None:
     """
     if _is_lightgbm_text(head):
         return None
-    packed = next(((name, inner) for name, unpack in _PACKED.items() if (inner := unpack(head))), None)
-    return _as_it_is(head) if packed is None else _packed(*packed)
+    archive = next(((name, inner) for name, unpack in _PACKED.items() if (inner := unpack(head))), None)
+    return _as_it_is(head) if archive is None else _packed(*archive)
 
 
 def is_onnx(head: bytes) -> bool:
@@ -128,7 +128,7 @@ _PACKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 _OLD_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([dl]p0\n|[}\]]q\0")
-"""How protocols 0 and 1 begin, which have no mark of their own: with an object, a dict or a list."""
+"""Beginning of protocols 0 and 1, which have no mark of their own: an object, a dict or a list."""
 
 _MAKERS = {b"lightgbm": "LightGBM", b"xgboost": "XGBoost", b"catboost": "CatBoost", b"sklearn": "scikit-learn"}
 

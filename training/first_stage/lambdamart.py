@@ -279,7 +279,7 @@ def _scores(models: Sequence[str], data: Dataset) -> Float[np.ndarray, " R"]:
     def summed_up(rows: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         matrix = lightgbm_input(rows, data.schema)
         options: dict[str, Any] = {"raw_score": True, "num_threads": threads()}
-        sums: Float[np.ndarray, " M"] = np.sum([one.predict(matrix, **options) for one in boosters], axis=0)
+        sums: Float[np.ndarray, " M"] = np.sum([booster.predict(matrix, **options) for booster in boosters], axis=0)
         return sums
 
     return by_chunk(data.features, summed_up)

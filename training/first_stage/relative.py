@@ -46,17 +46,20 @@ def candidates(schema: FeatureSchema, kinds: Sequence[RelativeKind]) -> tuple[Re
     numeric = [f for f in schema.features if f.quantiles is not None and f.quantiles[0] < f.quantiles[-1]]
     categorical = [feature for feature in schema.features if len(feature.categories) > 1]
     columns = [
-        RelativeColumn(feature=one.name, kind=kind, scale=one.quantiles[_HIGH] - one.quantiles[_LOW])
-        for one in numeric
-        if one.quantiles is not None
+        RelativeColumn(feature=single.name, kind=kind, scale=single.quantiles[_HIGH] - single.quantiles[_LOW])
+        for single in numeric
+        if single.quantiles is not None
         for kind in kinds
         if kind in NUMBER_KINDS
     ]
     columns += [
-        RelativeColumn(feature=one.name, kind=kind) for one in categorical for kind in kinds if kind in CATEGORY_KINDS
+        RelativeColumn(feature=single.name, kind=kind)
+        for single in categorical
+        for kind in kinds
+        if kind in CATEGORY_KINDS
     ]
     groups = sorted(categorical, key=lambda feature: len(feature.categories))
-    pairs = [(one.name, group.name) for group in groups for one in numeric][:MOST_PAIRS]
+    pairs = [(single.name, group.name) for group in groups for single in numeric][:MOST_PAIRS]
     for column in columns:
         if column.name in schema.index or len(column.name) > MAX_NAME:
             what = "is a column already" if column.name in schema.index else f"is longer than {MAX_NAME} characters"
@@ -119,7 +122,7 @@ def _quantiles(values: Float[np.ndarray, " R"]) -> tuple[float, ...] | None:
     return tuple(float(q) for q in np.quantile(present, QUANTILE_LEVELS)) if len(present) else None
 
 
-def used(model: str, columns: Sequence[RelativeColumn]) -> tuple[RelativeColumn, ...]:
+def select_used(model: str, columns: Sequence[RelativeColumn]) -> tuple[RelativeColumn, ...]:
     """Return the columns whose splits have at least :data:`LEAST_GAIN` of all gain.
 
     Args:

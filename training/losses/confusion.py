@@ -135,10 +135,10 @@ def _nearest(
                 norms[there].reshape(-1), rows[here].flatten(0, 1), others.flatten(0, 1).T, alpha=-2.0, out=products
             )
             by_list = products.view(len(lines), length, -1, length)
-            chosen = lines, lines + slots[: stop - start]
+            places = lines, lines + slots[: stop - start]
             near = by_list.min(dim=3).indices  # (turns, L, partners) three times as fast as argmin
-            forth[here, start:stop] = near.transpose(1, 2)[chosen]
-            back[here, start:stop] = by_list.add_(norms[here, :, None, None]).min(dim=1).indices[chosen]
+            forth[here, start:stop] = near.transpose(1, 2)[places]
+            back[here, start:stop] = by_list.add_(norms[here, :, None, None]).min(dim=1).indices[places]
     steps = torch.arange(length, device=h.device)
     slots = torch.arange(1, most + 1, device=h.device)
     first = (ring * length)[:lists, None, None]  # (B, 1, 1) row of each list's first candidate

@@ -335,9 +335,9 @@ def _log_tail(a: Float[Tensor, " members"], y: Float[Tensor, " nodes"], count: i
     log_drawn, log_left = _LogDrawn.apply(t), -torch.exp(t.clamp(max=80.0))  # type: ignore[no-untyped-call]
     state = torch.full((count + 1, len(y)), NEVER, dtype=a.dtype, device=a.device)
     state[0] = 0.0
-    for drawn, left in zip(log_drawn, log_left, strict=True):
-        moved = state[:-1] + drawn
-        stayed = torch.cat([state[:-1] + left, state[-1:]])
+    for log_p, log_q in zip(log_drawn, log_left, strict=True):
+        moved = state[:-1] + log_p
+        stayed = torch.cat([state[:-1] + log_q, state[-1:]])
         arrived = torch.cat([torch.full_like(moved[:1], NEVER), moved])
         state = torch.logaddexp(stayed, arrived)
     return state[-1]

@@ -258,7 +258,7 @@ class Member(nn.Module):
 
 
 class _Seeds(nn.Module):
-    """Every seed pools the list by an attention of its own: ``(B, L, H) -> (B, 1, H)``."""
+    """Seeds that each pool the list by an attention of their own: ``(B, L, H) -> (B, 1, H)``."""
 
     def __init__(self, encoded: int, seeds: int) -> None:
         super().__init__()

@@ -79,7 +79,9 @@ class Budget:
             return
         content = read_object(file)
         if self.replayed and (self.planned, self.ends) != (content["planned"], content["ends"]):
-            raise RecipeError("the interrupted run decided otherwise than the report of --replay: leave --replay out")
+            raise RecipeError(
+                "the decisions of the interrupted run differ from the report of --replay: leave out --replay"
+            )
         self.unit, self.planned, self.ends = content["unit"], content["planned"], content["ends"]
         self._began -= content["spent"]
         if self._minutes is None:
@@ -87,7 +89,7 @@ class Budget:
 
     @property
     def mode(self) -> str:
-        """What a resumed run must have in common with the interrupted one."""
+        """Kind of the bound, which a resumed run must have in common with the interrupted one."""
         return "bounded" if self.bounded else "unbounded"
 
     def set_unit(self, unit: float, work: float = 0.0) -> None:
@@ -158,7 +160,7 @@ class Budget:
 
     @property
     def facts(self) -> dict[str, object] | None:
-        """For the report; None without a bound."""
+        """Facts for the report; None without a bound."""
         if not self.bounded:
             return None
         return {

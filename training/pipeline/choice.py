@@ -1,4 +1,4 @@
-"""Which ranker ``auto`` means: the simplest that no second stage beats on queries that neither was fitted on.
+"""The choice of the default: the simplest ranker, unless the gain of a more complex one is statistically significant.
 
 Rankers are compared on the validation queries: each network is fitted once, and what wins is the network that is
 shipped. Where these are fewer than :data:`ENOUGH` and leave a worthwhile gain possible, the training queries are added,
@@ -77,7 +77,7 @@ Values = Float[np.ndarray, " N"]
 
 @dataclass(frozen=True, slots=True)
 class DefaultChoice:
-    """What ``auto`` means in a bundle.
+    """Ranker that ``auto`` means in a bundle, and the reason.
 
     Args:
         strategy: Name of the ranker.
@@ -92,7 +92,7 @@ class DefaultChoice:
     networks: Mapping[NetworkKind, FittedNetwork] = field(default_factory=dict)
 
 
-def compared(
+def measure_gain(
     ranker: str,
     over: str,
     gains: Float[np.ndarray, " N"],
@@ -101,7 +101,7 @@ def compared(
     *,
     comparisons: int = 1,
 ) -> Comparison:
-    """Return the paired gain of one ranker over another.
+    """Measure the paired gain of one ranker over another.
 
     Args:
         ranker, over: Names of the rankers.
@@ -163,7 +163,7 @@ def better_first_stage(
         return plain, None, ()
     gains = first_stage_ndcg(relative, splits, cutoff) - first_stage_ndcg(plain, splits, cutoff)
     weights = comparison_weights(splits)
-    comparison = compared("relative", "plain", gains, f"ndcg@{cutoff}", weights)
+    comparison = measure_gain("relative", "plain", gains, f"ndcg@{cutoff}", weights)
     if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
@@ -208,7 +208,7 @@ def reason(
         f"{choice_verdict_of(c.low, c.high, c.n, in_time=c.ranker not in undecided)}"
         for c in comparisons
     ]
-    n = queries_text([one.n for one in comparisons])
+    n = queries_text([comparison.n for comparison in comparisons])
     return f"on {n} held-out queries, each ranked by models that were not fitted on it: {'; '.join(texts)}"
 
 
@@ -345,7 +345,7 @@ def _compare_values(run: RunContext, spec: NetworkSpec, values: Values, current:
     """Return the paired gain over the queries where both are known."""
     gains, weights = values - current[1], comparison_weights(run.splits)
     known = np.isfinite(gains)
-    return compared(
+    return measure_gain(
         spec.kind,
         current[0],
         gains[known],

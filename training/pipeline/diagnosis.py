@@ -159,11 +159,11 @@ def _compare(
         progress.enter("first stage")
         first, _, comparisons = steps.fit_first_stage(run)
         progress.enter("second stage")
-        chosen = steps.choose(run, first, comparisons)
-    if chosen.comparisons[-1:] == comparisons[-1:]:
+        default = steps.choose(run, first, comparisons)
+    if default.comparisons[-1:] == comparisons[-1:]:
         minutes = f"--minutes {budget.seconds / 60:g}"
-        raise RecipeError(f"{minutes}: they ended before a second stage was compared; give more, or 0 for no bound")
-    *columns, network = chosen.comparisons
+        raise RecipeError(f"{minutes}: the time ended before a second stage was compared; give more, or 0 for no bound")
+    *columns, network = default.comparisons
     values = first_stage_ndcg(first, splits, NDCG_AT)
     level = float(np.average(values, weights=comparison_weights(splits)))
     second = Gain(network, level, level + network.mean, in_time=not budget.undecided)
@@ -260,7 +260,7 @@ def spreads(data: Dataset) -> tuple[Spread, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """How the values of one categorical feature are spread over lists.
+    """Spread of the values of one categorical feature over lists.
 
     Args:
         feature: Name of the feature.
@@ -310,15 +310,15 @@ def intraclass_correlation(values: Float[np.ndarray, " R"], list_of: Int[np.ndar
     """
     present = ~np.isnan(values)
     _, places, counts = np.unique(list_of[present], return_inverse=True, return_counts=True)
-    numbers = values[present].astype(np.float64)
-    lists, total = len(counts), len(numbers)
-    if lists < 2 or total == lists or numbers.min() == numbers.max():
+    x = values[present].astype(np.float64)
+    lists, total = len(counts), len(x)
+    if lists < 2 or total == lists or x.min() == x.max():
         return None
-    numbers = numbers - numbers.mean()  # a large level would cost the squares their digits
-    numbers /= np.abs(numbers).max()
-    means = np.bincount(places, weights=numbers) / counts
-    between = float(counts @ (means - numbers.mean()) ** 2) / (lists - 1)
-    within = float(((numbers - means[places]) ** 2).sum()) / (total - lists)
+    x = x - x.mean()  # a large level would cost the squares their digits
+    x /= np.abs(x).max()
+    means = np.bincount(places, weights=x) / counts
+    between = float(counts @ (means - x.mean()) ** 2) / (lists - 1)
+    within = float(((x - means[places]) ** 2).sum()) / (total - lists)
     length = (total - float(counts @ counts) / total) / (lists - 1)
     return float(np.clip((between - within) / (between + (length - 1.0) * within), 0.0, 1.0))
 
@@ -374,7 +374,7 @@ def tables(diagnosis: Diagnosis) -> str:
     return "\n".join([*_features(diagnosis), "", *_gains(diagnosis)])
 
 
-def numbers(diagnosis: Diagnosis) -> dict[str, object]:
+def facts_of(diagnosis: Diagnosis) -> dict[str, object]:
     """Return everything that was measured as JSON values."""
     sizes = {name: getattr(diagnosis, name) for name in ("queries", "rows", "of_queries", "of_rows")}
     return {
@@ -388,12 +388,12 @@ def numbers(diagnosis: Diagnosis) -> dict[str, object]:
 
 
 def _gain(gain: Gain) -> dict[str, object]:
-    one = gain.comparison
+    comparison = gain.comparison
     return {
         "before": gain.before,
         "after": gain.after,
-        **one.model_dump(include={"metric", "mean", "low", "high", "n"}),
-        "verdict": choice_verdict_of(one.low, one.high, one.n, in_time=gain.in_time),
+        **comparison.model_dump(include={"metric", "mean", "low", "high", "n"}),
+        "verdict": choice_verdict_of(comparison.low, comparison.high, comparison.n, in_time=gain.in_time),
     }
 
 
@@ -447,9 +447,9 @@ def _gains(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _row(name: str, gain: Gain) -> str:
-    one = gain.comparison
-    interval = f"{one.mean:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
-    verdict = choice_verdict_of(one.low, one.high, one.n, in_time=gain.in_time)
+    comparison = gain.comparison
+    interval = f"{comparison.mean:+.3f} [{comparison.low:+.3f}, {comparison.high:+.3f}]"
+    verdict = choice_verdict_of(comparison.low, comparison.high, comparison.n, in_time=gain.in_time)
     return f"  {name:16}  {gain.before:.3f} → {gain.after:.3f}  {interval}  {verdict}"
 
 

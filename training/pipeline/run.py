@@ -265,7 +265,7 @@ def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Mani
     """Return the manifest of these fits' bundle."""
     schema, first, specialists = splits.train.schema, fitted.first, fitted.specialists
     stages = [_stage(network) for network in fitted.networks]
-    default = fitted.chosen or DefaultChoice(stages[0].kind if stages else "first_stage")
+    default = fitted.default or DefaultChoice(stages[0].kind if stages else "first_stage")
     return Manifest(
         name=out.absolute().parent.name,
         version=out.name,
@@ -297,8 +297,8 @@ def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]
     if fitted.anomaly is not None:
         contents[fitted.anomaly.stage.file] = fitted.anomaly.graph
     if specialists is not None:
-        packed, width = specialists.srm.module.packed(), bundle.input_width(specialists.stage, manifest)
-        metadata = None if packed is None else {packed_linear.METADATA: packed.to_text()}
+        linear, width = specialists.srm.module.pack(), bundle.input_width(specialists.stage, manifest)
+        metadata = None if linear is None else {packed_linear.METADATA: linear.to_text()}
         contents[specialists.stage.file] = to_onnx(specialists.srm.module, width, metadata)
         if specialists.router is not None:
             contents[specialists.router.stage.file] = specialists.router.graph

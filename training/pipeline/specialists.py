@@ -50,7 +50,7 @@ class FittedSpecialists:
 
     @property
     def facts(self) -> dict[str, object]:
-        """For the report."""
+        """Facts for the report."""
         return {
             "kind": "srm",
             "iterations": len(self.srm.steps),
@@ -95,7 +95,7 @@ def fit_specialists(
     if run.recipe.router is not None:
         assert generalist is not None
         if anomaly is None:
-            raise RecipeError("a [router] needs numeric features to look at, and the data have none: leave it out")
+            raise RecipeError("a [router] needs numeric features, and the data have none: leave it out")
         lists = cross_fit(run, generalist, srm, first, anomaly.graph)
         router = fit_router(run.recipe.router, lists, seed=run.recipe.seed)
     return FittedSpecialists(srm, stage, router)

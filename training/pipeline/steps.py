@@ -88,7 +88,7 @@ class Fitted:
         first: First stage.
         plain: First stage without list-relative columns, where ``first`` has some and was compared with it.
         anomaly: Anomaly score; None where there is nothing to compute it from.
-        chosen: Choice of the default strategy; None for the first network, or the first stage.
+        default: Choice of the default strategy; None for the first network, or the first stage.
         networks: Second stages, the recipe's own or the chosen one first.
         specialists: Specialists; None if the recipe has none.
     """
@@ -96,7 +96,7 @@ class Fitted:
     first: FittedFirstStage
     plain: FittedFirstStage | None = None
     anomaly: FittedAnomaly | None = None
-    chosen: DefaultChoice | None = None
+    default: DefaultChoice | None = None
     networks: Sequence[FittedNetwork] = ()
     specialists: FittedSpecialists | None = None
 
@@ -118,10 +118,10 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
     with watch.step("anomaly score"):
         anomaly = fit_anomaly_score(run, first)
     with watch.step("choice"):
-        chosen = choose(run, first, comparisons)
+        default = choose(run, first, comparisons)
     with watch.step("second stage"):
-        networks = fit_networks(run, first, chosen)
-    fitted = Fitted(first, plain, anomaly, chosen, networks)
+        networks = fit_networks(run, first, default)
+    fitted = Fitted(first, plain, anomaly, default, networks)
     if run.recipe.specialists is None:
         return fitted
     with watch.step("specialists"):
@@ -172,18 +172,18 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tupl
     seconds = None if budget.unit is not None else _time_lightgbm(run, spec, grower)
     schema = splits.train.schema
     width = 1.0 + len(candidates(schema, KINDS)) / len(schema) if spec.relative == "auto" else 1.0
-    compared = compared_networks(recipe)
+    networks = compared_networks(recipe)
     network, then = 0.0, ""
     if not isinstance(recipe.model, FirstStageAlone):
-        title = (compared[0] if compared else recipe.model).title
-        then = "the second stages in the time that is left" if compared else title
+        title = (networks[0] if networks else recipe.model).title
+        then = "the second stages in the time that is left" if networks else title
         if not budget.replayed and FIRST_TREES not in budget.ends:
-            network = _usual_seconds(run, compared[0] if compared else recipe.model)
+            network = _usual_seconds(run, networks[0] if networks else recipe.model)
     if seconds is not None:
-        few = compared and count_informative(splits.valid) < ENOUGH
+        few = networks and count_informative(splits.valid) < ENOUGH
         fits = recipe.choice.folds if few and recipe.choice is not None else 1
         budget.set_unit(seconds, boosting_seconds(seconds, spec, width) + fits * network)
-    foldless = bool(compared) or isinstance(recipe.model, FirstStageAlone)
+    foldless = bool(networks) or isinstance(recipe.model, FirstStageAlone)
     blind = not informative(splits.valid)
     plan = plan_boosting(budget, spec, width=width, network=network, blind=blind, foldless=foldless)
     run.progress.say(budget.plan_text(spec.trials, plan.relative == "auto", then if plan.folds else ""))
@@ -277,7 +277,7 @@ def _time_lightgbm(run: RunContext, spec: LambdaMart, grower: Grower) -> float:
     )
     task.end(1)
     if FIRST_TREES in budget.ends:
-        run.progress.remark(f"the time ended while the first LightGBM fit was at {search.fact} trees: it has these")
+        run.progress.remark(f"the time limit ended the first LightGBM fit after {search.fact} trees")
     return search.first_seconds
 
 
@@ -307,13 +307,13 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
             budget.leave_out(spec.title)
             continue
         networks[spec.kind] = network = _fit_network(run, spec, first)
-        compared = compare(run, spec, network, first, (current, values[current]))
-        if compared is not None:
-            values[spec.kind] = compared.values
-            all_comparisons.append(compared.comparison)
-        if compared is not None and choice.pays(compared.comparison):
+        result = compare(run, spec, network, first, (current, values[current]))
+        if result is not None:
+            values[spec.kind] = result.values
+            all_comparisons.append(result.comparison)
+        if result is not None and choice.pays(result.comparison):
             current = spec.kind
-        elif compared is None or not compared.in_time:
+        elif result is None or not result.in_time:
             undecided.append(spec.kind)
     titles: dict[str, str] = {spec.kind: spec.title for spec in specs}
     budget.undecided = tuple(undecided)
@@ -330,7 +330,7 @@ def _has_time_for(run: RunContext, spec: NetworkSpec) -> bool:
     return run.budget.unspent() >= epochs * estimate_epoch(run, spec)
 
 
-def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice) -> list[FittedNetwork]:
+def fit_networks(run: RunContext, first: FittedFirstStage, default: DefaultChoice) -> list[FittedNetwork]:
     """Fit the second stages of the bundle, except those without enough time.
 
     They are the chosen one, which answers, the recipe's own, and QILCM if it was compared.
@@ -339,11 +339,11 @@ def fit_networks(run: RunContext, first: FittedFirstStage, chosen: DefaultChoice
     if isinstance(recipe.model, FirstStageAlone):
         return []
     specs = {spec.kind: spec for spec in (*compared_networks(recipe), recipe.model)}
-    kinds = dict.fromkeys((chosen.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
-    chosen_networks = [specs[kind] for kind in kinds if kind != "first_stage"]
+    kinds = dict.fromkeys((default.strategy, recipe.model.kind, *(("qilcm",) if "qilcm" in specs else ())))
+    kept_specs = [specs[kind] for kind in kinds if kind != "first_stage"]
     return [
-        chosen.networks.get(spec.kind) or _fit_network(run, spec, first)
-        for spec in chosen_networks
+        default.networks.get(spec.kind) or _fit_network(run, spec, first)
+        for spec in kept_specs
         if spec.title not in run.budget.left_out
     ]
 
@@ -376,7 +376,7 @@ def fit_anomaly_score(run: RunContext, first: FittedFirstStage) -> FittedAnomaly
     except ScoringError as error:
         if run.recipe.router is not None:
             raise
-        run.progress.remark(f"no anomaly score could be made of these features: {error}")
+        run.progress.remark(f"no anomaly score can be computed from these features: {error}")
         return None
 
 
@@ -389,8 +389,8 @@ def fit_mixture(
     idle = [k for k, specialist in enumerate(fitted.stage.specialists) if specialist.queries == 0]
     if idle:
         run.progress.remark(
-            f"no training query is most likely specialist {', '.join(map(str, idle))}'s: lower specialists in the "
-            "recipe"
+            f"specialist {', '.join(map(str, idle))} is the most likely one of no training query: lower specialists in "
+            "the recipe"
         )
     if not fitted.srm.converged:
         run.progress.remark(f"EM had not converged after {len(fitted.srm.steps)} iterations (max_iterations)")
@@ -469,7 +469,7 @@ def _check_weights(recipe: Recipe, splits: Splits) -> None:
     if weights is None:
         return
     if recipe.router is not None:
-        raise RecipeError("a [router] counts every query the same: leave it out, or leave out the weights")
+        raise RecipeError("a [router] does not support weights: leave out [router], or the weights")
     by_query = "[specialists]" if recipe.specialists is not None else None
     networks = [spec for spec in (recipe.model, *compared_networks(recipe)) if not isinstance(spec, FirstStageAlone)]
     if any(spec.rank_loss == "plackett_luce" for spec in networks):

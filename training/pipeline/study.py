@@ -76,7 +76,7 @@ def lock_study(folder: Path, recipe: Recipe) -> Iterator[Path]:
     Raises:
         RecipeError: if it cannot be made, is in use, or holds the study of another recipe.
     """
-    in_use = f"a search in {folder} is going on: wait for it, or choose another --study"
+    in_use = f"a search in {folder} is running: wait for it, or choose another --study"
     with locked(folder, in_use, "--study"):
         try:
             store_facts(folder / _FACTS, {"recipe": recipe.model_dump(mode="json")}, _OTHER)
@@ -179,7 +179,7 @@ def tune(
         budget: Budget of time, half of it for a first stage below a network; None for no bound.
 
     Raises:
-        RecipeError: if the recipe has nothing to tune, or no trial got to its end.
+        RecipeError: if the recipe has nothing to tune, or no trial finishes.
     """
     study = _Study(recipe, splits, state, trials, progress, workers, budget or Budget())
     if isinstance(recipe.model, FirstStageAlone):
@@ -261,13 +261,13 @@ class _Study:
             more: dict[str, Any] = {"seed": recipe.seed, "state": self.state, "progress": self.progress}
             if budget.bounded:
                 more["goes_on"] = lambda name, done, pace: budget.goes_on(name, done, pace + budget.seconds / 2)
-            fitted = [first_stage.fit(one, splits, **more) for one in specs]
+            fitted = [first_stage.fit(each, splits, **more) for each in specs]
         else:
             task = self.progress.begin("First stages", len(specs))
             turns = math.ceil(len(specs) / workers.jobs)
             minutes = max(MOMENT_S, budget.unspent() / 2 / turns) / 60 if budget.bounded else 0.0
             submit, read = workers.executor.submit, workers.read
-            running = [submit(_fit_there, read, one, recipe.seed, self.state, minutes) for one in specs]
+            running = [submit(_fit_there, read, each, recipe.seed, self.state, minutes) for each in specs]
             fitted = [future.result() for future in running]
             task.end(len(specs))
         if len(fitted) == 1:

@@ -74,7 +74,7 @@ class Point(NamedTuple):
 
 
 class Tracker:
-    """Logs one fit under a tracking URI.
+    """Log of one fit under a tracking URI.
 
     Args:
         uri: URI of MLflow, or ``tensorboard:DIR``.
@@ -265,7 +265,7 @@ class TensorBoardRun:
     def __init__(self, uri: str) -> None:
         folder = uri.removeprefix("tensorboard:")
         if not folder.strip("/ ") or re.match("//[^/]", folder):
-            raise RecipeError(f"--track {uri}: names no folder: say tensorboard:DIR")
+            raise RecipeError(f"--track {uri}: names no folder: write tensorboard:DIR")
         self._folder = Path(os.path.expanduser(folder))  # noqa: PTH111 # leaves ~NOBODY as it is
         self._events = import_module("tensorboard.backend.event_processing.event_accumulator")
         self._library = import_module("torch.utils.tensorboard")
@@ -365,7 +365,7 @@ def check_mlflow(uri: str) -> Path | None:
         return None
     file = (url.database or "").strip()
     if not file or ":memory:" in file or url.query.get("mode") == "memory" or Path(file).is_dir():
-        raise RecipeError(f"--track {redact(uri)}: names no file, and all would be lost: say sqlite:///FILE")
+        raise RecipeError(f"--track {redact(uri)}: names no file, so that the runs would be lost: write sqlite:///FILE")
     return Path(file)
 
 

@@ -155,9 +155,9 @@ def anomaly(axes: Axes, facts: Facts, metric: str) -> tuple[str, str]:
 def reliability(axes: Axes, facts: Facts) -> tuple[str, str]:
     """Draw the share chosen against probability, without and with the temperature; on the line they are equal."""
     for when, colour in (("before", ORANGE), ("after", BLUE)):
-        _candidates, stated, chosen, low, high = zip(*facts[when]["bins"], strict=True)
+        _candidates, stated, share, low, high = zip(*facts[when]["bins"], strict=True)
         axes.vlines(stated, low, high, color=colour, linewidth=1.2, alpha=0.6)
-        axes.plot(stated, chosen, "o-", color=colour, markersize=5, label=f"{when}: {facts[when]['ece']:.4f}")
+        axes.plot(stated, share, "o-", color=colour, markersize=5, label=f"{when}: {facts[when]['ece']:.4f}")
     most = max(value for when in ("before", "after") for row in facts[when]["bins"] for value in (row[1], row[4]))
     axes.plot([0.0, most], [0.0, most], color=INK, linewidth=1)
     axes.set(xlabel="probability", ylabel="share chosen", xlim=(0.0, None), ylim=(0.0, None))

@@ -50,15 +50,15 @@ def fit_page(report: Facts) -> str:
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
     means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
-    given, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
+    external, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
     name = report["rankers"]["first_stage"]
     if name == "first stage":  # brought along, or of an older report
         name = "the first stage"
     first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of {name}"
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
-        alone = f"This bundle ranks by {name} alone: it has no second stage."
-        verdicts, sections, numbers = [alone], [_metrics(report, [], second)], [first, queries]
+        alone = f"This bundle ranks by {name} only: it has no second stage."
+        verdicts, sections, key_figures = [alone], [_metrics(report, [], second)], [first, queries]
     else:
         less = default_sentence(default, gain["ranker"])
         verdicts = [
@@ -66,7 +66,7 @@ def fit_page(report: Facts) -> str:
             *([] if less is None else [less]),
         ]
         sections = _second_stage(report, second)
-        numbers = [
+        key_figures = [
             (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
             first,
             _gain_number(gain),
@@ -79,13 +79,13 @@ def fit_page(report: Facts) -> str:
                 f"{means['plain_first_stage']:.4f}",
                 f"{metric_name(gain['metric'])} of {report['rankers']['plain_first_stage']}",
             )
-            numbers = [first, plain, _gain_number(over), queries]
-    chosen = choice_sentence(default, report["rankers"], report.get("budget"), given=given)
-    if chosen is not None:
-        verdicts.insert(0, f"{chosen[0].upper()}{chosen[1:]}")
+            key_figures = [first, plain, _gain_number(over), queries]
+    choice = choice_sentence(default, report["rankers"], report.get("budget"), external=external)
+    if choice is not None:
+        verdicts.insert(0, f"{choice[0].upper()}{choice[1:]}")
     if "routing" in report:
         verdicts.append(report["routing"]["sentence"])
-    if given:
+    if external:
         verdicts.append(GIVEN)
     sections += [
         *choice_section(report),
@@ -98,13 +98,13 @@ def fit_page(report: Facts) -> str:
         _latency(report["measured_here"]),
     ]
     return render(
-        f"{repeat['bundle']}, {'' if given else 'held-out '}result on {report['queries']:,} test queries",
+        f"{repeat['bundle']}, {'' if external else 'held-out '}result on {report['queries']:,} test queries",
         verdicts,
         sections,
         command=repeat["command"],
         facts=_facts(report),
         settings=json.dumps(report["recipe"], indent=1),
-        numbers=numbers,
+        key_figures=key_figures,
     )
 
 
@@ -141,7 +141,7 @@ def _metrics(report: Facts, gains: list[Facts], second: str) -> PageSection:
             "Means over the test queries",
             ["", *head],
             rows,
-            f"Small: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}.",
+            f"Small print: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}.",
         )
     ]
     if empty:
@@ -154,10 +154,10 @@ def _metrics(report: Facts, gains: list[Facts], second: str) -> PageSection:
         )
     caption = (
         f"Mean gain of {second} over the first stage, paired by query. Blue: the interval lies above 0; orange: below "
-        "it; grey: it holds 0. Each interval stands for itself: with this many, one may miss by chance."
+        "it; grey: it contains 0. The intervals are not corrected for their number."
     )
     if not gains:
-        return PageSection("The first stage beside the order that the data came in", (), (), tables)
+        return PageSection("The first stage compared with the order of the data", (), (), tables)
     return PageSection(metrics_sentence(gains, second), (), [PageFigure(figures.gains(gains), caption)], tables)
 
 
@@ -181,10 +181,13 @@ def _wins(details: Facts) -> PageSection:
 def _learning(report: Facts) -> PageSection:
     history, model = report["details"]["learning"], report["model"]
     ndcg_at = report["recipe"]["model"]["ndcg_at"]
-    caption = "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: kept."
-    drawn = figures.learning(history, model["best_epoch"], ndcg_at)
-    text = f"The model has {model['parameters']:,} parameters; the weights of the best epoch are those that serve."
-    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(drawn, caption)])
+    caption = (
+        "Mean training loss over the batches of an epoch, and NDCG of the validation queries after it. Dot: the "
+        "selected epoch."
+    )
+    figure = figures.learning(history, model["best_epoch"], ndcg_at)
+    text = f"The model has {model['parameters']:,} parameters; the bundle has the weights of the best epoch."
+    return PageSection(learning_sentence(model, ndcg_at), [text], [PageFigure(figure, caption)])
 
 
 def _movement(report: Facts, second: str) -> PageSection:
@@ -192,7 +195,7 @@ def _movement(report: Facts, second: str) -> PageSection:
     details = report["details"]
     moved, scores = details["movement"], details["scores"]
     text = [scores_sentence(scores, second)]
-    drawn = [
+    page_figures = [
         PageFigure(
             figures.movement(moved),
             "Ranks gained between first stage and answer by the candidates that the second stage scored. Lines: mean; "
@@ -201,13 +204,13 @@ def _movement(report: Facts, second: str) -> PageSection:
         ),
         PageFigure(
             figures.scores(scores, second),
-            "Share of candidates by score. Scores mean nothing between lists, so each list has mean 0 and standard "
-            "deviation 1; the outermost bars hold what lies beyond.",
+            "Share of candidates by score. Scores of different lists are not comparable, so each list is scaled to "
+            "mean 0 and standard deviation 1; the outermost bars include all values beyond.",
         ),
     ]
     if details["looked_at"] < report["queries"]:
         text.append(f"Over {details['looked_at']:,} test queries, evenly spread over all {report['queries']:,}.")
-    return PageSection(movement_sentence(moved), text, drawn)
+    return PageSection(movement_sentence(moved), text, page_figures)
 
 
 def _attention(details: Facts) -> list[PageSection]:
@@ -240,27 +243,33 @@ def _specialists(report: Facts) -> list[PageSection]:
     if facts is None:
         return []
     rows = []
-    for k, one in enumerate(facts["specialists"]):
-        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in one["top_features"][:3])
-        rows.append([f"{k}\n{weights}", f"{one['weight']:.3f}", str(one["queries"])])
+    for k, specialist in enumerate(facts["specialists"]):
+        weights = ", ".join(f"{top['feature']} {top['weight']:+.2f}" for top in specialist["top_features"][:3])
+        rows.append([f"{k}\n{weights}", f"{specialist['weight']:.3f}", str(specialist["queries"])])
     ended = "converged" if facts["converged"] else "had not converged"
     title = f"{len(rows)} specialists share the queries; EM {ended} after {facts['iterations']} iterations"
     head = ["specialist", "weight", "queries"]
-    note = "Small: largest feature weights of a linear one. Queries: training queries that are most likely its own."
+    note = "Small print: largest feature weights of a linear one. Queries: training queries that it most likely ranks."
     tables = [PageTable("", head, rows, note)]
     if "routing" in report:
         values = report["routing"]["ndcg"]
         ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in values.items()]
-        tables.append(PageTable("Ways to choose among them", ["", "NDCG"], ways, "Oracle: known only afterwards."))
+        tables.append(
+            PageTable(
+                "Ways to choose among them",
+                ["", "NDCG"],
+                ways,
+                "Oracle: the best specialist of each query, known only afterwards.",
+            )
+        )
     return [PageSection(title, (), (), tables)]
 
 
 def _latency(here: Facts) -> PageSection:
     facts = here["latency"]
     text = (
-        f"Measured once, in the process that fitted, on {here['machine']}; {facts['repeats']} lists of test rows per "
-        "length, both stages, without HTTP. It is no property of the model: another machine, or this one when "
-        "busy, gives other numbers."
+        f"Measured once, in the process of the fit, on {here['machine']}; {facts['repeats']} lists of test rows for "
+        "each length, both stages, without HTTP. The numbers depend on the machine and its load."
     )
     rows = [[str(length), f"{median:.2f}", f"{slow:.2f}"] for length, median, slow in facts["rows"]]
     table = PageTable("", ["candidates", "median, ms", "95 % below, ms"], rows)
@@ -278,7 +287,7 @@ def _facts(report: Facts) -> list[str]:
         f"First stage: {first}.",
         f"Made with {', '.join(f'{name} {number}' for name, number in repeat['made_with'].items())}.",
         "Seconds: " + ", ".join(f"{step} {value:.1f}" for step, value in here["seconds"].items()) + ".",
-        "Every number here stands in report.json beside this page.",
+        "All numbers of this page are in report.json, in the same folder.",
     ]
 
 
@@ -293,26 +302,26 @@ def _short(value: Any) -> str:
 def notes_section(report: Facts) -> list[PageSection]:
     """Return the notes on the data; reports of earlier versions have none."""
     notes = [f"{note}." for note in report.get("notes", [])]
-    title = "Before the fit, one thing was" if len(notes) == 1 else f"Before the fit, {len(notes)} things were"
-    return [PageSection(f"{title} pointed out about the data", notes)] if notes else []
+    title = "One note" if len(notes) == 1 else f"{len(notes)} notes"
+    return [PageSection(f"{title} on the data from before the fit", notes)] if notes else []
 
 
 def choice_section(report: Facts) -> list[PageSection]:
     """Return how the default was chosen; nothing where it was not chosen."""
-    compared = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
-    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in compared]
+    comparisons = compared_rows(report.get("default_strategy", {}), report["rankers"], report.get("budget"))
+    rows = [[ranker, over, f"{gain}\n{verdict}"] for ranker, over, gain, verdict in comparisons]
     if not rows:
         return []
-    rankers = {one["ranker"] for one in report["default_strategy"]["compared"]}
-    text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries choose nothing."]
+    rankers = {comparison["ranker"] for comparison in report["default_strategy"]["compared"]}
+    text = [f"No model fitted here ranks a query that it was trained on. Fewer than {FEWEST} queries decide nothing."]
     if "relative" in rankers:
         text.append("LightGBM takes list-relative columns if their mean gain is above 0.")
     if rankers != {"relative"}:
         text.append(
-            "A second stage becomes the default if the 95 % interval of its gain lies above 0; those of several second "
-            "stages hold together (Bonferroni)."
+            "A second stage becomes the default if the 95 % interval of its gain lies above 0; with several second "
+            "stages the intervals are corrected for their number (Bonferroni)."
         )
-    text.append("The test split takes no part.")
+    text.append("The test split is not used.")
     text += budget_sentences(report.get("budget"))
     table = PageTable("", ["ranker", "over", "NDCG gain"], rows)
     return [PageSection("How the default was chosen", [" ".join(text)], (), [table])]
@@ -329,9 +338,8 @@ def coverage_section(coverage: Facts) -> PageSection:
         for name, trained, missing, *more in coverage["rows"]
     ]
     text = (
-        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of "
-        "training, where the networks clip; about 0.2 % is what chance gives. Unknown: a category that training did "
-        "not see, or none."
+        "Shares of test rows. Beyond: outside the 0.1 % to 99.9 % quantiles of training, where the networks clip; "
+        "about 0.2 % are there by chance. Unknown: a category that is missing or does not occur in training."
     )
     if coverage["listed"] > len(rows):
         text += f" Listed: the {len(rows)} features that differ most from training."
@@ -354,10 +362,10 @@ def importance_section(report: Facts) -> list[PageSection]:
     if facts is None or not facts["rows"]:
         return []
     text = (
-        f"Loss: NDCG@10 that the bundle's ranking of {facts['queries']:,} test queries loses where a feature's values "
-        "are shuffled among the candidates of a list; among lists, if it does not vary within any. What the feature "
-        "does through list-relative columns and the second stage is part of the loss. Features that hold the same "
-        "information replace each other, so that each alone loses little."
+        f"Loss: decrease of NDCG@10 over {facts['queries']:,} test queries if a feature's values are shuffled among "
+        "the candidates of each list, or among lists if the feature never varies within one. It includes the feature's "
+        "effect through list-relative columns and the second stage. Of several features with the same information "
+        "each has a small loss, because the others replace it."
     )
     rows, has_gain = [], any(share is not None for _, share, *_ in facts["rows"])
     for name, share, relative, loss, low, high in facts["rows"]:
@@ -368,16 +376,16 @@ def importance_section(report: Facts) -> list[PageSection]:
         rows.append([name, f"{loss:+.4f}\n{low:+.3f} to {high:+.3f}", *gain])
     if has_gain:
         text += (
-            " Split gain: share of all that the trees' splits gained in training. Small: that of the feature's "
-            "list-relative columns."
+            " Split gain: share of the total gain of the trees' splits in training. Small print: shares of the "
+            "feature's list-relative columns."
         )
     if len(rows) < facts["features"]:
         listed = "with the largest split gain" if has_gain else "that lose most"
         text += f" Listed: the {len(rows)} of {facts['features']} features {listed}."
     head = ["feature", "loss", *(["split gain"] if has_gain else [])]
-    drawn = figures.importance(facts["rows"])
-    caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it holds 0."
-    return [PageSection(importance_sentence(facts), [text], [PageFigure(drawn, caption)], [PageTable("", head, rows)])]
+    figure = figures.importance(facts["rows"])
+    caption = "Loss with its 95 % interval. Blue: the interval lies above 0; orange: below it; grey: it contains 0."
+    return [PageSection(importance_sentence(facts), [text], [PageFigure(figure, caption)], [PageTable("", head, rows)])]
 
 
 def explained_section(report: Facts) -> list[PageSection]:
@@ -438,8 +446,8 @@ def _passes(passing: Facts | None) -> list[str]:
         return []
     ways = [" and ".join(map(change_text, changes)) for changes in (passing["one"], passing["two"]) if changes]
     if not ways:
-        return ["No change of one or two features that was tried lets it pass the one above."]
-    return [f"It would pass the one above with {', or with '.join(ways)}."]
+        return ["No tried change of one or two features moves it past the candidate above."]
+    return [f"It would pass the candidate above with {', or with '.join(ways)}."]
 
 
 def value_text(part: Facts) -> str:

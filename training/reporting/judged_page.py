@@ -21,8 +21,8 @@ def page(facts: Facts) -> str:
         facts: Facts of :func:`listwright.training.evaluation.gates.facts_of`, with the ``command`` and the ``gates``,
             each as of :func:`listwright.training.evaluation.gates.gate_facts`.
     """
-    compared = facts["compared"]
-    title = f"{compared[1]} over {compared[0]}" if len(compared) > 1 else compared[0]
+    rankers = facts["compared"]
+    title = f"{rankers[1]} over {rankers[0]}" if len(rankers) > 1 else rankers[0]
     sections = [_metrics(facts)]
     if facts["segments"]:
         sections.append(_segments(facts))
@@ -38,7 +38,7 @@ def page(facts: Facts) -> str:
             f"Intervals: {facts['interval']}.",
         ],
         settings=json.dumps(settings, indent=1),
-        numbers=_numbers(facts),
+        key_figures=_key_figures(facts),
     )
 
 
@@ -101,27 +101,27 @@ def _estimate_text(estimate: Facts, *, paired: bool) -> str:
     return f"{mean:+.4f} [{low:+.4f}, {high:+.4f}]" if paired else f"[{low:.4f}, {high:.4f}]"
 
 
-def _numbers(facts: Facts) -> list[tuple[str, str]]:
+def _key_figures(facts: Facts) -> list[tuple[str, str]]:
     by_ranker = {metric["ranker"]: metric for metric in facts["metrics"] if metric["name"] == HEADLINE}
-    numbers = [(f"{by_ranker[name]['mean']:.4f}", f"{metric_name(HEADLINE)}, {name}") for name in facts["compared"]]
+    key_figures = [(f"{by_ranker[name]['mean']:.4f}", f"{metric_name(HEADLINE)}, {name}") for name in facts["compared"]]
     if "gains" in facts:
-        numbers.append((f"{facts['gains'][HEADLINE]['mean']:+.4f}", "gain"))
-    return [*numbers, (f"{facts['lists']:,}", "lists")]
+        key_figures.append((f"{facts['gains'][HEADLINE]['mean']:+.4f}", "gain"))
+    return [*key_figures, (f"{facts['lists']:,}", "lists")]
 
 
 def _metrics(facts: Facts) -> PageSection:
     """Return the table of all metrics, the compared rankers first."""
     names = list(dict.fromkeys(metric["name"] for metric in facts["metrics"]))
     cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
-    compared, paired = facts["compared"], "gains" in facts
-    others = [ranker for ranker in facts["rankers"] if ranker not in compared]
+    rankers, paired = facts["compared"], "gains" in facts
+    others = [ranker for ranker in facts["rankers"] if ranker not in rankers]
     rows = []
     for name in names:
         means = {ranker: _mean_text(cells[ranker, name]) for ranker in facts["rankers"]}
         gain = [_estimate_text(facts["gains"][name], paired=True)] if paired else []
-        rows.append([metric_name(name), *(means[ranker] for ranker in compared), *gain, *(means[r] for r in others)])
-    head = ["", *compared, *(["gain"] if paired else []), *others]
-    note = f"The gain is that of {compared[1]} over {compared[0]}, query by query." if paired else ""
+        rows.append([metric_name(name), *(means[ranker] for ranker in rankers), *gain, *(means[r] for r in others)])
+    head = ["", *rankers, *(["gain"] if paired else []), *others]
+    note = f"The gain is that of {rankers[1]} over {rankers[0]}, query by query." if paired else ""
     return PageSection(tables=[PageTable("All metrics", head, rows, note)])
 
 
@@ -130,18 +130,18 @@ def _mean_text(cell: Facts) -> str:
 
 
 def _segments(facts: Facts) -> PageSection:
-    paired, drawn = "gains" in facts, facts["segments"][:MOST_DRAWN]
+    paired, segments = "gains" in facts, facts["segments"][:MOST_DRAWN]
     measured = f"gain in {metric_name(HEADLINE)}" if paired else metric_name(HEADLINE)
     figure = figures.by_segment(
-        [tuple(segment["estimate"].values()) for segment in drawn],
-        [f"{segment['column']} {segment['value']}" for segment in drawn],
+        [tuple(segment["estimate"].values()) for segment in segments],
+        [f"{segment['column']} {segment['value']}" for segment in segments],
         measured,
         gains=paired,
     )
     caption = "Each segment with its interval; 95 % for all segments together."
     losing = [segment for segment in facts["segments"] if segment["estimate"]["high"] < 0.0]
-    title = "No segment is shown to lose" if paired else "By segment"
+    title = "No segment has a significant loss" if paired else "By segment"
     if paired and losing:
-        title = f"{len(losing)} of {len(facts['segments'])} segments lose beyond doubt"
-    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists stand together.")
+        title = f"{len(losing)} of {len(facts['segments'])} segments have a significant loss"
+    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists are combined.")
     return PageSection(title, (), [PageFigure(figure, caption)], [table])

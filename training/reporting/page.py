@@ -101,7 +101,7 @@ def render(
     command: str,
     facts: Sequence[str],
     settings: str,
-    numbers: Sequence[tuple[str, str]] = (),
+    key_figures: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return the page as HTML.
 
@@ -112,14 +112,14 @@ def render(
         command: Command that repeats the result.
         facts: Data, protocol, versions.
         settings: Recipe, folded away.
-        numbers: Numbers that matter most, each with its meaning; shown large.
+        key_figures: Numbers that matter most, each with its meaning; shown large.
     """
     template = (resources.files("listwright.training") / "reporting" / "page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(template).render(
         title=title,
         verdicts=verdicts,
-        numbers=numbers,
+        key_figures=key_figures,
         sections=sections,
         command=command,
         facts=facts,
@@ -130,7 +130,7 @@ def render(
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Give figures that are drawn and saved inside the page's style."""
+    """Give figures that are text and saved inside the page's style."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -175,15 +175,15 @@ def svg(figure: Figure, name: str, says: str) -> str:
         name: Name that is unique on the page, of letters and hyphens: ids are told apart by it.
         says: Description of the figure, for readers who cannot see it.
     """
-    text = io.StringIO()
+    buffer = io.StringIO()
     with warnings.catch_warnings():  # the page's reader has fonts for letters that this machine lacks
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-    drawn = text.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", drawn)
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", text)
     for colour, variable in _VARIABLES.items():
-        drawn = drawn.replace(f": {colour}", f": var({variable})")
+        text = text.replace(f": {colour}", f": var({variable})")
     label = says.replace("&", "and").replace('"', "'").replace("<", "below")
-    return drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

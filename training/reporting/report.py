@@ -84,7 +84,7 @@ class Report:
 
     @property
     def names(self) -> dict[str, str]:
-        """What people call the rankers."""
+        """Names of the rankers for display."""
         generalist = self.evaluation.generalist
         own = "LightGBM + relative" if "relative" in self.first_stage else "LightGBM"
         first = {} if brought_along(self.first_stage) else {"first_stage": own}
@@ -157,9 +157,10 @@ def default_facts(manifest: Manifest) -> dict[str, object]:
     """Describe what ``auto`` means without a router, why, and by which comparisons: none for a forced model."""
     facts: dict[str, object] = {"strategy": manifest.strategy, "reason": manifest.default_reason}
     recipe = manifest.recipe
-    compared = recipe.get("choice") is not None and recipe.get("router") is None
-    chosen = compared or recipe["model"]["kind"] == "first_stage"
-    return facts | ({"compared": [one.model_dump() for one in manifest.choice]} if chosen and manifest.choice else {})
+    has_comparison = recipe.get("choice") is not None and recipe.get("router") is None
+    if manifest.choice and (has_comparison or recipe["model"]["kind"] == "first_stage"):
+        facts["compared"] = [comparison.model_dump() for comparison in manifest.choice]
+    return facts
 
 
 def repeat_facts(manifest: Manifest, command: str, data_fingerprint: str) -> dict[str, object]:
@@ -247,7 +248,7 @@ def show(report: Report, console: Console) -> None:
 def _show_choice(report: Report, console: Console) -> None:
     """Print what the default was chosen by."""
     brought = brought_along(report.first_stage)
-    sentence = choice_sentence(report.default, report.names, report.budget, given=brought)
+    sentence = choice_sentence(report.default, report.names, report.budget, external=brought)
     if sentence is None:
         return
     table = Table(
@@ -266,15 +267,19 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
-        yield changed if report.recipe.get("choice") else f"{changed} A model that --model asked for is no exception."
+        yield (
+            changed
+            if report.recipe.get("choice")
+            else f"{changed} This also applies to a model requested with --model."
+        )
     elif report.default.get("compared"):
         return
     elif result == "harm":
         yield "the interval lies below 0: serve the first stage."
     elif result == "no difference shown" and report.routing is None:
         yield (
-            f"no difference shown: the interval holds 0. The bundle answers with {report.names[generalist]} unless a "
-            "request says strategy=first_stage; compare on more queries before you choose."
+            f"no difference shown: the interval contains 0. The bundle answers with {report.names[generalist]} unless "
+            "a request says strategy=first_stage; compare on more queries before you choose."
         )
 
 
@@ -283,10 +288,14 @@ def verdict(routing: RoutingEvaluation) -> str:
     mean, low, high = routing.gain(routing.routed, routing.default)
     if routing.coverage == 0.0:
         return (
-            "Routing abstains: no specialist is shown to be worth it on queries like these; every answer is the "
-            f"{routing.default_is}'s."
+            "Routing abstains: no specialist has a significant gain on such queries; every answer comes from the "
+            f"{routing.default_is}."
         )
-    says = {"gain": "Routing pays", "harm": "Routing harms", "no difference shown": "Routing is not shown to pay"}
+    says = {
+        "gain": "Routing pays",
+        "harm": "Routing does harm",
+        "no difference shown": "Routing has no significant effect",
+    }
     result = verdict_of(low, high)
     return (
         f"{says[result]}: {routing.coverage:.0%} of queries go to a specialist, {mean:+.4f} [{low:+.4f}, {high:+.4f}] "

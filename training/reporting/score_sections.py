@@ -17,10 +17,10 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
     facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
     if facts:
         yield f"{calibration_title(facts)}."
-    for one in facts.get("rankers", []):
+    for ranker in facts.get("rankers", []):
         yield (
-            f"{ranker_name(one['ranker'], names)}, temperature {one['temperature']:.3g}: expected calibration error "
-            f"{_error(one['before'])} before, {_error(one['after'])} after; {top_sentence(one)}."
+            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}: expected calibration "
+            f"error {_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
         )
 
 
@@ -37,42 +37,41 @@ def _calibration(report: Facts) -> list[PageSection]:
         return [PageSection(calibration_title(facts), [NO_PROBABILITIES])]
     names = report["rankers"]
     answers = report.get("default_strategy", {}).get("strategy")
-    answering = next((one for one in facts["rankers"] if one["ranker"] == answers), facts["rankers"][0])
+    answering = next((ranker for ranker in facts["rankers"] if ranker["ranker"] == answers), facts["rankers"][0])
     cells = [
         [
-            ranker_name(one["ranker"], names),
-            f"{one['temperature']:.3g}",
-            *(_error(one[when]).replace(" (", "\n(") for when in WHEN),
-            *(f"{one['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
-            f"{one['top']['score']:.3f}\n{one['top']['chosen']:.3f} chosen",
+            ranker_name(ranker["ranker"], names),
+            f"{ranker['temperature']:.3g}",
+            *(_error(ranker[when]).replace(" (", "\n(") for when in WHEN),
+            *(f"{ranker['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
+            f"{ranker['top']['score']:.3f}\n{ranker['top']['chosen']:.3f} chosen",
         ]
-        for one in facts["rankers"]
+        for ranker in facts["rankers"]
     ]
     text = [
-        "Each list has one candidate that was chosen. The scores of a list are divided by the ranker's temperature; "
-        "their softmax is what the service answers. The temperature was fitted on validation lists. It changes no "
-        "order.",
+        "Each list has one chosen candidate. The service divides the scores of a list by the ranker's temperature, and "
+        "answers with their softmax. The temperature was fitted on validation lists. It does not change the order.",
         f"{ranker_name(answering['ranker'], names)}: {top_sentence(answering)}. {gain_sentence(answering)}"
         f"{chance_sentence(answering['after'])}",
     ]
     head = ["ranker", "temperature", "error before", "error after", "log P even", "before", "after", "first candidate"]
     note = (
         "Error: expected calibration error, the mean distance between probability and share chosen over all scored "
-        "candidates. By chance: right probabilities have an error, too, in 95 of 100 draws of choices from them up to "
-        "this one; p: share of draws with an error at least as large. Log P: mean log-probability of the choice; even: "
-        "with all candidates alike. First candidate: its mean probability, and how often it is chosen."
+        "candidates. By chance: 95 % quantile of the error in simulations where all probabilities are right; p: share "
+        "of simulations with an error at least as large. Log P: mean log-probability of the choice; even: with equal "
+        "scores. First candidate: its mean probability, and how often it is chosen."
     )
     caption = (
         f"{ranker_name(answering['ranker'], names)} on {answering['lists']} test lists. Candidates in bins of about as "
-        "many expected choices; bars: 95 % intervals over lists. On the line, a probability is what it says."
+        "many expected choices; bars: 95 % intervals over lists. On the line, probability and share are equal."
     )
-    drawn = [PageFigure(figures.reliability(answering), caption)]
-    return [PageSection(calibration_title(facts), text, drawn, [PageTable("", head, cells, note)])]
+    page_figures = [PageFigure(figures.reliability(answering), caption)]
+    return [PageSection(calibration_title(facts), text, page_figures, [PageTable("", head, cells, note)])]
 
 
 NO_PROBABILITIES = (
-    "A score is the softmax of the ranker's output over the scored candidates of a list. Scores of a list sum to 1 and "
-    "say its order. They say nothing of how likely a candidate is to be chosen, and compare within one list only."
+    "A score is the softmax of the ranker's output over the scored candidates of a list. The scores of a list sum to 1 "
+    "and give its order. They are not probabilities of being chosen, and are comparable within one list only."
 )
 
 WHEN = ("before", "after")
@@ -85,22 +84,22 @@ def calibration_title(facts: Facts) -> str:
     """Return the title: whether scores are probabilities."""
     lists, without = facts["lists"], facts["without_choice"]
     if not facts["choices"]:
-        have = f"{without:,} of {lists:,} lists {'has' if without == 1 else 'have'} not"
-        return f"Scores are no probabilities here: {have} exactly one relevant candidate"
+        have = f"{without:,} of {lists:,} lists {'does' if without == 1 else 'do'} not have"
+        return f"Scores are not probabilities on these data: {have} exactly one relevant candidate"
     if not facts["rankers"]:
         return "Scores are not calibrated: too few lists have a choice among scored candidates"
     return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
 
 
-def top_sentence(one: Facts) -> str:
+def top_sentence(ranker: Facts) -> str:
     """Return the best candidate's stated probability, and how often it was chosen."""
-    stated, chosen = one["top"]["score"], one["top"]["chosen"]
-    return f"the first candidate has probability {stated:.3f} on average and is chosen in {chosen:.3f} of lists"
+    stated, share = ranker["top"]["score"], ranker["top"]["chosen"]
+    return f"the first candidate has probability {stated:.3f} on average and is chosen in {share:.3f} of lists"
 
 
-def gain_sentence(one: Facts) -> str:
+def gain_sentence(ranker: Facts) -> str:
     """Return how the temperature changes the likelihood of unseen choices."""
-    gain = one["log_probability"]["gain"]
+    gain = ranker["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
     return f"The temperature {text}: {verdict}."
@@ -112,8 +111,8 @@ def chance_sentence(facts: Facts) -> str:
         return ""
     high = f"{facts['by_chance']['high']:.4f}"
     if facts["p"] > LEVEL:
-        return f" The error is not shown to differ from 0: right probabilities have up to {high} by chance."
-    return f" The error is more than chance: right probabilities have up to {high}, p = {facts['p']:.3f}."
+        return f" The error is not significant: right probabilities have up to {high} by chance."
+    return f" The error is significant: right probabilities have up to {high} by chance, p = {facts['p']:.3f}."
 
 
 def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
@@ -143,9 +142,9 @@ def _monotone(report: Facts) -> list[PageSection]:
         for row in rows
     ]
     text = (
-        "A test candidate gets a larger value of the feature, drawn from those of training rows; all else stays. "
-        "Wrong: its score, or its place in the list, moves against the constraint. The trees of the first stage are "
-        "bound by the constraint. Nothing binds a second stage; where that matters, ask for strategy=first_stage."
+        "A test candidate gets a larger value of the feature, drawn from the training rows; all else stays the same. "
+        "Wrong: its score, or its place in the list, moves against the constraint. The constraint binds the trees of "
+        "the first stage, not a second stage. If every answer must obey it, request strategy=first_stage."
     )
     head = ["constraint", "ranker", "moved", "scores wrong", "places wrong"]
     return [PageSection(_title(rows), [text], (), [PageTable("", head, cells)])]
@@ -154,7 +153,7 @@ def _monotone(report: Facts) -> list[PageSection]:
 def _title(rows: list[Facts]) -> str:
     moved, wrong = (sum(row[name] for row in rows) for name in ("moved", "scores_wrong"))
     if not moved:
-        return "No test candidate could be moved: monotone constraints are not measured"
+        return "No test candidate could be changed: monotone constraints are not measured"
     if not wrong:
         return f"No score moved against a monotone constraint in {moved:,} trials"
     worst = max(rows, key=lambda row: row["scores_wrong"] / max(1, row["moved"]))

@@ -11,7 +11,7 @@ from listwright.training.recipe.model import TITLES
 from listwright.training.reporting.fit_figures import Facts, metric_name
 
 GIVEN = (
-    "The first stage was brought along. Figures and verdicts mean something only for queries that it was not fitted on."
+    "The first stage was fitted elsewhere. Figures and verdicts are valid only for queries that it was not fitted on."
 )
 """Printed wherever such a first stage is measured: its training data may include these queries."""
 
@@ -23,10 +23,9 @@ def brought_along(first_stage: Mapping[str, object]) -> bool:
 
 def queries_text(first_stage: Mapping[str, object]) -> str:
     """Describe the test queries."""
-    ignorance = (
-        "which the given first stage may know" if brought_along(first_stage) else "none of them fitted or tuned on"
-    )
-    return f"test queries, {ignorance}"
+    if brought_along(first_stage):
+        return "test queries, which the given first stage may have been fitted on"
+    return "test queries, not used for fitting or tuning"
 
 
 def default_sentence(default: Mapping[str, object], second: str) -> str | None:
@@ -48,7 +47,7 @@ def choice_sentence(
     names: Mapping[str, str],
     budget: Mapping[str, Any] | None = None,
     *,
-    given: bool = False,
+    external: bool = False,
 ) -> str | None:
     """Describe what ``auto`` means, where it was chosen by comparing; None where nothing was compared.
 
@@ -56,25 +55,28 @@ def choice_sentence(
         default: Object ``default_strategy`` of ``report.json``.
         names: Names of the rankers for display.
         budget: Object ``budget`` of ``report.json``; None for a fit without a bound.
-        given: Whether the first stage was fitted elsewhere, perhaps on these queries.
+        external: Whether the first stage was fitted elsewhere, perhaps on these queries.
     """
-    compared = default.get("compared")
-    if not compared:
+    comparisons = default.get("compared")
+    if not comparisons:
         return None
     ranker = names.get(default["strategy"], default["strategy"])
-    second = [one["n"] for one in compared if one["ranker"] != "relative"]
-    n = min(second or [compared[0]["n"]])
-    queries = f"{n:,} queries" if given else f"{n:,} held-out queries"
+    second = [comparison["n"] for comparison in comparisons if comparison["ranker"] != "relative"]
+    n = min(second or [comparisons[0]["n"]])
+    queries = f"{n:,} queries" if external else f"{n:,} held-out queries"
     if n < FEWEST:
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:
-        why = f"the simplest ranker that no second stage is shown to beat on {queries}."
+        why = (
+            f"chosen on {queries}. The default is the simplest ranker. A more complex one replaces it only if its gain "
+            "is statistically significant."
+        )
     else:
-        why = f"list-relative columns gain {gain_text(compared[0])} on {queries}."
-    independence = "" if given else " The models that rank them were not trained on them."
+        why = f"list-relative columns gain {gain_text(comparisons[0])} on {queries}."
+    independence = "" if external else " No model ranks a query that it was trained on."
     rankers = [*budget["left_out"], *(TITLES[kind] for kind in budget["undecided"])] if budget else []
     open_rankers = ", ".join(name for name in rankers if not name.startswith("settings"))
-    out_of_time = f" Not decided for want of time: {open_rankers}." if open_rankers else ""
+    out_of_time = f" Not decided for lack of time: {open_rankers}." if open_rankers else ""
     return f"auto means {ranker}: {why}{independence}{out_of_time}"
 
 
@@ -88,10 +90,10 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         return []
     unit, planned = budget["lightgbm_fit_seconds"], budget["planned"]
     if budget["seconds"] is None:
-        sentences = ["This fit repeats what another one had time for."]
+        sentences = ["This fit repeats the decisions of another one."]
     else:
         origin = "by default" if budget["minutes"] is None else "by --minutes"
-        sentences = [f"This fit was given {format_duration(budget['seconds'])} {origin}."]
+        sentences = [f"The time limit of this fit was {format_duration(budget['seconds'])}, {origin}."]
     if unit is not None and "settings" in planned:
         ends = [done for name, done in budget["ends"].items() if name.startswith("settings of ")]
         tried = f", of which {min(ends)} tried in time" if ends else ""
@@ -102,11 +104,11 @@ def budget_sentences(budget: Mapping[str, Any] | None) -> list[str]:
         )
     cut = [name.removeprefix("epochs of ") for name in budget["ends"] if name.startswith(("epochs of ", "trees of "))]
     if cut:
-        sentences.append(f"Ended by the clock before they stopped themselves: {', '.join(cut)}.")
+        sentences.append(f"Stopped by the time limit before early stopping: {', '.join(cut)}.")
     if budget["left_out"]:
-        sentences.append(f"Not tried for want of time: {', '.join(budget['left_out'])}.")
+        sentences.append(f"Not tried for lack of time: {', '.join(budget['left_out'])}.")
     if budget["left_out"] or budget["undecided"]:
-        sentences.append("More --minutes try more; 0 tries all.")
+        sentences.append("Raise --minutes to try more; 0 tries everything.")
     return [" ".join(sentences)]
 
 
@@ -118,12 +120,14 @@ def compared_rows(
     called = {**TITLES, **names, "plain": "LightGBM", "relative": "LightGBM + relative"}
     return [
         (
-            called.get(one["ranker"], one["ranker"]),
-            called.get(one["over"], one["over"]),
-            gain_text(one),
-            choice_verdict_of(one["low"], one["high"], one["n"], in_time=one["ranker"] not in undecided),
+            called.get(comparison["ranker"], comparison["ranker"]),
+            called.get(comparison["over"], comparison["over"]),
+            gain_text(comparison),
+            choice_verdict_of(
+                comparison["low"], comparison["high"], comparison["n"], in_time=comparison["ranker"] not in undecided
+            ),
         )
-        for one in default.get("compared", ())
+        for comparison in default.get("compared", ())
     ]
 
 
@@ -142,7 +146,7 @@ def headline(gain: Facts, second: str, first: str, *, taken_away: bool = False) 
         text = f"{who} is worse than {first} by {-gain['mean']:.4f} {metric}; {sure}"
         return text if taken_away else f"{text} Serve {first}."
     change = f"{metric} changes by {gain['mean']:+.4f}"
-    return f"{who} is not shown to beat {first}: {change}, and the 95 % interval holds 0."
+    return f"{who} does not beat {first} significantly: {change}, and the 95 % interval contains 0."
 
 
 def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
@@ -156,7 +160,7 @@ def plain_sentence(gain: Facts, names: Mapping[str, str]) -> str:
     text = {
         "gain": f"{who} beats {rival} by {gain['mean']:.4f}",
         "harm": f"{who} is worse than {rival} by {-gain['mean']:.4f}",
-        "no difference shown": f"{who} is not shown to beat {rival}: the difference is {gain['mean']:+.4f}",
+        "no difference shown": f"{who} does not beat {rival} significantly: the difference is {gain['mean']:+.4f}",
     }
     interval = f"95 % interval {gain['low']:+.4f} to {gain['high']:+.4f}"
     return f"{text[gain['verdict']]} {metric_name(gain['metric'])}, {interval}."
@@ -175,14 +179,14 @@ def wins_sentence(facts: Facts) -> str:
     won, lost, queries = facts["won"], facts["lost"], facts["queries"]
     same = queries - won - lost
     shares = [_share(count, queries) for count in (won, lost, same)]
-    return "{} of queries gain, {} lose, {} stay as they were".format(*shares)
+    return "{} of queries gain, {} lose, {} stay the same".format(*shares)
 
 
 def learning_sentence(model: Facts, ndcg_at: int) -> str:
     """Return which epoch was selected, and whether there was time for a better one."""
     best, epochs = model["best_epoch"], model["epochs"]
     if best == 0:
-        return f"No epoch of {epochs} ranked the validation queries better than the start, the first stage's own order"
+        return f"None of {epochs} epochs ranked the validation queries better than the first stage does"
     text = f"Validation NDCG@{ndcg_at} was best after epoch {best} of {epochs}, at {model['valid_ndcg']:.4f}"
     if best == epochs:
         return f"{text}: it was still rising when training ended"
@@ -209,10 +213,10 @@ def scores_sentence(facts: Facts, second: str) -> str:
     """Return how often a relevant candidate scores above an irrelevant one."""
     before, after = (facts[stage]["pairs_right"] for stage in ("first_stage", "second_stage"))
     if before is None:
-        return "No list has both relevant and irrelevant candidates, so there are no pairs to put right."
+        return "No list has both relevant and irrelevant candidates, so there are no pairs to compare."
     return (
-        f"Of all pairs of a relevant and an irrelevant candidate in one list, {second} scores {after:.1%} the right "
-        f"way round, the first stage {before:.1%}."
+        f"{second} orders {after:.1%} of all pairs of a relevant and an irrelevant candidate of a list correctly, the "
+        f"first stage {before:.1%}."
     ).replace("%", " %")
 
 
@@ -234,32 +238,32 @@ def anomaly_sentence(facts: Facts | None, metric: str) -> tuple[str, str]:
     """Return heading and text on whether the gain grows with how strange a query is."""
     if facts is None:
         return (
-            "No anomaly score: this bundle has none",
-            "No feature is numeric, none could be made, or the bundle is older than it. With one, this says whether "
-            "the second stage helps more on queries whose top ten have unusual features.",
+            "This bundle has no anomaly score",
+            "The data have no numeric feature, or the score could not be computed. It shows whether the second stage "
+            "helps more on queries whose top ten candidates have unusual features.",
         )
     if facts["gap"] is None:
-        return "Too few test queries to compare usual and strange ones", "Each group needs a handful of queries."
+        return "Too few test queries to compare usual and unusual ones", "The comparison needs at least 10."
     gap, (usual, strange) = facts["gap"], (facts["bins"][0], facts["bins"][-1])
     ends = ("mean", "low", "high")
     text = (
-        f"Strangest group: {gain_text(dict(zip(ends, strange[3:], strict=True)))} {metric_name(metric)} over the first "
-        f"stage; most usual group: {gain_text(dict(zip(ends, usual[3:], strict=True)))}; the gap between them: "
+        f"Most unusual group: {gain_text(dict(zip(ends, strange[3:], strict=True)))} {metric_name(metric)} over the "
+        f"first stage; most usual group: {gain_text(dict(zip(ends, usual[3:], strict=True)))}; the gap between them: "
         f"{gain_text(gap)}."
     )
     verdict = verdict_of(gap["low"], gap["high"])
     if verdict != "no difference shown":
         size = "larger" if verdict == "gain" else "smaller"
-        return f"The gain is {size} on strange queries than on usual ones; the gap's interval excludes 0", text
-    return "The gain is not shown to differ between strange and usual queries", text
+        return f"The gain is {size} on unusual queries than on usual ones; the interval of the gap excludes 0", text
+    return "The gain does not differ significantly between unusual and usual queries", text
 
 
 def importance_sentence(facts: Facts) -> str:
     """Return which feature loses most, of those whose interval lies above 0."""
     for name, _, _, loss, low, _ in facts["rows"]:
         if low > 0.0:
-            return f"Shuffling {name} costs {loss:.4f} NDCG@10, the largest loss that is shown"
-    return "No feature is shown to matter by itself"
+            return f"Shuffling {name} costs {loss:.4f} NDCG@10, the largest significant loss"
+    return "No single feature has a significant loss"
 
 
 def coverage_sentence(facts: Facts) -> str:
@@ -278,7 +282,7 @@ def coverage_sentence(facts: Facts) -> str:
 def latency_sentence(facts: Facts) -> str:
     """Return what a long list costs."""
     length, median, _slow = facts["rows"][-1]
-    return f"A list of {length} candidates took {median:.1f} ms here, the median of {facts['repeats']}"
+    return f"The median latency for {length} candidates was {median:.1f} ms, over {facts['repeats']} lists"
 
 
 def _listed(parts: list[str]) -> str:

@@ -132,8 +132,8 @@ class Lists:
 
     def _read(self, queries: Int[np.ndarray, " B"], lengths: Tensor, places: Tensor) -> Tensor:
         """Read ``(B, L, E)`` features from disk."""
-        numbers = [np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries]
-        rows = torch.from_numpy(self.matrix[np.concatenate(numbers)]).to(lengths.device)
+        row_numbers = [np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries]
+        rows = torch.from_numpy(self.matrix[np.concatenate(row_numbers)]).to(lengths.device)
         starts = lengths.cumsum(0) - lengths
         return rows[starts[:, None] + places]
 

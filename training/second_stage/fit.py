@@ -156,7 +156,7 @@ def search_network(
         goes_on: Function that is called before each trial but the first; False ends the search.
 
     Raises:
-        RecipeError: if no trial got to its end.
+        RecipeError: if no trial finishes.
     """
     trial = NetworkTrial(model, lambda: splits, first, seed, state, device)
 

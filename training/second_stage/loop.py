@@ -44,7 +44,7 @@ VALIDATED = 1.3
 """An epoch with its validation, as a multiple of its training."""
 
 TIMEOUT = timedelta(minutes=5)
-"""How long workers wait for each other in a step."""
+"""Time for which workers wait for each other in a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FittedNetwork:
 
     @property
     def facts(self) -> dict[str, object]:
-        """For the report."""
+        """Facts for the report."""
         return {
             "kind": self.spec.kind,
             "title": self.spec.title,
@@ -388,7 +388,7 @@ def restore(checkpoint: Path | None, model: Ranker, optimizer: torch.optim.Optim
     if checkpoint is None or not checkpoint.exists():
         return None
     saved = torch.load(checkpoint, weights_only=True, map_location="cpu")  # also where the GPU is gone
-    if set(saved) != {one.name for one in fields(TrainingState)}:
+    if set(saved) != {field.name for field in fields(TrainingState)}:
         return None
     state = TrainingState(**{**saved, "history": [Epoch(**epoch) for epoch in saved["history"]]})
     model.load_state_dict(state.model)

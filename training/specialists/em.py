@@ -25,7 +25,7 @@ QUADRATURE = 1e-6
 """Error of one label group's integral at 32 nodes (``docs/exact-plackett-luce.md``)."""
 
 RESEEDS = 2
-"""How often a component may be reset: one that keeps losing its queries is not needed."""
+"""Most resets of a component: one that keeps losing its queries is not needed."""
 
 SETTLING = 3
 """Iterations before the end of a run in which no component is reset, as it could not converge."""

@@ -132,8 +132,8 @@ class BlockedLists:
 
     def padded_if_one_block(self) -> PaddedLists | BlockedLists:
         """Return the same lists, padded permanently if they are one block."""
-        one = int(self._lengths.sum()) <= BLOCK_ROWS
-        return self.batch(torch.arange(len(self))) if one else self
+        is_one_block = int(self._lengths.sum()) <= BLOCK_ROWS
+        return self.batch(torch.arange(len(self))) if is_one_block else self
 
     def blocks(self) -> Iterator[tuple[slice, PaddedLists]]:
         """Yield all lists in order, a block at a time, with the slice of each."""

@@ -61,7 +61,7 @@ class SrmNetwork(nn.Module):
         scores: Tensor = self.heads(self.standardise(features))
         return scores
 
-    def packed(self) -> PackedLinear | None:
+    def pack(self) -> PackedLinear | None:
         """Return the same rankers for the compiled product; None if they are networks, or take logarithms first."""
         layer = self.standardise
         if not isinstance(self.heads, nn.Linear) or layer.transform != "none":
@@ -148,12 +148,12 @@ class LinearRanker:
 
     def fit(self, lists: TrainingLists, weights: Float[Tensor, " N"], rng: np.random.Generator) -> None:  # noqa: ARG002
         """Take up to :data:`LBFGS_ITERATIONS` steps towards the optimum of eq. (12)."""
-        counted = (weights > NEGLIGIBLE).nonzero().flatten()
-        if len(counted) == 0:
+        informative = (weights > NEGLIGIBLE).nonzero().flatten()
+        if len(informative) == 0:
             self.w = torch.zeros_like(self.w)  # what the prior alone wants
             return
-        if len(counted) < len(lists):
-            lists, weights = lists.select(counted), weights[counted]
+        if len(informative) < len(lists):
+            lists, weights = lists.select(informative), weights[informative]
 
         def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = self._value(torch.from_numpy(w), lists, weights)

@@ -78,12 +78,12 @@ class JudgedLists:
     @property
     def best(self) -> Float[np.ndarray, "N K"]:
         """``(N, K)`` 1 for the best specialist; equal bests share it."""
-        best = bests(self.specialists)
+        best = find_best(self.specialists)
         shares: Float[np.ndarray, "N K"] = best / best.sum(axis=1, keepdims=True)
         return shares
 
 
-def bests(specialists: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, "N K"]:
+def find_best(specialists: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, "N K"]:
     """Return which specialists are a list's best, up to rounding."""
     is_best: Bool[np.ndarray, "N K"] = specialists >= specialists.max(axis=1, keepdims=True) - 1e-12
     return is_best
@@ -123,12 +123,12 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         held_out[outside] = _fit_forest(spec, lists, inside, seed=seed).predict(lists.aggregates[outside])
     shares, gains = np.split(held_out, 2, axis=1)
     temperature = calibrate(shares, lists.best)
-    chosen = np.argmax(shares, axis=1)
+    best = np.argmax(shares, axis=1)
     each = np.arange(rows)
-    margin, bound = choose_margin(gains[each, chosen], lists.gains[each, chosen], confidence=spec.confidence)
+    margin, bound = choose_margin(gains[each, best], lists.gains[each, best], confidence=spec.confidence)
     stage = RouterStage(temperature=temperature, margin=margin)
     forest = _fit_forest(spec, lists, each, seed=seed)
-    routed = np.zeros(rows, dtype=bool) if margin is None else gains[each, chosen] > margin
+    routed = np.zeros(rows, dtype=bool) if margin is None else gains[each, best] > margin
     facts: dict[str, object] = {
         "lists": rows,
         "aggregates": width,
@@ -136,8 +136,8 @@ def fit_router(spec: RouterSpec, lists: JudgedLists, *, seed: int) -> FittedRout
         "margin": margin,
         "lower_bound_of_gain": bound,
         "coverage": float(routed.mean()),
-        "gain_where_routed": float(lists.gains[each, chosen][routed].mean()) if routed.any() else None,
-        "top1": float((lists.best[each, chosen] > 0).mean()),
+        "gain_where_routed": float(lists.gains[each, best][routed].mean()) if routed.any() else None,
+        "top1": float((lists.best[each, best] > 0).mean()),
     }
     exported = forest_graph(forest, width, 2 * count)
     attach(exported, forest)
@@ -160,8 +160,8 @@ def _check_parity(forest: Pipeline, graph: bytes, aggregates: Float[np.ndarray, 
 def _fit_forest(spec: RouterSpec, lists: JudgedLists, rows: np.ndarray, *, seed: int) -> Pipeline:
     """Fit shares and gains in one forest, weighting both heads alike in every split."""
     best, gains = lists.best[rows], lists.gains[rows]
-    spread, wanted = float(gains.var(axis=0).sum()), float(best.var(axis=0).sum())
-    scale = float(np.sqrt(wanted / spread)) if min(spread, wanted) > 1e-12 else 1.0
+    gain_variance, share_variance = float(gains.var(axis=0).sum()), float(best.var(axis=0).sum())
+    scale = float(np.sqrt(share_variance / gain_variance)) if min(gain_variance, share_variance) > 1e-12 else 1.0
     forest = ExtraTreesRegressor(
         spec.trees,
         max_depth=spec.max_depth,

@@ -60,7 +60,7 @@ def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFra
             "routed": evaluation.routed,
             "hard": evaluation.hard,
             "mixture": evaluation.mixture,
-            "chosen": evaluation.chosen,
+            "chosen": evaluation.route,
             "specialists": evaluation.specialists.tolist(),
             "probabilities": evaluation.probabilities.tolist(),
             "gains": evaluation.gains.tolist(),
@@ -71,8 +71,8 @@ def to_frame(evaluation: RoutingEvaluation, qids: tuple[str, ...]) -> pl.DataFra
 def from_frame(results: pl.DataFrame) -> RoutingEvaluation:
     """Return the queries of all units as one evaluation; a query that several seeds tested stays one query."""
     columns: dict[str, Any] = {
-        name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture", "chosen")
-    }
+        name: results[name].to_numpy() for name in ("generalist", "routed", "hard", "mixture")
+    } | {"route": results["chosen"].to_numpy()}
     columns |= {name: np.array(results[name].to_list()) for name in ("specialists", "probabilities", "gains")}
     _, query = np.unique(results["qid"].to_numpy(), return_inverse=True)
     return RoutingEvaluation(**columns, default=columns["generalist"], query=query)
@@ -94,7 +94,7 @@ class CoverageCurve:
 
 def coverage_curve(evaluation: RoutingEvaluation) -> CoverageCurve:
     """Return coverage against gain, in the order of the router's own estimates."""
-    each = np.arange(len(evaluation.chosen))
+    each = np.arange(len(evaluation.route))
     choice = evaluation.probabilities.argmax(axis=1)
     estimated, gained = evaluation.gains[each, choice], evaluation.hard - evaluation.generalist
     rank_share = np.empty(len(each))
@@ -125,7 +125,7 @@ class Calibration:
 
 def calibration(evaluation: RoutingEvaluation) -> Calibration:
     """Return the calibration of the most probable specialist's probability."""
-    each = np.arange(len(evaluation.chosen))
+    each = np.arange(len(evaluation.route))
     choice = evaluation.probabilities.argmax(axis=1)
     confidence = evaluation.probabilities[each, choice]
     right = (evaluation.best / evaluation.best.sum(axis=1, keepdims=True))[each, choice]
@@ -180,7 +180,7 @@ def page(data: str, evaluation: RoutingEvaluation, *, ndcg_at: int, **repeat: An
                     ),
                 ],
                 tables=[
-                    PageTable(f"NDCG@{ndcg_at}, {len(evaluation.chosen)} test queries", ["", "mean"], rows),
+                    PageTable(f"NDCG@{ndcg_at}, {len(evaluation.route)} test queries", ["", "mean"], rows),
                     PageTable("The router", ["", ""], judged),
                 ],
             )

@@ -44,7 +44,7 @@ def routed(count=200, specialists=3):
         mixture=values.mean(axis=1),
         probabilities=probabilities,
         gains=rng.normal(size=(count, specialists)),
-        chosen=np.where(probabilities.max(axis=1) > 0.6, choice, -1),
+        route=np.where(probabilities.max(axis=1) > 0.6, choice, -1),
         query=np.arange(count),
     )
 

@@ -121,7 +121,7 @@ def test_a_trial_that_fails_is_as_bad_as_any():
     def always(_number, _values, _report):
         raise Pruned
 
-    with pytest.raises(RecipeError, match="none of 20 trials got to its end: lower learning_rate"):
+    with pytest.raises(RecipeError, match="none of 20 trials finished: lower learning_rate"):
         run(always)
 
 

@@ -1,4 +1,4 @@
-"""What the second stage of the sealed bundle does on the test queries: bounded in size, whatever the split.
+"""Behaviour of the sealed bundle's second stage on the test queries: bounded in size, whatever the split.
 
 How its fit went, what queries gain, how candidates move, and where QILCM and QILCM2 look, by the first stage's rank.
 """
@@ -144,11 +144,11 @@ def movement(queries: Sequence[RankedQuery]) -> dict[str, object]:
     relevant = np.concatenate([query.labels[query.reranked] > 0 for query in queries])
     ranks = _ranks(int(before.max()))
     curves: dict[str, object] = {}
-    for name, chosen in (("relevant", relevant), ("irrelevant", ~relevant)):
-        in_bins = [gained[chosen & (before >= first) & (before <= last)] for first, last in ranks]
+    for name, mask in (("relevant", relevant), ("irrelevant", ~relevant)):
+        in_bins = [gained[mask & (before >= first) & (before <= last)] for first, last in ranks]
         curves[name] = {
-            "candidates": int(chosen.sum()),
-            "mean": float(gained[chosen].mean()) if chosen.any() else None,
+            "candidates": int(mask.sum()),
+            "mean": float(gained[mask].mean()) if mask.any() else None,
             "by_rank": [[len(some), *mean_and_half(some)] if len(some) else [0] for some in in_bins],
         }
     return {"ranks": [list(pair) for pair in ranks], **curves}
@@ -166,7 +166,7 @@ def _ranks(longest: int) -> list[tuple[int, int]]:
 
 def scores(queries: Sequence[RankedQuery]) -> dict[str, object]:
     """Return both stages' scores by relevance, in standard deviations of their list, where the second stage scored."""
-    drawn = {}
+    by_stage = {}
     for name in ("first_stage", "second_stage"):
         counts = np.zeros((2, len(HISTOGRAM) - 1), dtype=np.int64)
         right = pairs = 0.0
@@ -177,13 +177,13 @@ def scores(queries: Sequence[RankedQuery]) -> dict[str, object]:
             right, pairs = right + float((ordered + 1.0).sum()) / 2.0, pairs + ordered.size
             if len(values) > 1 and values.std() > 0.0:
                 z = np.clip((values - values.mean()) / values.std(), HISTOGRAM[0], HISTOGRAM[-1])
-                counts += np.array([np.histogram(z[chosen], HISTOGRAM)[0] for chosen in (~relevant, relevant)])
-        drawn[name] = {
+                counts += np.array([np.histogram(z[mask], HISTOGRAM)[0] for mask in (~relevant, relevant)])
+        by_stage[name] = {
             "irrelevant": counts[0].tolist(),
             "relevant": counts[1].tolist(),
             "pairs_right": right / pairs if pairs else None,
         }
-    return {"edges": rounded(HISTOGRAM), **drawn}
+    return {"edges": rounded(HISTOGRAM), **by_stage}
 
 
 def anomaly(
@@ -201,13 +201,13 @@ def anomaly(
     unlike = np.array([reranker.anomaly.of(query.features, query.first_scores) for query in queries])
     bins = np.array_split(np.argsort(unlike, kind="stable"), max(1, min(ANOMALY_BINS, len(queries) // FEWEST_IN_BIN)))
     rows = []
-    for chosen in bins:
-        low, high = percentile_interval(resample_means(gained[chosen]))
-        ends = (unlike[chosen].min(), unlike[chosen].max())
-        rows.append([len(chosen), *rounded([*ends, gained[chosen].mean(), low, high])])
+    for members in bins:
+        low, high = percentile_interval(resample_means(gained[members]))
+        ends = (unlike[members].min(), unlike[members].max())
+        rows.append([len(members), *rounded([*ends, gained[members].mean(), low, high])])
     gap = None
     if len(bins) > 1:
-        usual, strange = (resample_means(gained[chosen]) for chosen in (bins[0], bins[-1]))
+        usual, strange = (resample_means(gained[members]) for members in (bins[0], bins[-1]))
         # both were drawn with one seed: shuffled, so that the queries of one say nothing of the other's
         low, high = percentile_interval(strange - np.random.default_rng(1).permutation(usual))
         mean = float(gained[bins[-1]].mean() - gained[bins[0]].mean())
@@ -228,11 +228,11 @@ def _learning(network: FittedNetwork) -> dict[str, object]:
     if not history:
         return {"columns": [], "epochs": []}
     best = int(np.argmax([epoch.valid_ndcg for epoch in history]))
-    numbers = sorted({*spread(len(history), MOST_EPOCHS).tolist(), best})
+    places = sorted({*spread(len(history), MOST_EPOCHS).tolist(), best})
     columns = ("number", "rank_loss", "confusion_loss", "valid_ndcg")
     return {
         "columns": list(columns),
-        "epochs": [[history[n].number, *rounded([getattr(history[n], name) for name in columns[1:]])] for n in numbers],
+        "epochs": [[history[n].number, *rounded([getattr(history[n], name) for name in columns[1:]])] for n in places],
     }
 
 

@@ -1,4 +1,4 @@
-"""How far the test rows lie within what training saw, feature by feature."""
+"""Difference of the test rows from the training rows, feature by feature."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _FeatureCoverage(NamedTuple):
 
     @property
     def strangeness(self) -> float:
-        """How much a reader should see the row: what is new in the test rows counts, what training had too does not."""
+        """Size of what is new in the test rows, by which features are sorted."""
         return abs((self.missing or 0.0) - (self.missing_in_training or 0.0)) + (self.beyond or self.unknown or 0.0)
 
 
@@ -65,5 +65,5 @@ def _coverage_of(feature: Feature, trained: Float[np.ndarray, " R"], now: Float[
     return _FeatureCoverage(feature.name, _share(np.isnan(trained)), _share(np.isnan(now)), beyond)
 
 
-def _share(chosen: Bool[np.ndarray, " S"]) -> float:
-    return round(float(chosen.mean()), 6) if len(chosen) else 0.0
+def _share(mask: Bool[np.ndarray, " S"]) -> float:
+    return round(float(mask.mean()), 6) if len(mask) else 0.0

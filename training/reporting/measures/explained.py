@@ -1,4 +1,4 @@
-"""What ranks the test queries: the importance of every feature, and three queries explained.
+"""Importance of every feature for the ranking of the test queries, and three queries explained.
 
 Those three are where the second stage helped most, where it hurt most, and one at random.
 """
@@ -54,7 +54,7 @@ LIST_COSTS = 30
 """Candidates that take as long to rank as a list does beside its candidates."""
 
 CUTOFF = 10
-"""Of the NDCG that a shuffled feature costs."""
+"""Cutoff of the NDCG that a shuffled feature costs."""
 
 
 def explain_queries(reranker: Reranker, test: Dataset, evaluation: Evaluation, metric: str) -> dict[str, object]:
@@ -155,8 +155,8 @@ def _measure_losses(
 ) -> list[Float[np.ndarray, " M"]]:
     """Return for every column the ``(M,)`` NDCG that each query loses where the column is shuffled."""
     rng = np.random.default_rng(0)
-    chosen = test.select(queries)
-    lists = [features for features, _ in chosen.lists()]
+    sample = test.select(queries)
+    lists = [features for features, _ in sample.lists()]
     places = [rng.permutation(len(rows)) for rows in lists]
     others = rng.permutation(len(lists))
 
@@ -164,7 +164,7 @@ def _measure_losses(
         return check_complete(reranker.rerank(CandidateList(rows)), test.qids[queries[n]]).sort_keys
 
     whole, losses = [keys_of(n, rows) for n, rows in enumerate(lists)], list[np.ndarray]()
-    ndcg = QueryNdcg(chosen.labels, chosen.offsets, cutoff=CUTOFF, gains=test.gains)
+    ndcg = QueryNdcg(sample.labels, sample.offsets, cutoff=CUTOFF, gains=test.gains)
     for column in columns:
         varies = any(not np.array_equal(rows[:, column], np.roll(rows[:, column], 1), equal_nan=True) for rows in lists)
         keys = whole.copy()
@@ -179,9 +179,9 @@ def _measure_losses(
 
 
 def _picked(gains: Float[np.ndarray, " N"], short: Bool[np.ndarray, " N"], ranker: str) -> Iterator[tuple[str, int]]:
-    counted = np.flatnonzero(short & ~np.isnan(gains))
-    if ranker != "first_stage" and len(counted):
-        best, worst = (int(counted[pick(gains[counted])]) for pick in (np.argmax, np.argmin))
+    eligible = np.flatnonzero(short & ~np.isnan(gains))
+    if ranker != "first_stage" and len(eligible):
+        best, worst = (int(eligible[pick(gains[eligible])]) for pick in (np.argmax, np.argmin))
         if gains[best] > 0.0:
             yield "helped", best
         if gains[worst] < 0.0:
@@ -238,14 +238,14 @@ def _stage(stage: dict[str, Any] | None) -> dict[str, object] | None:
         "reference_score": reference,
         "exact": stage["exact"],
         "contributions": [
-            _contribution(one) for one in stage["contributions"][:MOST_SHOWN] if one["contribution"] != 0.0
+            _contribution(part) for part in stage["contributions"][:MOST_SHOWN] if part["contribution"] != 0.0
         ],
     }
 
 
-def _contribution(one: dict[str, Any]) -> dict[str, object]:
-    contribution, error = rounded([one["contribution"], one["standard_error"] or 0.0])
-    return one | {
+def _contribution(part: dict[str, Any]) -> dict[str, object]:
+    contribution, error = rounded([part["contribution"], part["standard_error"] or 0.0])
+    return part | {
         "contribution": contribution,
-        "standard_error": None if one["standard_error"] is None else error,
+        "standard_error": None if part["standard_error"] is None else error,
     }

@@ -102,7 +102,7 @@ def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[n
     low, high = bootstrap_interval(after - before, weights)
     top = [relevance(choice.scores, temperature).max() for choice in outcomes]
     best = [choice.scores == choice.scores.max() for choice in outcomes]
-    chosen = [float(first[choice.chosen]) / int(first.sum()) for choice, first in zip(outcomes, best, strict=True)]
+    shares = [float(first[choice.place]) / int(first.sum()) for choice, first in zip(outcomes, best, strict=True)]
     even = [-np.log(len(choice.scores)) for choice in outcomes]
 
     def mean(values: list[float] | Float[np.ndarray, " N"]) -> float:
@@ -111,7 +111,7 @@ def _of_ranker(outcomes: list[ListOutcome], temperature: float, weights: Float[n
     return {
         "temperature": temperature,
         "lists": len(outcomes),
-        "top": {"score": mean(top), "chosen": mean(chosen)},
+        "top": {"score": mean(top), "chosen": mean(shares)},
         "log_probability": {
             "even": mean(even),
             "before": mean(before),
@@ -128,7 +128,7 @@ class _Flat(NamedTuple):
 
     query: Int[np.ndarray, " R"]
     probability: Float[np.ndarray, " R"]
-    chosen: Float[np.ndarray, " R"]
+    is_choice: Float[np.ndarray, " R"]
     bin: Int[np.ndarray, " R"]
 
 
@@ -154,10 +154,10 @@ def calibration(outcomes: list[ListOutcome], temperature: float, weights: Float[
     flat = _flat(outcomes, temperature, weights)
     count, size = int(flat.bin.max()) + 1, len(outcomes)
     sums = np.zeros((3, size, count))  # of each list in each bin: candidates, probability, choices
-    for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.chosen), strict=True):
+    for total, values in zip(sums, (np.ones_like(flat.probability), flat.probability, flat.is_choice), strict=True):
         np.add.at(total, (flat.query, flat.bin), values * weights[flat.query])
-    drawn = _draw_lists(size)
-    candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], drawn @ total]) for total in sums)
+    counts = _draw_lists(size)
+    candidates, stated, was = (np.concatenate([total.sum(axis=0)[None], counts @ total]) for total in sums)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = float(np.abs(stated[0] - was[0]).sum() / candidates[0].sum())
         shares = was / candidates
@@ -203,7 +203,7 @@ def _errors_by_chance(
 def _flat(outcomes: list[ListOutcome], temperature: float, weights: Float[np.ndarray, " N"]) -> _Flat:
     query = np.repeat(np.arange(len(outcomes)), [len(choice.scores) for choice in outcomes])
     stated = np.concatenate([relevance(choice.scores, temperature) for choice in outcomes])
-    was = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in outcomes]).astype(np.float64)
+    was = np.concatenate([np.arange(len(choice.scores)) == choice.place for choice in outcomes]).astype(np.float64)
     group = np.unique(stated, return_inverse=True)[1]
     expected = np.bincount(group, stated * weights[query])
     middle = (np.cumsum(expected) - expected / 2.0) / expected.sum()

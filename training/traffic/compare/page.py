@@ -46,7 +46,7 @@ def page(comparison: TrafficComparison, *, command: str) -> str:
         command=command,
         facts=_facts(comparison),
         settings=json.dumps(settings, indent=1),
-        numbers=_key_figures(comparison),
+        key_figures=_key_figures(comparison),
     )
 
 

@@ -115,7 +115,7 @@ def recipe(**parts):
             'rank_loss = "plackett_luce" weighs whole queries',
         ),
         ({"specialists": {"specialists": 2}}, r"\[specialists\] weighs whole queries, and rows of query 'q1'"),
-        ({"specialists": {"specialists": 2}, "router": {}}, r"\[router\] counts every query the same"),
+        ({"specialists": {"specialists": 2}, "router": {}}, r"\[router\] does not support weights"),
     ],
 )
 def test_what_cannot_honour_weights_says_so(planted_data, parts, says):

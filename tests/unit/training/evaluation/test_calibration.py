@@ -149,7 +149,7 @@ SCHEMA = FeatureSchema(features=(Feature(name="x"),))
 
 def dataset(found):
     rows = np.concatenate([choice.scores for choice in found]).astype(np.float32)[:, None]
-    labels = np.concatenate([np.arange(len(choice.scores)) == choice.chosen for choice in found]).astype(np.int32)
+    labels = np.concatenate([np.arange(len(choice.scores)) == choice.place for choice in found]).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum([len(choice.scores) for choice in found])])
     return Dataset(rows, labels, offsets, tuple(map(str, range(len(found)))), SCHEMA)
 
@@ -173,7 +173,7 @@ class ByHand(Reranker):
 def test_a_choice_below_the_cutoff_is_left_out():
     found = planted(100, 1.0)
     data = dataset([*found, ListOutcome(0, np.zeros(1), 0)])
-    kept = [choice for choice in found if (choice.scores > choice.scores[choice.chosen]).sum() < 3]
+    kept = [choice for choice in found if (choice.scores > choice.scores[choice.place]).sum() < 3]
     looked_at = choices(ByHand(), data, "qilcm")
     assert [choice.query for choice in looked_at] == [choice.query for choice in kept], "nor a list of one"
     assert {len(choice.scores) for choice in looked_at} == {3}
@@ -202,7 +202,7 @@ def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
         found = reliability(ByHand({"first_stage": 1.0}), splits)
         assert (found["choices"], found["rankers"], found["without_choice"]) == (False, [], 1)
         assert calibration_title(found) == (
-            "Scores are no probabilities here: 1 of 120 lists has not exactly one relevant candidate"
+            "Scores are not probabilities on these data: 1 of 120 lists does not have exactly one relevant candidate"
         )
 
 

@@ -17,7 +17,7 @@ def found(**changes):
         "mixture": np.array([0.8, 0.7, 0.6, 0.5]),
         "probabilities": np.array([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3], [0.8, 0.2]]),
         "gains": np.zeros((4, 2)),
-        "chosen": np.array([0, ABSTAINED, 0, 0]),
+        "route": np.array([0, ABSTAINED, 0, 0]),
         "query": np.arange(4),
     }
     return RoutingEvaluation(**(values | changes))
@@ -59,10 +59,10 @@ def test_the_sentence_is_honest():
     pays = RoutingEvaluation(**many | {"routed": many["generalist"] + 0.1})
     assert verdict(pays).startswith("Routing pays: 75% of queries go to a specialist, +0.1000 [+0.1000, +0.1000]")
     harms = RoutingEvaluation(**many | {"routed": many["generalist"] - 0.1})
-    assert verdict(harms).startswith("Routing harms")
+    assert verdict(harms).startswith("Routing does harm")
     noise = np.random.default_rng(0).normal(0, 0.1, 200)
     assert verdict(RoutingEvaluation(**many | {"routed": many["generalist"] + noise - noise.mean()})).startswith(
-        "Routing is not shown to pay"
+        "Routing has no significant effect"
     )
-    abstains = RoutingEvaluation(**many | {"chosen": np.full(200, ABSTAINED), "routed": many["generalist"]})
+    abstains = RoutingEvaluation(**many | {"route": np.full(200, ABSTAINED), "routed": many["generalist"]})
     assert verdict(abstains).startswith("Routing abstains")

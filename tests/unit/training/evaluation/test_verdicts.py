@@ -40,7 +40,13 @@ BOTH_SIDES = {"gain": (0.01, 0.03), "harm": (-0.03, -0.01), "no difference shown
     [
         ("gain", "beats LightGBM by", COLOURS[0], "The gain is larger", " grows with"),
         ("harm", "is worse than LightGBM by", COLOURS[1], "The gain is smaller", " shrinks with"),
-        ("no difference shown", "is not shown to beat", SOFT, "is not shown to differ", " is not shown to change with"),
+        (
+            "no difference shown",
+            "does not beat LightGBM significantly",
+            SOFT,
+            "does not differ significantly",
+            " is not shown to change with",
+        ),
     ],
 )
 def test_every_place_says_it(found, headline, colour, strange, grows):

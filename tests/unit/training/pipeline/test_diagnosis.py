@@ -24,7 +24,7 @@ from listwright.training.pipeline.diagnosis import (
     Spread,
     advice,
     compositions,
-    numbers,
+    facts_of,
     quick,
     sampled,
     spreads,
@@ -87,7 +87,7 @@ def test_advice_follows_from_the_intervals(relative, second, key, alone):
 def test_a_comparison_that_the_clock_ended_advises_a_whole_fit(relative):
     one = found(gain(*relative), replace(gain(*NOTHING, "qilcm2"), in_time=False))
     assert (advice(one).key, advice(one).alone) == ("unsure", False)
-    assert numbers(one)["second_stage"]["verdict"] == "not enough time"
+    assert facts_of(one)["second_stage"]["verdict"] == "not enough time"
 
 
 def test_too_few_queries_advise_a_whole_fit():
@@ -116,7 +116,7 @@ def test_tables_fit_a_terminal_and_hold_the_numbers(relative):
     assert "and 20 more, 0.03 to 0.67" in tables(one)
     assert "-0.030 [-0.040, -0.020]  harm" in tables(one)
     assert ("+0.167 [-0.123, +0.456]  no difference shown" in tables(one)) == (relative is not None)
-    told = numbers(one)
+    told = facts_of(one)
     assert (len(told["features"]), len(told["categories"])) == (21, 30)
     assert told["second_stage"]["verdict"] == "harm"
     assert (told["relative_columns"] is None) == (relative is None)

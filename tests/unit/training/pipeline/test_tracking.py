@@ -206,7 +206,7 @@ def test_a_store_that_hangs_is_left_alone(follower, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("uri", ["tensorboard:", "tensorboard: ", "tensorboard://", "tensorboard://runs"])
 def test_a_bad_uri_is_refused_before_the_fit(uri):
-    with pytest.raises(RecipeError, match=f"{uri}: names no folder: say tensorboard:DIR"):
+    with pytest.raises(RecipeError, match=f"{uri}: names no folder: write tensorboard:DIR"):
         Tracker(uri)
 
 
@@ -225,7 +225,7 @@ def test_a_bad_uri_is_refused_before_the_fit(uri):
 @pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
 def test_a_database_without_a_file_is_refused(uri):
     pytest.importorskip("mlflow")
-    with pytest.raises(RecipeError, match="names no file, and all would be lost: say sqlite:///FILE"):
+    with pytest.raises(RecipeError, match="names no file, so that the runs would be lost: write sqlite:///FILE"):
         Tracker(uri)
 
 

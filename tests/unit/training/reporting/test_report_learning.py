@@ -8,7 +8,7 @@ from listwright.training.reporting import fit_figures, sentences
 @pytest.mark.parametrize(
     ("best", "says"),
     [
-        (0, "No epoch of 2 ranked the validation queries better than the start, the first stage's own order"),
+        (0, "None of 2 epochs ranked the validation queries better than the first stage does"),
         (1, "Validation NDCG@10 was best after epoch 1 of 2, at 0.3000"),
         (2, "Validation NDCG@10 was best after epoch 2 of 2, at 0.3000: it was still rising when training ended"),
     ],

@@ -66,7 +66,7 @@ def test_a_sentence_names_the_ranker_the_queries_and_what_there_was_no_time_for(
     assert (gain in sentence) == (not few and len(rankers) == 1)
     assert "QILCM2, QILCM." in sentence
     assert "QILCM2" not in choice_sentence(default, names)
-    assert "held-out" not in choice_sentence(default, names, given=True)
+    assert "held-out" not in choice_sentence(default, names, external=True)
 
 
 def test_nothing_compared_is_nothing_said():

@@ -50,7 +50,7 @@ def test_graph_and_packed_rankers_compute_what_was_fitted():
     x[rng.random(x.shape) < 0.1] = np.nan  # also where training had no missing values, and of categories
     x[:5, 0] = 1e30
     expected = module.double()(torch.from_numpy(x).double()).detach().numpy()
-    packed = module.float().packed()
+    packed = module.float().pack()
     graph = to_onnx(module, 5, {packed_linear.METADATA: packed.to_text()})
     opened = open_specialists(graph, 5, 3, "specialists' graph")
     assert isinstance(opened, LinearScorer), "the packed form must agree with the graph"
@@ -60,4 +60,4 @@ def test_graph_and_packed_rankers_compute_what_was_fitted():
 
 @pytest.mark.parametrize("options", [{"transform": "log"}, {"hidden": (4,)}])
 def test_networks_and_logarithms_are_left_to_the_graph(options):
-    assert network(np.random.default_rng(0), **options).packed() is None
+    assert network(np.random.default_rng(0), **options).pack() is None

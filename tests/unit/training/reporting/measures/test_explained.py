@@ -139,7 +139,7 @@ def test_the_table_of_a_query():
         ["carrier\nA5, list: missing", "second", "+1.5\n±0.01"],
     ]
     assert table.note == (
-        "Candidate 3 of 4, label 1, from place 3 to 2. It would pass the one above with price 1.5 instead of 2."
+        "Candidate 3 of 4, label 1, from place 3 to 2. It would pass the candidate above with price 1.5 instead of 2."
     )
 
 
@@ -150,7 +150,7 @@ def test_the_table_of_a_query():
         ({"second_stage": None}, "No second stage scored it."),
         ({"second_stage": None, "faults": {"second_stage": "no oil"}}, "Second stage: failed, no oil."),
         ({"second_stage": None, "incomplete": ["second_stage"]}, "to 2. Second stage: not complete, for lack of time."),
-        ({"passing": {"one": None, "two": None}}, "No change of one or two features"),
+        ({"passing": {"one": None, "two": None}}, "No tried change of one or two features"),
     ],
 )
 def test_what_the_note_says(other, says):

@@ -1,4 +1,4 @@
-"""``training.Qilcm``: the run of ``listwright fit`` as a scikit-learn estimator, on arrays and frames."""
+"""``listwright.training.Qilcm``: the run of ``listwright fit`` as a scikit-learn estimator, on arrays and frames."""
 
 from __future__ import annotations
 

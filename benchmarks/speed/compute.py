@@ -32,8 +32,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.relative import CATEGORY_KINDS, NUMBER_KINDS, WITHIN_KINDS, RelativeColumns
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.second_stages import ranker_graph, to_onnx
 from listwright.training.first_stage.relative import candidates, widened_part
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe.model import QilcmSpec

@@ -13,7 +13,7 @@ REFUSED_FUNCTIONS = REFUSED | {"bests", "compared", "counted", "enough", "given"
 PUBLIC = {
     ("client/listwright_client/explanations.py", "one"),  # a key of POST /explain
     ("ranking/explaining/explanation.py", "one"),  # the same key
-    ("training/export/inference_form.py", "one"),  # the number
+    ("training/export/second_stages.py", "one"),  # the number
     ("ranking/metrics.py", "kept"),  # an argument of listwright.ranking.ndcg
     ("service/api/info.py", "kept"),  # a key of GET /info
     ("training/traffic/join/events.py", "seen"),  # a key of a file of labels

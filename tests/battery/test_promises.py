@@ -7,7 +7,7 @@ import torch
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.ranking.order import rank_by_score
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import ranker_graph
+from listwright.training.export.second_stages import ranker_graph
 from listwright.training.networks.qilcm import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe.model import Qilcm2Spec

@@ -12,8 +12,7 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.onnx_graph import OPERATORS
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.export.forest import forest_graph
-from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.second_stages import ranker_graph, to_onnx
 from listwright.training.first_stage.bring_your_own import canonical
 from listwright.training.networks.ranker import Ranker
 from listwright.training.recipe.config import Srm

@@ -18,8 +18,8 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.scorers import OnnxScorer
 from listwright.ranking.stages import NetworkStage
 from listwright.training.data.load import load
-from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import _check_list, _sensitivity, check_parity, to_onnx
+from listwright.training.export.parity import _check_list, _sensitivity, check_parity
+from listwright.training.export.second_stages import ranker_graph, to_onnx
 from listwright.training.networks.ranker import Ranker, Unbatched
 from listwright.training.recipe import config
 from listwright.training.recipe.model import QilcmSpec

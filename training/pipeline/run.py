@@ -29,8 +29,8 @@ from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
 from listwright.training.evaluation.protocol import HEADLINE, Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
-from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import check_parity, to_onnx
+from listwright.training.export.parity import check_parity
+from listwright.training.export.second_stages import ranker_graph, to_onnx
 from listwright.training.networks.ranker import Unbatched
 from listwright.training.pipeline import steps
 from listwright.training.pipeline.budget import Budget

@@ -21,7 +21,7 @@ from listwright.ranking.scorers import OnnxScorer
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.load import measurable
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.second_stages import to_onnx
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.export.inference_form import ranker_graph
+from listwright.training.export.second_stages import ranker_graph
 from listwright.training.networks.qilcm import QilcmNetwork
 from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
 from listwright.training.recipe.model import QilcmSpec

@@ -6,8 +6,8 @@ import torch
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.scorers import OnnxScorer
-from listwright.training.export.inference_form import ranker_graph
-from listwright.training.export.onnx import TOLERANCE
+from listwright.training.export.parity import TOLERANCE
+from listwright.training.export.second_stages import ranker_graph
 from listwright.training.losses import att_rank
 from listwright.training.networks.qilcm import MASKED_LOGIT
 from listwright.training.networks.ranker import Ranker

@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime, minimize
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.second_stages import to_onnx
 from listwright.training.losses.exact_plackett_luce import log_likelihood
 from listwright.training.recipe.config import Srm as SrmSpec
 from listwright.training.specialists.rankers import Standardise

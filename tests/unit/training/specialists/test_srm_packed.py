@@ -7,7 +7,7 @@ import torch
 from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.compiled.linear import LinearScorer, PackedLinear, open_specialists
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.training.export.onnx import to_onnx
+from listwright.training.export.second_stages import to_onnx
 from listwright.training.recipe.config import Srm
 from listwright.training.specialists.rankers import LinearRanker, NetworkRanker, SrmNetwork, Standardise
 

@@ -1,17 +1,11 @@
-"""Export of torch modules to ONNX, and the parity check that a graph must pass before it is sealed."""
+"""The parity check: an exported graph ranks as the trained module does, or is not sealed into a bundle."""
 
 from __future__ import annotations
 
 import copy
-import logging
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
-import onnx
 import torch
 from jaxtyping import Float, Int
 
@@ -23,8 +17,6 @@ from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import SecondStage, SrmStage
 from listwright.training.data.shards.rows import Features
 
-OPSET = 20
-
 TOLERANCE = 1e-4
 """Largest |torch - ONNX| of a score (absolute, and relative above 1); 2.4e-6 is typical."""
 
@@ -32,59 +24,6 @@ ROUNDINGS, WIDEST = 40.0, 100.0
 """Multiple of the change of a score by one rounding of its inputs, which may exceed :data:`TOLERANCE`, and the largest
 multiple of that. QILCM's graph counts a spread of some eight roundings as none, and enlarges others a thousand times.
 """
-
-
-def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
-
-    Args:
-        module: Module that maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing
-            included; put in eval mode here.
-        width: E, raw input columns.
-        metadata: Entries of the graph's metadata.
-
-    Returns:
-        The serialised graph with every weight inside: a second file with weights could get lost or swapped.
-    """
-    module = module.eval().to("cpu")
-    example = torch.zeros(3, width)  # length 1 would be burnt into the graph as a constant
-    with tempfile.TemporaryDirectory() as folder, _quiet_exporter():
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            module,
-            (example,),
-            str(path),
-            dynamo=True,
-            external_data=False,
-            opset_version=OPSET,
-            input_names=["features"],
-            output_names=["scores"],
-            dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
-            verbose=False,
-        )
-        graph = onnx.load(path)
-    for part in (graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.input, *graph.graph.output):
-        del part.metadata_props[:]  # the exporter's notes: where on this machine each line of code stands
-    length = graph.graph.input[0].type.tensor_type.shape.dim[0]
-    if length.HasField("dim_value"):  # the exporter does not report a length that the module fixed
-        raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
-    if metadata:
-        onnx.helper.set_model_props(graph, dict(metadata))
-    return bytes(graph.SerializeToString())
-
-
-@contextmanager
-def _quiet_exporter() -> Iterator[None]:
-    """Silence the exporter: its warnings about its own internals do not help the person who runs a fit."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
 
 
 def check_parity(

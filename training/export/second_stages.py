@@ -20,18 +20,27 @@ The rivals are exported as they are, but for the recurrence of those of ``listwr
 from __future__ import annotations
 
 import copy
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from jaxtyping import Float
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
+from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import UNKNOWN_CODE
-from listwright.training.export.onnx import OPSET, to_onnx
 from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
+
+OPSET = 20
 
 _LARGE = 1e30
 
@@ -212,3 +221,56 @@ def _to_float64(value: Any) -> Float[np.ndarray, "*shape"]:
     """Return a weight in float64."""
     numbers: Float[np.ndarray, "*shape"] = value.detach().double().numpy()
     return numbers
+
+
+def to_onnx(module: torch.nn.Module, width: int, metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return a single-file ONNX graph ``features (C, E) -> scores (C,)`` or ``(C, K)`` with a dynamic list axis.
+
+    Args:
+        module: Module that maps ``(C, E)`` float32 to ``(C,)`` scores, or ``(C, K)`` of K specialists, preprocessing
+            included; put in eval mode here.
+        width: E, raw input columns.
+        metadata: Entries of the graph's metadata.
+
+    Returns:
+        The serialised graph with every weight inside: a second file with weights could get lost or swapped.
+    """
+    module = module.eval().to("cpu")
+    example = torch.zeros(3, width)  # length 1 would be burnt into the graph as a constant
+    with tempfile.TemporaryDirectory() as folder, _quiet_exporter():
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            module,
+            (example,),
+            str(path),
+            dynamo=True,
+            external_data=False,
+            opset_version=OPSET,
+            input_names=["features"],
+            output_names=["scores"],
+            dynamic_shapes={"features": {0: torch.export.Dim("candidates", min=1)}},
+            verbose=False,
+        )
+        graph = onnx.load(path)
+    for part in (graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.input, *graph.graph.output):
+        del part.metadata_props[:]  # the exporter's notes: where on this machine each line of code stands
+    length = graph.graph.input[0].type.tensor_type.shape.dim[0]
+    if length.HasField("dim_value"):  # the exporter does not report a length that the module fixed
+        raise ScoringError(f"the exported graph takes lists of {length.dim_value} only: the list axis is not dynamic")
+    if metadata:
+        onnx.helper.set_model_props(graph, dict(metadata))
+    return bytes(graph.SerializeToString())
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Silence the exporter: its warnings about its own internals do not help the person who runs a fit."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

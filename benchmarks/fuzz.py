@@ -75,11 +75,11 @@ PLAN = plan_of(SCHEMA)
 REFUSALS: tuple[type[Exception], ...] = (*STATUS, RequestValidationError, DataError)
 
 ROWS: list[list[Any]] = [[1.5, None, "A5"], [-2e3, 0.1, "Ü"]]
-NAMED = [{"id": f"sku-{n}", "features": dict(zip(SCHEMA.names, row, strict=True))} for n, row in enumerate(ROWS)]
+NAMED_ROWS = [{"id": f"sku-{n}", "features": dict(zip(SCHEMA.names, row, strict=True))} for n, row in enumerate(ROWS)]
 BODIES = [
     json.dumps(body).encode()
     for body in (
-        {"candidates": NAMED, "id": "q", "context": {"price": 1}, "top_n": 1},
+        {"candidates": NAMED_ROWS, "id": "q", "context": {"price": 1}, "top_n": 1},
         {"candidates": [{"features": row} for row in ROWS], "strategy": "srm", "specialist": 0},
         {"features": ROWS, "feature_names": SCHEMA.names, "ids": ["a", "b"], "timeout_ms": 1.5, "raw_scores": True},
     )

@@ -16,7 +16,7 @@ from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import MAX_NAME
 from listwright.training.data.tables.frames import listed
 from listwright.training.pipeline.tracking import MODEL_PARAMS
-from listwright.training.scoring.worker import COLUMNS, ranked
+from listwright.training.scoring.worker import COLUMNS, rank_rows
 
 
 class BundleModel:
@@ -49,7 +49,7 @@ class BundleModel:
             DataError: if a query id is missing, or a column is there twice.
             SchemaMismatchError: if another feature is absent, or all are, or the column of ``qid``.
             TypeError: for data of other kinds.
-            ListwrightError: as :func:`listwright.training.scoring.worker.ranked`.
+            ListwrightError: as :func:`listwright.training.scoring.worker.rank_rows`.
         """
         options, features = {**MODEL_PARAMS, **(params or {})}, self._bundle.manifest.feature_schema.names
         frame = _frame(data, features)
@@ -77,7 +77,7 @@ class BundleModel:
         rows = pl.DataFrame([_column(frame[name].iloc[together]) for name in names]).with_columns(
             pl.Series(_LIST, lists[together])
         )
-        scored, _ = ranked(rows, self._bundle, _LIST, strategy=options["strategy"])
+        scored, _ = rank_rows(rows, self._bundle, _LIST, strategy=options["strategy"])
         back = np.argsort(together)
         return pd.DataFrame({name: scored[name].to_numpy()[back] for name in COLUMNS}, index=frame.index)
 

@@ -13,7 +13,7 @@ from listwright.ranking import bundle
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.model import FirstStageAlone
-from listwright.training.scoring.worker import ranked
+from listwright.training.scoring.worker import rank_rows
 from listwright.training.second_stage.loop import fit_network
 
 BUNDLE = Path("models/demo/1")
@@ -37,7 +37,7 @@ def _splits() -> Any:
 def score_part(source: str, target: str) -> int:
     """Score one part, read and written by the worker."""
     rows = pl.read_parquet(source)
-    ranked(rows, demo_bundle(), "qid")[0].write_parquet(target)
+    rank_rows(rows, demo_bundle(), "qid")[0].write_parquet(target)
     return rows.height
 
 

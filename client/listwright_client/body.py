@@ -110,10 +110,10 @@ def _matrix(features: Any) -> NDArray[Any]:
 def _values(values: NDArray[Any] | list[list[Cell]]) -> bytes:
     if isinstance(values, list):
         return numerals.of_rows(values)
-    return _numbers(values) if values.dtype.kind in "fiu" else _text([list(row) for row in values], "features")
+    return _encode_numbers(values) if values.dtype.kind in "fiu" else _text([list(row) for row in values], "features")
 
 
-def _numbers(matrix: NDArray[Any]) -> bytes:
+def _encode_numbers(matrix: NDArray[Any]) -> bytes:
     """Encode a matrix of numbers."""
     if matrix.dtype.kind == "f":
         infinite = np.argwhere(np.isinf(matrix))

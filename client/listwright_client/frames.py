@@ -123,7 +123,7 @@ def _infinite(name: str, row: int, number: Any) -> ValueError:
 
 def _matrix(columns: Sequence[_Column]) -> NDArray[Any] | None:
     """Return ``(L, D)`` of one type that holds every number exactly; None if there is none."""
-    numeric_columns = [column if isinstance(column, np.ndarray) else _numbers(column) for column in columns]
+    numeric_columns = [column if isinstance(column, np.ndarray) else _to_numbers(column) for column in columns]
     arrays = [array for array in numeric_columns if array is not None]
     if len(arrays) < len(columns) or not columns:
         return None
@@ -138,7 +138,7 @@ def _matrix(columns: Sequence[_Column]) -> NDArray[Any] | None:
     return None
 
 
-def _numbers(cells: list[Cell]) -> NDArray[Any] | None:
+def _to_numbers(cells: list[Cell]) -> NDArray[Any] | None:
     """Convert values to numbers; None if one is no number, or too large to stay exact."""
     present = [cell for cell in cells if cell is not None]
     if any(isinstance(cell, str) or (isinstance(cell, int) and abs(cell) > _EXACT[np.float64]) for cell in present):

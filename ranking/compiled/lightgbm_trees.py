@@ -98,12 +98,12 @@ class _Tree:
     def __init__(self, lines: dict[str, str]) -> None:
         if lines.get("is_linear", "0") != "0":
             raise UnsupportedForestError("its leaves are linear models (linear_tree)")
-        self.leaves = _numbers(lines["leaf_value"])
+        self.leaves = _parse_numbers(lines["leaf_value"])
         self.size = len(self.leaves) - 1
         inner = {name: lines[name] if self.size else "" for name in ("split_feature", "threshold", "decision_type")}
         self.feature = [int(number) for number in inner["split_feature"].split()]
         self.decision = [int(number) for number in inner["decision_type"].split()]
-        self.threshold = _numbers(inner["threshold"])
+        self.threshold = _parse_numbers(inner["threshold"])
         self.below: list[float] = float32_below(np.array(self.threshold)).tolist()
         left, right = (lines[side].split() if self.size else () for side in ("left_child", "right_child"))
         self.children = [(int(child), int(sibling)) for child, sibling in zip(left, right, strict=True)]
@@ -122,7 +122,7 @@ class _Tree:
                 places += 2
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_numbers(text: str) -> list[float]:
     return [float(number) for number in text.split()]
 
 

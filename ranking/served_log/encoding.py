@@ -148,7 +148,7 @@ def _fields(record: ServedRecord) -> dict[str, Any]:
         "shadow": _shadow(record.shadow),
         "timings_ms": record.timings_ms,
         "request_id": record.request_id,
-        "rules": [_rule(one) for one in record.rules] or None,
+        "rules": [_rule(rule) for rule in record.rules] or None,
     }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+SPLIT_SOURCES = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
 def threats():
@@ -28,10 +28,10 @@ def test_there_are_threats():
 
 
 def test_each_threat_has_a_test():
-    assert [row for row in threats() if not NAMED.findall(row.split("|")[-2])] == []
+    assert [row for row in threats() if not SPLIT_SOURCES.findall(row.split("|")[-2])] == []
 
 
 def test_the_named_tests_exist():
     assert [
-        (file, name) for file, name in sorted(set(NAMED.findall(PAGE))) if name not in defined_in(ROOT / file)
+        (file, name) for file, name in sorted(set(SPLIT_SOURCES.findall(PAGE))) if name not in defined_in(ROOT / file)
     ] == []

@@ -29,8 +29,8 @@ from listwright.training.scoring.frames import batches
 from listwright.training.scoring.worker import lists_of
 from support.strategies import scale_examples
 
-NAMED = ("zip", "floor")
-SPEC = TableData(qid="q", label="y", categorical=NAMED)
+SPLIT_SOURCES = ("zip", "floor")
+SPEC = TableData(qid="q", label="y", categorical=SPLIT_SOURCES)
 IDS = ("070", "70", "a b", "ü", "9007199254740993", "7-1")
 NUMBERS = st.none() | st.integers(-400, 400).map(lambda quarter: quarter / 4)
 CELLS = {
@@ -160,7 +160,7 @@ FRAMES = {
 
 def expected_of(columns):
     frame = typed(columns)
-    return memory.read_judged(frame.drop("q", "y"), frame["y"], frame["q"], categorical=NAMED)
+    return memory.read_judged(frame.drop("q", "y"), frame["y"], frame["q"], categorical=SPLIT_SOURCES)
 
 
 def same_features(found, expected):
@@ -242,7 +242,7 @@ def test_a_frame_means_the_same_whatever_its_types(kind, columns):
     frame, expected = FRAMES[kind](columns), expected_of(columns)
     y, qid = (frame[[name]] if kind != "polars" else frame[name] for name in ("y", "q"))
     X = frame.drop(columns=["q", "y"]) if kind != "polars" else frame.drop("q", "y")
-    same(memory.read_judged(X, y, qid, categorical=NAMED), expected)
+    same(memory.read_judged(X, y, qid, categorical=SPLIT_SOURCES), expected)
     asked, _ = memory.read_unjudged(X, qid, FITTED, FITTED.names)
     same_features(asked.features, expected.with_schema(FITTED).features)
 

@@ -160,7 +160,7 @@ def frames_of_queries(draw):
     )
 
 
-NAMED = TableData(qid="q", label="y")
+SPLIT_SOURCES = TableData(qid="q", label="y")
 
 SPEC = TableData(
     qid="search", label="clicked", weight="heavy", categorical=("shop",), split=TableSplit(by="time", column="when")
@@ -242,11 +242,11 @@ def test_a_killed_reading_of_a_table_goes_on_where_it_was(tmp_path, monkeypatch,
     frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
     revive = killed_after(monkeypatch, 2)
     with pytest.raises(Killed):
-        table.read(NAMED, str(path), on_disk=True)
+        table.read(SPLIT_SOURCES, str(path), on_disk=True)
     revive()
     begun, batches = [], frames.ColumnFile.batches
     monkeypatch.setattr(frames.ColumnFile, "batches", lambda self, first: begun.append(first) or batches(self, first))
-    same(table.read(NAMED, str(path), on_disk=True).dataset, table.read(NAMED, str(path)).dataset)
+    same(table.read(SPLIT_SOURCES, str(path), on_disk=True).dataset, table.read(SPLIT_SOURCES, str(path)).dataset)
     assert 0 < begun[0] < 60
 
 
@@ -260,7 +260,7 @@ def test_damaged_files_are_errors(tmp_path):
         path = tmp_path / name
         path.write_bytes(path.read_bytes()[:-40])
         with pytest.raises(DataError, match=f"{name}.*: cannot be read"):
-            Reader(on_disk=True).file(path) if ".txt" in name else table.read(NAMED, str(path), on_disk=True)
+            Reader(on_disk=True).file(path) if ".txt" in name else table.read(SPLIT_SOURCES, str(path), on_disk=True)
 
 
 def test_a_csv_file_without_room_for_its_columns_is_told(tmp_path, monkeypatch):

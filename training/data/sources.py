@@ -24,7 +24,7 @@ SPLITS = ("train", "valid", "test")
 
 _INDEX = re.compile(r"|Unnamed: \d+(?:\.\d+)*|__index_level_\d+__")
 
-NAMED = "train=FILE valid=FILE test=FILE"
+SPLIT_SOURCES = "train=FILE valid=FILE test=FILE"
 
 _GZIP = b"\x1f\x8b"
 
@@ -70,10 +70,10 @@ def files_by_split(sources: Sequence[str]) -> dict[str, str] | None:
     missing = [split for split in SPLITS if split not in dict(files)]
     if missing or len(files) != len(SPLITS):
         wrong = f"no {missing[0]}=FILE" if missing else "a split twice"
-        raise RecipeError(f"--data names {wrong}: give {NAMED}, each once")
+        raise RecipeError(f"--data names {wrong}: give {SPLIT_SOURCES}, each once")
     if len(files) != len(sources):
         other = next(source for source in sources if source.partition("=")[0] not in SPLITS)
-        raise RecipeError(f"--data does not say which split {other} is: give {NAMED}, each once")
+        raise RecipeError(f"--data does not say which split {other} is: give {SPLIT_SOURCES}, each once")
     return {split: dict(files)[split] for split in SPLITS}
 
 

@@ -159,31 +159,31 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
         DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
             different labels.
     """
-    splits = {"training": train, "validation": valid, "test": test}
-    for name, part in splits.items():
+    parts = {"training": train, "validation": valid, "test": test}
+    for name, part in parts.items():
         if len(part) == 0:
             raise DataError(how, f"the {name} split has no queries")
     for name, other in (("training", "validation"), ("training", "test"), ("validation", "test")):
-        shared = sorted(set(splits[name].qids) & set(splits[other].qids))
+        shared = sorted(set(parts[name].qids) & set(parts[other].qids))
         if shared:
             raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {name} and {other}")
     for name in ("training", "validation"):
-        if not informative(splits[name]):
-            labels = ", ".join(map(str, np.unique(splits[name].labels)))
-            alone = int((splits[name].lengths == 1).sum())
+        if not informative(parts[name]):
+            labels = ", ".join(map(str, np.unique(parts[name].labels)))
+            alone = int((parts[name].lengths == 1).sum())
             remedy = "judge more queries, or split them otherwise (seed, fold, files)"
-            if alone > len(splits[name]) / 2:
+            if alone > len(parts[name]) / 2:
                 remedy = (
                     f"{alone} queries have one row, as in a wide table, where a row has all options of one chooser. "
                     "Make it long, a row for each option, as docs/data.md shows; or name another column of query ids"
                 )
             raise DataError(
                 how,
-                f"no {name} query has two candidates with different labels ({len(splits[name])} queries, labels found: "
+                f"no {name} query has two candidates with different labels ({len(parts[name])} queries, labels found: "
                 f"{labels}): there is nothing to learn an order from; {remedy}",
             )
     schema = fit_schema(train)
-    sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in splits.items())
+    sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in parts.items())
     whole = Splits(train, valid, test, f"{how}: {sizes}")
     # without categories to recode, gigabytes need not be copied
     return whole.with_schema(schema, in_place=in_place) if schema.categorical else whole.described_by(schema)

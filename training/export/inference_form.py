@@ -87,7 +87,7 @@ class _QilcmGraph:
             if network.query_norm == "stable":
                 alone = self._add("Mul", alone, self._varies(mean, variance))
             representation = self._add("Mul", centred, alone)
-        products, plain = np.split(_numbers(network.ranking[0].weight).T.astype(np.float32), 2)
+        products, plain = np.split(_to_float64(network.ranking[0].weight).T.astype(np.float32), 2)
         ratio = self._add("Transpose", self._cast(ratio, self._type, np.float32))
         weights = self._add("Add", plain, self._add("Mul", ratio, products))
         representation = self._cast(representation, self._type, np.float32)
@@ -132,7 +132,7 @@ class _QilcmGraph:
         """Append :class:`listwright.training.networks.ranker.Preprocess`."""
         zero, one = self._array(0.0), self._array(1.0)
         fills, lows, ranges = (
-            self._array(_numbers(value)) for value in (preprocess.fills, preprocess.lows, preprocess.ranges)
+            self._array(_to_float64(value)) for value in (preprocess.fills, preprocess.lows, preprocess.ranges)
         )
         numbers = features
         if preprocess.categorical:
@@ -156,7 +156,7 @@ class _QilcmGraph:
             inside = self._add("LessOrEqual", code, self._array(categories))
             inside = self._add("And", self._add("GreaterOrEqual", code, one), inside)
             known = self._add("Where", inside, code, self._array(UNKNOWN_CODE))
-            table = self._array(_numbers(embedding.weight))
+            table = self._array(_to_float64(embedding.weight))
             parts.append(self._add("Gather", table, self._cast(known, self._type, np.int64)))
         return self._add("Concat", *parts, axis=1)
 
@@ -173,8 +173,8 @@ class _QilcmGraph:
         """
         linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
         for number, layer in enumerate(linear, start=1):
-            weight = _numbers(layer.weight)
-            bias = _numbers(layer.bias) - weight @ shift
+            weight = _to_float64(layer.weight)
+            bias = _to_float64(layer.bias) - weight @ shift
             x = self._add("Gemm", x, weights or weight.T.astype(dtype), bias.astype(dtype))
             weights, shift = None, np.ones(len(weight))
             if number < len(linear) or isinstance(layers[-1], nn.ELU):
@@ -208,7 +208,7 @@ class _QilcmGraph:
         return self._add("Reciprocal", sigma)
 
 
-def _numbers(value: Any) -> Float[np.ndarray, "*shape"]:
+def _to_float64(value: Any) -> Float[np.ndarray, "*shape"]:
     """Return a weight in float64."""
     numbers: Float[np.ndarray, "*shape"] = value.detach().double().numpy()
     return numbers

@@ -54,7 +54,7 @@ def recognised(head: bytes) -> ForeignModel | None:
     if _is_lightgbm_text(head):
         return None
     archive = next(((name, inner) for name, unpack in _PACKED.items() if (inner := unpack(head))), None)
-    return _as_it_is(head) if archive is None else _packed(*archive)
+    return _as_it_is(head) if archive is None else _compressed_model(*archive)
 
 
 def is_onnx(head: bytes) -> bool:
@@ -83,7 +83,7 @@ def _pickle(head: bytes) -> ForeignModel:
     return ForeignModel("a pickle or joblib file, which is never opened here, because that runs code", _EITHER)
 
 
-def _packed(name: str, inner: bytes) -> ForeignModel:
+def _compressed_model(name: str, inner: bytes) -> ForeignModel:
     if _is_lightgbm_text(inner):
         return ForeignModel(f"LightGBM's text, compressed with {name}", "unpack it first")
     if is_onnx(inner):

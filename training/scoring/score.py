@@ -25,8 +25,8 @@ def score(
             False, or another one is; if a worker is stopped from outside.
         DataError: if the disk is full, or the data changed meanwhile.
         ListwrightError: see :func:`listwright.training.scoring.frames.batches`,
-            :func:`listwright.training.scoring.run.parts` and :func:`listwright.training.scoring.worker.ranked`. Parts
-            that are done stay.
+            :func:`listwright.training.scoring.run.parts` and :func:`listwright.training.scoring.worker.rank_rows`.
+            Parts that are done stay.
     """
     check_output(job)
     if on is not None:

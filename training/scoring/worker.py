@@ -58,7 +58,7 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     served = load_bundle(str(job.bundle))
     rows = read(ranges, columns_to_read(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
-    scored, counts = ranked(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
+    scored, counts = rank_rows(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
     lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
     scored = scored.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
@@ -91,7 +91,7 @@ def _import_lightgbm() -> None:
             del sys.modules[name]
 
 
-def ranked(
+def rank_rows(
     rows: pl.DataFrame, model: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
 ) -> tuple[pl.DataFrame, Int[np.ndarray, "2 J"]]:
     """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.

@@ -22,7 +22,7 @@ KEY = "a" * 20
 
 
 ROW = [1, 2, 3, "A5"]
-NAMED = {"price": 1, "stars": 2, "bm25": 3, "carrier": "A5"}
+SPLIT_SOURCES = {"price": 1, "stars": 2, "bm25": 3, "carrier": "A5"}
 INPUT = {"name": "features", "datatype": "FP32", "shape": [2, 4], "data": [1, 2, 3, 1] * 2}
 IDS = {"name": "ids", "datatype": "BYTES", "shape": [2], "data": ["a", "b"]}
 REFUSED = {
@@ -53,16 +53,16 @@ REFUSED = {
     "a huge number": {"inputs": [INPUT], "parameters": {"top_n": 2**53}},
     "rows, a specialist of another ranker": {"features": [ROW], "specialist": 0, "strategy": "first_stage"},
     "rows, a huge number": {"features": [ROW], "top_n": 2**53},
-    "rows, an id too few": {"candidates": [{"id": "a", "features": NAMED}, {"features": NAMED}]},
+    "rows, an id too few": {"candidates": [{"id": "a", "features": SPLIT_SOURCES}, {"features": SPLIT_SOURCES}]},
     "rows, none": {"candidates": []},
     "rows, a matrix of none": {"features": []},
-    "rows, both": {"candidates": [{"features": NAMED}], "features": [ROW]},
+    "rows, both": {"candidates": [{"features": SPLIT_SOURCES}], "features": [ROW]},
     "rows, columns beside them": {"features": [ROW], "columns": {"price": [1], "stars": [1]}},
     "rows, columns of none": {"columns": {"price": [], "stars": []}},
     "rows, a column of one value": {"columns": {"price": 1, "stars": [1]}},
     "rows, names of columns": {"columns": {"price": [1], "stars": [1]}, "feature_names": ["price", "stars"]},
     "rows, columns of two lengths": {"columns": {"price": [1, 2], "stars": [1]}},
-    "rows, ids beside candidates": {"candidates": [{"features": NAMED}], "ids": ["a"]},
+    "rows, ids beside candidates": {"candidates": [{"features": SPLIT_SOURCES}], "ids": ["a"]},
 }
 """Whatever the bundle, no such body is ranked."""
 
@@ -99,8 +99,11 @@ def test_what_no_bundle_ranks_is_refused_by_the_service_and_where_it_can_by_the_
         ("InferRequest", {"inputs": [INPUT, IDS]}),
         ("InferRequest", {"inputs": [IDS, INPUT | {"data": [[1, None, 3, 1], [1, 2, 3, 1]]}]}),
         ("InferRequest", {"inputs": [{**INPUT, "data": None, "parameters": {"binary_data_size": 32, "x": 1}}]}),
-        ("RerankRequest", {"candidates": [{"features": NAMED, "id": None}], "specialist": 0, "strategy": "srm"}),
-        ("RerankRequest", {"candidates": [{"features": NAMED, "id": "a"}], "specialist": 0}),
+        (
+            "RerankRequest",
+            {"candidates": [{"features": SPLIT_SOURCES, "id": None}], "specialist": 0, "strategy": "srm"},
+        ),
+        ("RerankRequest", {"candidates": [{"features": SPLIT_SOURCES, "id": "a"}], "specialist": 0}),
         ("RerankRequest", {"columns": {"price": [1, None], "carrier": ["A5", True]}, "ids": ["a", "b"]}),
     ],
 )

@@ -16,7 +16,7 @@ from support.http.openapi import CONFIG, for_this_bundle
 from support.strategies import scale_examples
 
 KEY, ADMIN_KEY = "k" * 20, "a" * 20
-NAMED = {"name": "$response.body#/model", "version": "$response.body#/version"}
+SPLIT_SOURCES = {"name": "$response.body#/model", "version": "$response.body#/version"}
 
 
 def linked(document):
@@ -27,13 +27,16 @@ def linked(document):
         for operation in operations.values():
             if path not in HEALTH and not path.startswith("/admin/"):
                 operation["security"] = [{"apiKey": []}]
-    by_name = {"name": NAMED["name"]}
+    by_name = {"name": SPLIT_SOURCES["name"]}
     links = {
         "metadata": {"operationId": "model_metadata", "parameters": by_name},
-        "version": {"operationId": "model_version_metadata", "parameters": NAMED},
-        "ready": {"operationId": "model_version_ready", "parameters": NAMED},
-        "infer": {"operationId": "infer_version", "parameters": NAMED},
-        "info": {"operationId": "info", "parameters": {"model": NAMED["name"], "version": NAMED["version"]}},
+        "version": {"operationId": "model_version_metadata", "parameters": SPLIT_SOURCES},
+        "ready": {"operationId": "model_version_ready", "parameters": SPLIT_SOURCES},
+        "infer": {"operationId": "infer_version", "parameters": SPLIT_SOURCES},
+        "info": {
+            "operationId": "info",
+            "parameters": {"model": SPLIT_SOURCES["name"], "version": SPLIT_SOURCES["version"]},
+        },
         "again": {"operationId": "rerank"},
         "reload": {"operationId": "reload"},
         "metrics": {"operationId": "metrics"},

@@ -22,7 +22,7 @@ from listwright.training.data.letor.text import EMPTY, GROUPS_DIFFER, blocks_of,
 from listwright.training.data.shards.rows import map_rows
 from listwright.training.data.shards.shards import QueryBlock, ShardWriter
 from listwright.training.data.sources import (
-    NAMED,
+    SPLIT_SOURCES,
     SPLITS,
     Container,
     check_exists,
@@ -79,7 +79,7 @@ def load(
     reader = Reader(progress, on_disk=on_disk)
     files = files_by_split(sources)
     if files is not None:
-        check_fold(fold, 1, NAMED)
+        check_fold(fold, 1, SPLIT_SOURCES)
         train, valid, test = as_wide([reader.file(Path(file)) for file in files.values()])
         return checked(train, valid, test, ", ".join(f"{split} {file}" for split, file in files.items()))
     for source in sources:
@@ -94,7 +94,7 @@ def load(
         note = f"{paths[0]}: {len(others)} files left out, of other names than a set's: {', '.join(others[:10])}"
         return replace(splits, notes=(*splits.notes, note)) if others else splits
     if any(path.is_dir() or is_archive(path) for path in paths):
-        raise RecipeError(f"--data takes one folder or archive, or files, or {NAMED}")
+        raise RecipeError(f"--data takes one folder or archive, or files, or {SPLIT_SOURCES}")
     check_fold(fold, spec.split.parts, ", ".join(sources))
     dataset = concatenate([reader.file(path) for path in paths])
     return by_query(dataset, spec.split, fold=fold, rng=rng, source=", ".join(sources))
@@ -132,7 +132,7 @@ def _published(container: Container) -> _Folds:
     whole = {home: folds for home, folds in sets.items() if any("train" in files for files in folds.values())}
     if len(whole) > 1:
         homes = ", ".join(repr(home.rstrip("/.")) for home in whole)
-        raise DataError(container.path, f"holds several sets ({homes}): name the folder of one, or {NAMED}")
+        raise DataError(container.path, f"holds several sets ({homes}): name the folder of one, or {SPLIT_SOURCES}")
     folds = next(iter(whole.values()), {})
     return {number: files for number, files in folds.items() if number} or folds
 

@@ -132,8 +132,8 @@ def feature_of(
             raise fault(column, f"holds {times}: make it a number, or {leave_out}{split}")
         case "text" if column.dtype in (pl.String, pl.Binary):
             written = written_numbers(column, numbers_of_column)
-            numbers = len(column) - numbers_of_column.values.null_count()
-            if len(written) and numbers + len(written) >= len(numbers_of_column.wrong) - len(written):
+            number_count = len(column) - numbers_of_column.values.null_count()
+            if len(written) and number_count + len(written) >= len(numbers_of_column.wrong) - len(written):
                 row = int(written[0])
                 advice = (
                     "write digits and a decimal point only, such as 1234.5, or say that the column holds categories"
@@ -149,12 +149,12 @@ def kind_of(column: pl.Series, parsed: Numbers) -> Kind | None:
         column: Column of text or of another type; a column of categories counts as text whatever its values look like.
         parsed: Numbers of the column.
     """
-    numbers = len(column) - parsed.values.null_count()
+    number_count = len(column) - parsed.values.null_count()
     if column.dtype.is_temporal():
         return "times"
-    if numbers == 0 and len(parsed.wrong) == 0:
+    if number_count == 0 and len(parsed.wrong) == 0:
         return None
-    if numbers >= len(parsed.wrong) and column.dtype not in (pl.Categorical, pl.Enum):
+    if number_count >= len(parsed.wrong) and column.dtype not in (pl.Categorical, pl.Enum):
         return "numbers"
     names = names_in(column).unique()
     if names.drop_nulls().is_in(["true", "false"]).all():

@@ -37,7 +37,7 @@ from listwright.training.data.cells import (
 from listwright.training.data.dataset import Dataset, Remedies, Rounding, Splits, dataset_of
 from listwright.training.data.leaks import rounding_of
 from listwright.training.data.shards.shards import QueryBlock, ShardWriter
-from listwright.training.data.sources import NAMED, file_digest, files_by_split, is_index
+from listwright.training.data.sources import SPLIT_SOURCES, file_digest, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.columns import (
     encoded,
@@ -103,15 +103,15 @@ def load(
     if files_of_splits is not None:
         if split.by != "random":
             raise RecipeError(
-                f"{NAMED} says which query belongs where: leave out {_OPTION[split.by]}, or give one table"
+                f"{SPLIT_SOURCES} says which query belongs where: leave out {_OPTION[split.by]}, or give one table"
             )
-        check_fold(fold, 1, NAMED)
+        check_fold(fold, 1, SPLIT_SOURCES)
         files = {name: Path(file) for name, file in files_of_splits.items()}
         (train, valid, test), rounding, notes = _read_splits(spec, files, on_disk, progress)
         splits = checked(train, valid, test, ", ".join(f"{name} {path.name}" for name, path in files.items()))
         return replace(splits, rounding=rounding, notes=notes)
     if len(sources) > 1:
-        raise RecipeError(f"--data takes one table, not {len(sources)}, or {NAMED}: {', '.join(sources)}")
+        raise RecipeError(f"--data takes one table, not {len(sources)}, or {SPLIT_SOURCES}: {', '.join(sources)}")
     at_random = split.by == "random"
     what = sources[0] if at_random else f"a table that is split by {_OPTION[split.by]}"
     check_fold(fold, split.parts if at_random else 1, what)

@@ -116,8 +116,8 @@ def compare_arms(
     wide, columns = _wide(sums, name, metrics)
     looks: dict[str, list[Look]] = {metric: [] for metric in metrics}
     sequences: dict[str, ConfidenceSequence] = {}
-    last = _Grown(date.min, np.zeros((0, 0)))
-    for last in map(_Grown._make, grown(wide, columns)):
+    last = _CumulativeSums(date.min, np.zeros((0, 0)))
+    for last in map(_CumulativeSums._make, cumulative_sums(wide, columns)):
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
             sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
@@ -143,7 +143,7 @@ def compare_arms(
     )
 
 
-class _Grown(NamedTuple):
+class _CumulativeSums(NamedTuple):
     """Cumulative ``totals (units, 2 + 4 M)``: queries of both arms, and each metric's sums and sums of squares."""
 
     day: date
@@ -178,7 +178,7 @@ def _sequence(control: Ratio, target: float | None) -> ConfidenceSequence:
     return ConfidenceSequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
 
-def _look(at: _Grown, place: int, sequence: ConfidenceSequence) -> Look:
+def _look(at: _CumulativeSums, place: int, sequence: ConfidenceSequence) -> Look:
     control, challenger = at.ratios(place)
     variance = control.variance + challenger.variance
     queries = control.queries + challenger.queries
@@ -188,7 +188,7 @@ def _look(at: _Grown, place: int, sequence: ConfidenceSequence) -> Look:
 
 
 def _effect(
-    at: _Grown, place: int, metric: str, look: Look, planned: ConfidenceSequence | None, target: float | None
+    at: _CumulativeSums, place: int, metric: str, look: Look, planned: ConfidenceSequence | None, target: float | None
 ) -> Effect:
     control, challenger = at.ratios(place)
     rng = np.random.default_rng(0)
@@ -238,7 +238,7 @@ def compare_teams(experiment: Experiment, *, credit: str | None, target: float |
     looks: list[Look] = []
     totals = np.zeros((0, 3))
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
-    for day, totals in grown(sums, _SUMS):
+    for day, totals in cumulative_sums(sums, _SUMS):
         preference = ratio_of(*totals.T)
         ready = has_enough_units(preference)
         looks.append(look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=ready))
@@ -450,7 +450,7 @@ def looks_of(days: pl.Series) -> list[date]:
     return [there[place] for place in places]
 
 
-def grown(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "units M"]]]:
+def cumulative_sums(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "units M"]]]:
     """Yield the cumulative sums of every unit up to the end of each look's day.
 
     Args:

@@ -30,9 +30,9 @@ PLANTED_QUERIES = 1000
 PLANTED = ("context", "shifted", "flights")
 REAL = ("airline", "mq2008", "ohsumed", "tafeng")
 LARGE = ("tafeng",)
-"""Sets with one split, by time. Each seed draws :data:`DRAWN` training lists of its own, and two folds score them."""
+"""Sets with one split, by time. Each seed draws :data:`SAMPLED_LISTS` training lists; two folds score them."""
 
-DRAWN = 8_000
+SAMPLED_LISTS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Problem:
         if self.name not in LARGE:
             return splits
         splits, tests = curve.in_time(splits)
-        rng, share = np.random.default_rng(self.seed), DRAWN / len(splits.train)
+        rng, share = np.random.default_rng(self.seed), SAMPLED_LISTS / len(splits.train)
         train, valid = (part.select(curve.sample(rng, len(part), share)) for part in (splits.train, splits.valid))
         return replace(splits, train=train, valid=valid, test=tests["usual"])
 

@@ -27,7 +27,7 @@ RANKING = Ranking(
 )
 SHARE = FeatureContribution("price", 3.1, None, 0.25, None)
 STAGE = StageContributions("qilcm", 1.5, 1.25, False, 64, True, (SHARE,))
-NAMED = CandidateList(np.zeros((3, 1), dtype=np.float32), ("a", "b", "c"))
+SPLIT_SOURCES = CandidateList(np.zeros((3, 1), dtype=np.float32), ("a", "b", "c"))
 
 
 def explanation(candidate, **parts):
@@ -57,17 +57,17 @@ def test_every_part_is_written():
     }
     found = written(
         explanation(
-            place_of(NAMED, RANKING, 1),
+            place_of(SPLIT_SOURCES, RANKING, 1),
             first_stage=STAGE,
             second_stage=STAGE,
             passing=WhatItTakes(
-                place_of(NAMED, RANKING, 0),
+                place_of(SPLIT_SOURCES, RANKING, 0),
                 (ValueChange("price", 1.0, 2.0),),
                 (ValueChange("a", None, "x"), ValueChange("b", 1.0, 0.5)),
                 9,
                 4,
             ),
-            moves=(MovedCandidate(2, id_of(NAMED, 2), 1, 2),),
+            moves=(MovedCandidate(2, id_of(SPLIT_SOURCES, 2), 1, 2),),
             anomaly=AnomalyReasons(0.5, {"0.99": 0.625}, (UnusualValue("price", None, 0.25),)),
             router=RouterReasons((0.25, 0.75), (0.0, 0.5), 0.125),
             against=Comparison(2, "c", (SHARE,), ()),
@@ -101,7 +101,7 @@ def test_every_part_is_written():
 
 
 def test_what_is_not_there_is_null():
-    found = written(explanation(place_of(CandidateList(NAMED.features), RANKING, 2)))
+    found = written(explanation(place_of(CandidateList(SPLIT_SOURCES.features), RANKING, 2)))
     assert found == {
         "candidate": {"index": 2, "id": None, "rank": 1},
         **dict.fromkeys(("first_stage", "second_stage", "passing", "anomaly", "router", "against")),
@@ -109,7 +109,7 @@ def test_what_is_not_there_is_null():
         "incomplete": [],
         "faults": {},
     }
-    candidate = place_of(NAMED, RANKING, 0)
+    candidate = place_of(SPLIT_SOURCES, RANKING, 0)
     none_pass = explanation(candidate, passing=WhatItTakes(PlacedCandidate(2, "c", 1), None, None, 30, 0))
     assert written(none_pass)["passing"] == {
         "above": {"index": 2, "id": "c", "rank": 1},
@@ -123,6 +123,6 @@ def test_what_is_not_there_is_null():
 def test_json_has_no_nan():
     odd = FeatureContribution("price", float("nan"), float("nan"), float("nan"), None)
     stage = StageContributions("onnx", float("nan"), 0.0, True, 0, False, (odd,))
-    found = written(explanation(place_of(NAMED, RANKING, 0), first_stage=stage))["first_stage"]
+    found = written(explanation(place_of(SPLIT_SOURCES, RANKING, 0), first_stage=stage))["first_stage"]
     assert found["score"] is None
     assert found["contributions"][0]["value"] is None

@@ -14,7 +14,7 @@ from listwright.ranking.errors import DataError, SchemaMismatchError, ScoringErr
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.memory import read_unjudged
 from listwright.training.scoring import worker
-from listwright.training.scoring.worker import _plain, lists_of, ranked
+from listwright.training.scoring.worker import _plain, lists_of, rank_rows
 from support.training.scored import lists
 
 SCHEMA = FeatureSchema(
@@ -109,5 +109,7 @@ def test_a_first_stage_that_fails_in_a_block_names_the_query(folder):
 
     loaded.reranker.first_stage = Failing()
     with pytest.raises(ScoringError, match="query q1: no such price"):
-        ranked(frame.with_columns(price=pl.when(pl.int_range(12) == 5).then(77.0).otherwise("price")), loaded, "query")
-    assert ranked(frame, loaded, "query")[0].height == 12
+        rank_rows(
+            frame.with_columns(price=pl.when(pl.int_range(12) == 5).then(77.0).otherwise("price")), loaded, "query"
+        )
+    assert rank_rows(frame, loaded, "query")[0].height == 12

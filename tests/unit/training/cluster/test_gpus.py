@@ -1,4 +1,4 @@
-"""``listwright fit --on``: how many workers there are where none are asked for."""
+"""Workers of a data-parallel fit: each of them on CUDA has a GPU."""
 
 from types import SimpleNamespace
 

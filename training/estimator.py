@@ -83,9 +83,9 @@ _INSTEAD = {
 class Qilcm(BaseEstimator):  # type: ignore[misc]
     """A LightGBM first stage and a second stage that reranks, QILCM or a rival, in one bundle.
 
-    Queries are dealt to ``parts`` parts: one is held out to report on, one stops the training, the others train. All
-    figures and all scores come from the sealed bundle, through the code that serves it: those of the first stage, where
-    the second one is shown to be worse.
+    Queries are divided into ``parts`` parts: one is held out for the report, one stops the training, the others train.
+    All figures and scores come from the sealed bundle, through the code that serves it. If the second stage ranks the
+    validation queries worse than the first, the scores are those of the first stage.
 
     Args:
         model: Second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares

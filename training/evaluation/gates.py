@@ -20,7 +20,7 @@ MOST_SEGMENTS = 50
 """Values of a column that are segments of their own: those with the most lists."""
 
 OTHERS = "(others)"
-"""The segment of all other values."""
+"""Name of the segment of all other values."""
 
 
 class Segment(NamedTuple):
@@ -42,7 +42,7 @@ class Segment(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """A bound: of the gain where rankers are compared, else of the mean.
+    """Lower bound of the gain where two rankers are compared, else of the mean.
 
     Args:
         metric: One of :data:`listwright.training.evaluation.protocol.METRICS`.
@@ -90,7 +90,7 @@ def parse_gate(text: str) -> Gate:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The result.
+    """Result of a judgement.
 
     Args:
         evaluation: Values of every list, by ranker: input order, first stages, bundles, a run.

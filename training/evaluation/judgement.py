@@ -52,7 +52,7 @@ from listwright.training.scoring.run import parts
 from listwright.training.scoring.worker import PartLists, lists_of, load_bundle, rankings_of
 
 MISSING = "(missing)"
-"""The segment of lists without a value."""
+"""Name of the segment of lists without a value."""
 
 INPUT_ORDER = "input order"
 
@@ -223,7 +223,7 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
             while running:
                 take()
     except BrokenProcessPool as error:
-        fault = "a worker was stopped from outside, perhaps for want of memory: try again with --jobs 1"
+        fault = "a worker was stopped from outside, perhaps for lack of memory: try again with --jobs 1"
         raise RecipeError(fault) from error
     task.end(done)
     return judged

@@ -81,7 +81,7 @@ class Evaluation:
 
     @property
     def queries(self) -> int:
-        """N."""
+        """Number of queries."""
         return len(next(iter(self.values.values()))[METRICS[0]])
 
     @property
@@ -103,7 +103,7 @@ class Evaluation:
         return weighted_mean(*self.select_counted(metric, ranker))
 
     def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
-        """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 of no query."""
+        """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 without queries."""
         return self.gains((metric,), ranker, over)[0]
 
     def gains(self, metrics: Iterable[str], ranker: str, over: str) -> list[tuple[float, float, float]]:
@@ -130,7 +130,7 @@ class Evaluation:
 
 
 def weighted_mean(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None) -> float:
-    """Return the mean; 0 of no values, or none that counts."""
+    """Return the weighted mean; 0 without values, or if all weights are 0."""
     if len(values) == 0 or (weights is not None and not weights.any()):
         return 0.0
     return float(np.average(values, weights=weights))

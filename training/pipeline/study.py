@@ -142,7 +142,7 @@ def _trial_workers(recipe: Recipe, sources: Sequence[str], on: str | None, jobs:
             yield TrialWorkers(executor, at_a_time, SplitsReader(recipe, tuple(sources)))
     except BrokenProcessPool as error:
         raise RecipeError(
-            "a worker was stopped from outside, perhaps for want of memory: finished trials are kept; the same command "
+            "a worker was stopped from outside, perhaps for lack of memory: finished trials are kept; the same command "
             "goes on"
         ) from error
 

@@ -69,8 +69,7 @@ class Comparison(Frozen):
         ranker, over: The less simple ranker, and the one that it had to beat.
         metric: Name of the metric, e.g. ``ndcg@10``.
         mean, low, high: Paired difference over queries, with its 95 % interval; those of second stages hold together.
-        n: Number of queries that count: all, or as many of one weight as would tell as much as those with their
-            weights.
+        n: Effective number of queries: all of them without weights, else Kish's ``(sum w)^2 / sum w^2``.
     """
 
     ranker: str

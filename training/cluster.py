@@ -289,7 +289,7 @@ class RayExecutor(Executor):
         except self._ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[0]
             self._take(task).set_exception(
-                RecipeError(f"a task was lost {TASK_RETRIES + 1} times, perhaps for want of memory: {reason}")
+                RecipeError(f"a task was lost {TASK_RETRIES + 1} times, perhaps because memory ran out: {reason}")
             )
         else:
             self._take(task).set_result(result)

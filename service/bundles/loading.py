@@ -27,7 +27,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, SHARE = 1.0, 60.0, 0.1
 """After a refusal: pauses double from the first to the longest, and attempts take this share of the time at most."""
 
 ARRIVAL_S = 60.0
-"""Seconds for which an incomplete folder of bundles is retried when the service starts: it may still be arriving."""
+"""Seconds for which an incomplete folder of bundles is retried at the start: its files may still be being copied."""
 
 WARM_UPS = 2
 """Rankings of each length: the first takes unusually long; the second gives the expected times of the stages."""
@@ -62,7 +62,7 @@ class BundleFolders:
 
 
 def next_pause_s(last_s: float, took_s: float) -> float:
-    """Return the seconds until a refused bundle is tried again: its files may still be arriving.
+    """Return the seconds until a refused bundle is tried again: its files may still be being copied.
 
     Args:
         last_s: Seconds of the pause before this attempt; 0 before the first.

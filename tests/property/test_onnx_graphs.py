@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.onnx_graph import METADATA_PREFIX, OPERATORS, _model_class, checked
+from listwright.ranking.onnx_graph import METADATA_PREFIX, OPERATORS, _model_class, check_graph
 from listwright.ranking.scorers import OnnxScorer
 from support.strategies import scale_examples
 
@@ -43,7 +43,7 @@ def messages(message):
 def let_through(content):
     """What the runtime is given, if anything is."""
     try:
-        found = checked(content)
+        found = check_graph(content)
     except ScoringError:
         return None
     graph = onnx.ModelProto.FromString(found)

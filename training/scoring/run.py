@@ -69,7 +69,7 @@ def run(
                 sizes = _all_parts(job, manifest, folder, workers, at_a_time, progress, ids_only=workers_read)
         except BrokenProcessPool as error:
             raise WorkerStoppedError(
-                "a worker was stopped from outside, perhaps for want of memory: finished parts are kept; the same "
+                "a worker was stopped from outside, perhaps because memory ran out: finished parts are kept; the same "
                 "command with --resume continues, with --jobs N for fewer at a time"
             ) from error
         done = [json.loads(path.read_text()) for path in sizes]

@@ -261,7 +261,7 @@ def run_all(
                         bar.update(task, description=f"{title}: {done.method}", advance=1)
         except BrokenProcessPool as error:
             raise RecipeError(
-                "a worker was stopped from outside, perhaps for want of memory: finished fits are kept; the same "
+                "a worker was stopped from outside, perhaps because memory ran out: finished fits are kept; the same "
                 "command goes on, with --jobs N for fewer at a time"
             ) from error
         bar.update(task, description=title)

@@ -32,7 +32,7 @@ def test_an_error_is_the_one_that_was_raised():
 
 def test_a_task_that_ray_gives_up_is_told():
     executor = RayExecutor(RayStandIn(losses=1))
-    with pytest.raises(RecipeError, match="lost 6 times, perhaps for want of memory: the node is gone"):
+    with pytest.raises(RecipeError, match="lost 6 times, perhaps because memory ran out: the node is gone"):
         executor.submit(add, 1, 2).result(60)
     executor.shutdown()
 

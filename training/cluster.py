@@ -323,7 +323,7 @@ class Workers:
     idle: list[Any] = field(default_factory=list)
 
     def group(self, work: Callable[[int], bytes]) -> Group:
-        """Return a group. ``work(rank)`` is pickle_call work that creates a rank's object, see
+        """Return a group. ``work(rank)`` is a pickled call that creates a rank's object, see
         :func:`listwright.training.cluster.pickle_call`.
 
         What is held has a method ``join(rank, addresses)``, which gets it in touch with the others.

@@ -115,8 +115,8 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         report_: ``report.json`` of the bundle, see ``docs/report.md``.
         reranker_: Reranker of the bundle.
         files_: Files of the bundle by name.
-        feature_names_in_: Names of the columns of X, those among them that became no features; f1, f2 ... where X was
-            an array.
+        feature_names_in_: Names of all columns of X, also of those that became no features; f1, f2 ... where X was an
+            array.
         n_features_in_: Number of these columns.
     """
 

@@ -100,6 +100,8 @@ def job_folder(
             message = f"holds an interrupted {kind.name}: continue it with --resume, or delete that folder"
             raise RecipeError(f"{folder} {message}")
         try:
+            if resume and not read_object(folder / kind.facts):
+                raise DataError(folder / kind.facts, "is empty")
             store_facts(folder / kind.facts, facts, kind.other)
         except DataError as error:
             raise RecipeError(f"{folder} is no {kind.name} that can be resumed ({error}): delete it") from error
@@ -131,7 +133,7 @@ def locked(folder: Path, in_use: str, option: str = "--out") -> Iterator[None]:
     except Timeout:
         raise RecipeError(in_use) from None
     except OSError as error:
-        raise RecipeError(f"{option} {folder} cannot be made: {error.strerror or error}; choose another") from error
+        raise RecipeError(f"{folder} cannot be made: {error.strerror or error}; choose another {option}") from error
     with lock:
         yield
 

@@ -44,7 +44,10 @@ import json, sys
 from contextlib import contextmanager
 from time import process_time
 from listwright.training import fit
-from listwright.training.console.progress import Stopwatch
+try:
+    from listwright.training.console.progress import Stopwatch
+except ModuleNotFoundError:  # before this module had its folder
+    from listwright.training.progress import Stopwatch
 from listwright.training.reporting import report
 
 spent, step, page = {}, Stopwatch.step, report.fit_page

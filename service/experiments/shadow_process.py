@@ -78,7 +78,7 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
 
     Args:
         question: List to rank.
-        bundles: Loaded bundles, by folder; the one that is asked for stays.
+        bundles: Loaded bundles, by folder and strategy; the bundle of the question is added.
     """
     from listwright.ranking.candidates import CandidateList  # noqa: PLC0415 - after its priority is lowered
     from listwright.ranking.experiments import agreement  # noqa: PLC0415

@@ -46,20 +46,20 @@ class Traced:
 
 def open_tracer() -> OtelTracer | None:
     """Return a tracer as the ``OTEL_*`` variables say; None where they name no receiver, or turn tracing off."""
-    variable = next((name for name in ENDPOINTS if os.environ.get(name)), None)
+    endpoint = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
-    if variable is None or off:
+    if endpoint is None or off:
         return None
     variable = next((name for name in PROTOCOLS if os.environ.get(name)), None)
     if variable is not None and (protocol := os.environ[variable].strip().lower()) != PROTOCOL:
-        remedy = f"set it to {PROTOCOL}, and {variable} to the receiver's port for HTTP, by default 4318"
+        remedy = f"set it to {PROTOCOL}, and {endpoint} to the receiver's port for HTTP, by default 4318"
         _log.error("%s is %r, which is not sent: no traces; %s", variable, protocol, remedy)
         return None
     try:
         from listwright.service.telemetry import otel  # noqa: PLC0415 - an extra, see pyproject.toml
     except ModuleNotFoundError as error:
         _log.warning(
-            "%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", variable, error.name
+            "%s is set, but %s is not installed: no traces; pip install 'listwright[otel]'", endpoint, error.name
         )
         return None
     try:

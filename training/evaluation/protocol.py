@@ -58,7 +58,7 @@ class Evaluation:
 
     Args:
         values: ``values[ranker][metric]`` is ``(N,)``; NDCG is NaN for a query without a relevant candidate.
-        protocol: Value of such a query, and ideal that the NDCG is divided by.
+        protocol: Value of a query without a relevant candidate, and ideal that the NDCG is divided by.
         weights: ``(N,)`` of the queries in every mean; None: all alike.
         ranked: Scores that were measured; None where they are not at hand.
     """

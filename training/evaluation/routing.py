@@ -33,7 +33,7 @@ class RoutingEvaluation:
         probabilities, gains: ``(N, K)`` the router's estimates.
         route: ``(N,)`` specialist of ``routed``; -1 where the router abstained.
         query: ``(N,)`` number of each row's query; rows of one query (several seeds) are resampled together.
-        default_is: Name of that ranker.
+        default_is: Name of the ranker of ``default``.
     """
 
     generalist: Float[np.ndarray, " N"]

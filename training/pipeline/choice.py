@@ -273,7 +273,7 @@ class NetworkComparison:
 
     Args:
         values: ``(N,)`` NDCG of the network on the comparison queries; NaN for those that were not looked at.
-        comparison: Comparison over the queries that were.
+        comparison: Comparison over the other queries.
         in_time: Whether the comparison was not cut short; False makes "no difference shown" "not enough time".
     """
 

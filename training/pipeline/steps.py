@@ -292,7 +292,7 @@ def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparis
     Args:
         run: Context of the run, whose recipe has the rankers to compare.
         first: First stage below the second stages.
-        comparisons: Comparisons of first stages, which appear in the reason only.
+        comparisons: Comparisons of first stages, for the reason and the list of all comparisons.
     """
     recipe, splits, budget = run.recipe, run.splits, run.budget
     specs = compared_networks(recipe)

@@ -16,7 +16,7 @@ from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
 from listwright.ranking.stages import LightGbmEngine, NetworkKind
 from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
-from listwright.training.recipe.model import DcmSpec, DlcmSpec, FirstStageAlone, Model, QilcmSpec, Rivals, model_like
+from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, model_like
 
 LAB = "listwright_lab"
 """Package of ``listwright-lab``: suites of papers, their recipes, and networks that only rivals need."""
@@ -311,8 +311,9 @@ def of(values: dict[str, Any], place: str) -> Recipe:
         recipe = Recipe.model_validate(values)
     except ValidationError as error:
         raise RecipeError(f"{place}: {described(error, Recipe)}") from error
-    if isinstance(recipe.model, DlcmSpec | DcmSpec):
-        _check_laboratory(f"model {recipe.model.kind!r}")
+    for kind in (recipe.model.kind, *(() if recipe.choice is None else recipe.choice.second_stages)):
+        if kind in ("dlcm", "dcm"):
+            _check_laboratory(f"model {kind!r}")
     return recipe
 
 
@@ -331,7 +332,7 @@ def changed(recipe: Recipe, changes: dict[str, object]) -> Recipe:
 
 
 def with_comparisons(recipe: Recipe, *, quick: bool, model: str | None) -> Recipe:
-    """Return the recipe with its comparison of rankers: by default that of every kind.
+    """Return the recipe with its comparison of rankers: by default that of :class:`Choice`.
 
     Args:
         recipe: Recipe of the fit.

@@ -107,6 +107,7 @@ def test_a_protocol_that_is_not_spoken_is_named_with_the_remedy(monkeypatch, cap
     monkeypatch.setattr(otel, "exporting", lambda: Mock(spec=OtelTracer))
     assert (open_tracer() is not None) == traces
     assert all(word in caplog.text for word in ("grpc" if "grpc" in named.values() else "", "http/protobuf")) or traces
+    assert f"{ENDPOINTS[1]} to the receiver's port" in caplog.text or traces
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What a recipe must not say, told before anything is fitted."""
 
+import sys
+
 import pytest
 
 from listwright.ranking.errors import RecipeError
@@ -74,3 +76,11 @@ def test_all_pairs_stay_all_pairs(pairs):
     spec = QilcmSpec(confusion_pairs=pairs)
     assert spec.model_dump(exclude_none=True)["confusion_pairs"] == "all"
     assert QilcmSpec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+@pytest.mark.parametrize("parts", [{"model": {"kind": "dcm"}}, {"choice": {"second_stages": ["qilcm", "dlcm"]}}])
+def test_a_rival_without_the_laboratory_is_refused_before_the_fit(parts, monkeypatch):
+    config.of(TABLE | parts, "here")
+    monkeypatch.setitem(sys.modules, config.LAB, None)
+    with pytest.raises(RecipeError, match=r"model 'd[lc]\w+' comes with listwright-lab"):
+        config.of(TABLE | parts, "here")

@@ -26,7 +26,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings,
     "reference/metrics.md": metrics,
     "reference/http.md": lambda: http(ROOT / "openapi.yaml"),
-    "reference/recipes.md": lambda: recipes(ROOT / "training" / "recipes"),
+    "reference/recipes.md": lambda: recipes(ROOT / "training" / "recipes", ROOT / "lab" / "listwright_lab" / "recipes"),
     **{f"reference/{name}.md": partial(package, name) for name in PACKAGES},
 }
 _NOT_SEARCHED = "---\nsearch: {exclude: true}\n---\n\n"

@@ -17,14 +17,15 @@ PACKAGES = {
 """What ``__all__`` of each names has a section, and what the reader can do after its page."""
 
 
-def recipes(folder: Path) -> str:
+def recipes(*folders: Path) -> str:
     """Return Markdown: every shipped recipe, with its description."""
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.toml"))}
+    files = sorted((path for folder in folders for path in folder.glob("*.toml")), key=lambda path: path.stem)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in files}
     abouts = {name: str(tomllib.loads(text)["about"]) for name, text in texts.items()}
     return page(
         "Recipes",
         "After this page you can choose a recipe, or copy one and change it.\n\n"
-        "`listwright fit NAME` takes each of them.",
+        "`listwright fit NAME` takes each of them; those that end in `-paper` come with `listwright-lab`.",
         table(["recipe", "what it is"], [[f"[`{name}`](#{name})", plain(about)] for name, about in abouts.items()]),
         *(f"## {name}\n\n{fenced(text, 'toml')}" for name, text in texts.items()),
     )

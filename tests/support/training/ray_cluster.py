@@ -52,7 +52,7 @@ class OnRay:
 
     def start(self, command, *arguments, room_s=60, on="auto"):
         """``listwright COMMAND ARGUMENTS --on auto``, under way."""
-        words = [sys.executable, "-m", f"listwright.training.{command}", *map(str, arguments), "--on", on]
+        words = [sys.executable, "-m", "listwright", command, *map(str, arguments), "--on", on]
         environment = {**os.environ, **QUIET, "RAY_ADDRESS": self.address, "LISTWRIGHT_ROOM_S": str(room_s)}
         return subprocess.Popen(
             words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

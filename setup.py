@@ -1,7 +1,7 @@
 """The compiled part, which pyproject.toml has no stable word for yet; everything else stands there.
 
-Without a C compiler the package installs all the same: LightGBM, NumPy, polars and pydantic then do the same, slower, and
-the log says so of the first stage.
+Without a C compiler the package installs all the same: LightGBM, NumPy, polars and pydantic then do the same, slower,
+and the log says so of the first stage.
 """
 
 from pathlib import Path

@@ -83,9 +83,11 @@ def test_a_published_bundle_is_never_overwritten(out):
         Workspace(out, recipe(), resume=False)
 
 
-def test_a_damaged_run_folder_says_what_to_do(out):
+@pytest.mark.parametrize("content", ["{", "{}", None])
+def test_a_damaged_run_folder_says_what_to_do(out, content):
     interrupted(out, recipe())
-    (folder_of(out) / "run.json").write_text("{")
+    file = folder_of(out) / "run.json"
+    file.unlink() if content is None else file.write_text(content)
     with pytest.raises(RecipeError, match="delete it"):
         Workspace(out, recipe(), resume=True)
 

@@ -90,7 +90,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     Args:
         model: Second stage, one of :data:`listwright.training.recipe.model.MODEL_NAMES`; or ``auto``, which compares
             those of :class:`listwright.training.recipe.config.Choice` and answers with the simplest ranker unless the
-            gain of a more complex one is statistically significant.
+            gain of a second stage is statistically significant.
         encoder_width, hidden, rank_loss, precision, first_stage_score, cutoff, dropout, weight_decay, batches,
         batch_size, learning_rate, max_epochs, patience, ndcg_at: see :class:`listwright.training.recipe.model.Network`.
         query_norm, confusion_weight, confusion_pairs: Settings of QILCM and its variants, see

@@ -103,8 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "fit",
         "Compare LightGBM with and without list-relative columns, and the second stages, on\n"
-        "queries that none was trained on. Publish a bundle. The default is the simplest ranker. A more\n"
-        "complex one replaces it only if its gain is statistically significant.",
+        "queries that none was trained on. Publish a bundle. The default is the simplest ranker. A second\n"
+        "stage replaces it only if its gain is statistically significant.",
         _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)

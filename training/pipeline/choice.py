@@ -1,4 +1,4 @@
-"""The choice of the default: the simplest ranker, unless the gain of a more complex one is statistically significant.
+"""The choice of the default: the simplest ranker, unless the gain of a second stage is statistically significant.
 
 Rankers are compared on the validation queries: each network is fitted once, and what wins is the network that is
 shipped. Where these are fewer than :data:`ENOUGH` and leave a worthwhile gain possible, the training queries are added,

@@ -68,7 +68,7 @@ def choice_sentence(
         why = f"{queries} are too few to choose another; {FEWEST} are needed."
     elif second:
         why = (
-            f"chosen on {queries}. The default is the simplest ranker. A more complex one replaces it only if its gain "
+            f"chosen on {queries}. The default is the simplest ranker. A second stage replaces it only if its gain "
             "is statistically significant."
         )
     else:

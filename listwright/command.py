@@ -44,7 +44,8 @@ COMMANDS = {
     "propensity": Command("listwright.training.commands.propensity", "estimate how likely each place is looked at"),
     "page": Command("listwright.training.commands.page", "make report.html again from report.json"),
     "fetch": Command("listwright.training.commands.fetch", "copy a bundle out of MLflow", "listwright[mlflow]"),
-    "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would"),
+    "export": Command("listwright.training.commands.export", "write a bundle's ranker as one ONNX file"),
+    "verify": Command("listwright.ranking.commands.verify", "check a bundle as the service would, or such a file"),
     "publish": Command(
         "listwright.service.commands.publish", "give a bundle another name or version, and serve it", "listwright"
     ),

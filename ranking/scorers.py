@@ -17,7 +17,7 @@ from listwright.ranking.onnx_graph import check_graph
 from listwright.ranking.order import mixture
 from listwright.ranking.stages import NetworkStage, SecondStage
 
-_ORT_ERRORS = (
+ORT_ERRORS = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
     ort_errors.InvalidGraph,
@@ -26,6 +26,22 @@ _ORT_ERRORS = (
     ort_errors.RuntimeException,
     UnicodeDecodeError,  # where ONNX Runtime quotes the bytes of a damaged graph
 )
+"""Errors of ONNX Runtime."""
+
+
+def session_options() -> onnxruntime.SessionOptions:
+    """Return the options of a session on one thread, silent but for its exceptions.
+
+    One thread because parallelism is across requests and worker processes; spinning is off because a request that
+    waits must not burn the core that another one needs.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
+    return options
 
 
 @runtime_checkable
@@ -44,9 +60,6 @@ class Scorer(Protocol):
 class OnnxScorer:
     """An ONNX graph ``features (C, E) float32 -> scores (C,) or (C, K) float32`` on one thread.
 
-    One thread because parallelism is across requests and worker processes; spinning is off because a request that
-    waits must not burn the core that another one needs.
-
     Args:
         model: Serialised graph, with its weights inside.
         width: Number E of columns of the input.
@@ -61,17 +74,11 @@ class OnnxScorer:
     """
 
     def __init__(self, model: bytes, width: int, *, columns: int | None = None, name: str = "second stage") -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.load_model_format", "ONNX")
-        options.log_severity_level = 4  # it would write to stderr itself; its errors arrive as exceptions
         try:
             self._session = onnxruntime.InferenceSession(
-                check_graph(model), options, providers=["CPUExecutionProvider"]
+                check_graph(model), session_options(), providers=["CPUExecutionProvider"]
             )
-        except _ORT_ERRORS as error:
+        except ORT_ERRORS as error:
             raise ScoringError(f"not an ONNX graph that can run here: {error}") from error
         self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._name, self._tail = name, () if columns is None else (columns,)
@@ -85,7 +92,7 @@ class OnnxScorer:
         """Return ``(C,)`` or ``(C, K)`` finite scores."""
         try:
             (scores,) = self._session.run(["scores"], {"features": features})
-        except _ORT_ERRORS as error:
+        except ORT_ERRORS as error:
             raise ScoringError(f"the {self._name} failed: {error}") from error
         if scores.shape != (len(features), *self._tail):
             raise ScoringError(f"the {self._name} gave scores of shape {scores.shape} for {len(features)} candidates")

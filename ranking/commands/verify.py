@@ -1,4 +1,4 @@
-"""``listwright verify DIR``: check a bundle as the service would before it serves it."""
+"""``listwright verify``: check a bundle as the service would before it serves it, or a ranker in one ONNX file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from listwright.ranking.bundle import Bundle, load
 from listwright.ranking.errors import BundleError, ListwrightError, plain_text
+from listwright.ranking.ranker_file import RankerFile
 from listwright.ranking.remote import Url, download, location_argument
 
 
@@ -17,24 +18,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="listwright verify",
         description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "
-        "Exit 1 and say why if the service would refuse it.",
-        epilog="examples:\n  listwright verify models/demo/1\n  listwright verify s3://models/shop/2",
+        "Exit 1 and say why if the service would refuse it. "
+        "Of a file by listwright export: rank the golden lists that it carries.",
+        epilog="examples:\n  listwright verify models/demo/1\n  listwright verify s3://models/shop/2\n"
+        "  listwright verify shop.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "folder", type=location_argument, metavar="DIR", help="folder or URL of the bundle, e.g. models/demo/1"
+        "folder", type=location_argument, metavar="DIR", help="folder or URL of the bundle, or an ONNX file"
     )
     options = parser.parse_args(arguments)
     try:
-        bundle = _load(options.folder)
+        summary = _check(options.folder)
     except (ListwrightError, OSError) as error:
         print(f"refused: {plain_text(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(_summary(bundle))
+    print(summary)
     return 0
+
+
+def _check(location: Path | Url) -> str:
+    """Check what is there, and return the text to print."""
+    if isinstance(location, Path) and (location.is_file() or location.suffix == ".onnx"):
+        ranker = RankerFile(location)
+        ranker.verify()
+        facts = ranker.facts
+        specialist = "" if facts.specialist is None else f", specialist {facts.specialist}"
+        ranked = (
+            f"  strategy {facts.strategy}{specialist}, {len(facts.golden_lists)} golden lists ranked as by the bundle"
+        )
+        head = f"{location.name}: good, {facts.name}/{facts.version}, {facts.feature_schema.fingerprint}"
+        return "\n".join((head, ranked, *(f"  input {line}" for line in ranker.inputs)))
+    return _summary(_load(location))
 
 
 def _load(location: Path | Url) -> Bundle:

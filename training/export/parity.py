@@ -56,20 +56,34 @@ def check_parity(
             or the order does by more than a near tie.
     """
     exact = copy.deepcopy(module).eval().double()  # rounding of torch's own must not count as a difference
-    around = () if stage.cutoff is None else (max(1, stage.cutoff - 1), stage.cutoff, stage.cutoff + 1)
-    lengths = tuple(sorted({1, 2, *around, longest}))
+    lengths = list_lengths(stage, longest)
     specialists = range(len(stage.specialists)) if isinstance(stage, SrmStage) else [None]
     for length in lengths:
-        for name, features in _hard_lists(rows, length, reranker.schema, rng):
+        for name, features in hard_lists(rows, length, reranker.schema, rng):
             for specialist in specialists:
                 what = f"{stage.kind}, {name} list of {length}"
                 _check_list(exact, reranker, stage, specialist, features, what)
     return lengths
 
 
-def _hard_lists(
+def list_lengths(stage: SecondStage | None, longest: int) -> tuple[int, ...]:
+    """Return lengths of lists that are easy to get wrong: 1, 2, those around the cutoff, and the longest one."""
+    cutoff = None if stage is None else stage.cutoff
+    around = () if cutoff is None else (max(1, cutoff - 1), cutoff, cutoff + 1)
+    return tuple(sorted({1, 2, *around, longest}))
+
+
+def hard_lists(
     rows: Features, length: int, schema: FeatureSchema, rng: np.random.Generator
 ) -> Iterator[tuple[str, Float[np.ndarray, "L D"]]]:
+    """Yield lists of real rows by name: plain, in another order, constant, with missing values, of unknown categories.
+
+    Args:
+        rows: Real feature rows to draw from, in schema order.
+        length: Number L of candidates.
+        schema: Schema of the rows.
+        rng: Generator that draws.
+    """
     features = rows[rng.integers(0, len(rows), length)]
     yield "plain", features
     yield "permuted", features[rng.permutation(length)]

@@ -1,0 +1,209 @@
+"""A ranker as one ONNX file, which ``listwright export`` writes: read and checked with ONNX Runtime alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import onnxruntime
+from jaxtyping import Float, Int
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from listwright.ranking.candidates import CandidateList
+from listwright.ranking.errors import BundleError
+from listwright.ranking.features import FeatureSchema
+from listwright.ranking.golden import MAX_FILE_VALUES, TIE_TOLERANCE, Numbers, same_scores
+from listwright.ranking.manifest import BundleName
+from listwright.ranking.onnx_graph import METADATA_PREFIX
+from listwright.ranking.order import finite_scores
+from listwright.ranking.plain_file import check_values
+from listwright.ranking.reranker import Reranker
+from listwright.ranking.scorers import ORT_ERRORS, session_options
+
+FACTS = f"{METADATA_PREFIX}ranker"
+"""Key of the metadata under which :class:`RankerFacts` stand as JSON."""
+
+
+class CheckedList(BaseModel):
+    """One list and its answer; ``None`` stands for NaN.
+
+    Args:
+        features: ``(L, D)`` features in schema order, categories as codes.
+        order: ``(L,)`` indices of the candidates, best first.
+        scores: ``(L,)`` finite scores.
+        first_stage_scores: ``(L,)`` scores of the first stage.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    features: Annotated[list[Numbers], Field(min_length=1, fail_fast=True)]
+    order: Annotated[list[int], Field(fail_fast=True)]
+    scores: Numbers
+    first_stage_scores: Numbers
+
+
+class RankerFacts(BaseModel):
+    """What a ranker's file says of itself.
+
+    Args:
+        name, version: Name and version of the bundle.
+        manifest_sha256: Hash of the bundle's manifest.
+        strategy: Ranker of the bundle that the file holds.
+        specialist: Number of the specialist; None for other rankers, and for the mixture of all.
+        feature_schema: Features of a candidate.
+        golden_lists: Lists and their answers by the bundle.
+    """
+
+    model_config = ConfigDict(frozen=True)  # a newer release may say more
+
+    name: BundleName
+    version: BundleName
+    manifest_sha256: str
+    strategy: str
+    specialist: int | None = None
+    feature_schema: FeatureSchema
+    golden_lists: Annotated[tuple[CheckedList, ...], Field(min_length=1)]
+
+
+class RankedList(NamedTuple):
+    """Output of a ranker's file for one list.
+
+    Args:
+        scores: ``(L,)`` finite scores; sorting by them, highest first, gives the order.
+        order: ``(L,)`` indices of the candidates, best first.
+        first_stage_scores: ``(L,)`` scores of the first stage; NaN if it failed.
+    """
+
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " L"]
+    first_stage_scores: Float[np.ndarray, " L"]
+
+
+class RankerFile:
+    """A whole ranker in one ONNX file, on one thread.
+
+    Args:
+        path: Path of the file.
+
+    Raises:
+        BundleError: if the file is not there, or is no ranker that ``listwright export`` wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise BundleError(path, "does not exist")
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), session_options())
+        except ORT_ERRORS as error:
+            raise BundleError(path, f"not an ONNX file that can run here, or truncated: {error}") from error
+        text = self._session.get_modelmeta().custom_metadata_map.get(FACTS)
+        if text is None:
+            raise BundleError(
+                path, f"holds no metadata {FACTS}: listwright export did not write it, or it is truncated"
+            )
+        try:
+            check_values(text, MAX_FILE_VALUES)
+            self.facts = RankerFacts.model_validate_json(text)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise BundleError(path, f"{FACTS}: {fault['msg']}") from error
+        except ValueError as error:
+            raise BundleError(path, f"{FACTS}: {error}") from error
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Each input of the graph in one line: name, type, shape and columns."""
+        schema = self.facts.feature_schema
+        columns = {"features": range(len(schema)), "numbers": schema.numeric, "categories": schema.categorical}
+        return tuple(
+            f"{entry.name} {entry.type[7:-1]} (candidates, {entry.shape[1]}): "
+            + ", ".join(schema.names[column] for column in columns[entry.name])
+            for entry in self._session.get_inputs()
+        )
+
+    def rank(self, features: Float[np.ndarray, "L D"]) -> RankedList:
+        """Return the order of one list, and its scores.
+
+        Args:
+            features: ``(L, D)`` features in schema order, NaN = missing, categories as codes.
+
+        Raises:
+            BundleError: if the graph fails.
+        """
+        try:
+            return RankedList(*self._session.run(RankedList._fields, self._inputs(CandidateList(features).features)))
+        except ORT_ERRORS as error:
+            raise BundleError(self.path, f"cannot rank: {error}") from error
+
+    def _inputs(self, features: Float[np.ndarray, "L D"]) -> dict[str, np.ndarray]:
+        schema = self.facts.feature_schema
+        names = {
+            column: np.array(["", *schema.features[column].categories], dtype=object) for column in schema.categorical
+        }
+        inputs: dict[str, np.ndarray] = {}
+        for entry in self._session.get_inputs():
+            if entry.name == "categories":
+                texts = [texts[features[:, column].astype(np.int64)] for column, texts in names.items()]
+                inputs["categories"] = np.stack(texts, axis=1)
+            else:
+                inputs[entry.name] = features if entry.name == "features" else features[:, list(schema.numeric)]
+        return inputs
+
+    def verify(self) -> None:
+        """Rank every golden list of the file and compare with the bundle's answers.
+
+        Raises:
+            BundleError: naming the first list whose answer differs.
+        """
+        for number, expected in enumerate(self.facts.golden_lists, start=1):
+            difference = self.difference(expected)
+            if difference is not None:
+                raise BundleError(self.path, f"golden list {number}: {difference}")
+
+    def difference(self, expected: CheckedList) -> str | None:
+        """Return how the file's answer differs from the expected one; None where it does not.
+
+        Scores may differ by :data:`listwright.ranking.golden.SCORE_TOLERANCE`, and candidates whose scores are closer
+        than :data:`listwright.ranking.golden.TIE_TOLERANCE` may swap, as machines round differently.
+        """
+        actual = self.rank(np.array(expected.features, dtype=np.float64))
+        for name in ("first_stage_scores", "scores"):
+            values, required = getattr(actual, name), np.array(getattr(expected, name), dtype=np.float64)
+            if not same_scores(required, values):
+                return f"{name} are {values[:5].tolist()}, expected {required[:5].tolist()}"
+        order = np.array(expected.order)
+        if len(order) == len(actual.order):
+            scores = np.array(expected.scores)
+            close = np.isclose(scores[actual.order], scores[order], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
+            if ((actual.order == order) | close).all():
+                return None
+        return f"order is {actual.order[:10].tolist()}, expected {expected.order[:10]}"
+
+
+def answer(
+    reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None
+) -> CheckedList:
+    """Rank a list by a bundle, and return it with its answer.
+
+    Args:
+        reranker: Rankers of the bundle.
+        features: ``(L, D)`` features in schema order, categories as codes.
+        strategy, specialist: Ranker that answers; no router is asked.
+    """
+    candidates = CandidateList(features)
+    ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
+    return CheckedList(
+        features=_numbers(candidates.features),
+        order=ranking.order.tolist(),
+        scores=finite_scores(ranking.scores, ranking.order).tolist(),
+        first_stage_scores=_numbers(ranking.first_stage_scores),
+    )
+
+
+def _numbers(values: np.ndarray) -> list:
+    """Return nested lists with None for NaN."""
+    numbers: list = json.loads(json.dumps(values.tolist()).replace("NaN", "null"))
+    return numbers

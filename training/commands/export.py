@@ -1,0 +1,67 @@
+"""``listwright export``: write a bundle's ranker as one ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from listwright.ranking.bundle import load
+from listwright.ranking.remote import local_copy, location_argument
+from listwright.training.console.command import check_folder, command_parser, run_command
+from listwright.training.export.ranker_file import write_ranker
+
+_EXAMPLES = """examples:
+  listwright export models/shop/1 --onnx shop.onnx
+  listwright export models/shop/1 --onnx shop.onnx --strategy qilcm
+  listwright export models/shop/1 --onnx shop-2.onnx --specialist 2
+  listwright export models/shop/1 --onnx shop.onnx --codes
+  listwright verify shop.onnx
+
+The file needs nothing at run time but ONNX Runtime 1.20 or newer. It takes one list of candidates:
+numbers, float32 (candidates, N), missing as NaN, and categories, text (candidates, J), missing as "".
+It gives scores, order (best first) and first_stage_scores, as POST /rerank answers them.
+A router is not written: where a bundle has one, choose the ranker by --strategy or --specialist.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run ``listwright export``: 0 when the file is written, 1 with one line if it fails, 130 after Ctrl-C."""
+    return run_command(_parser(), _export, arguments, interrupted="no file was written")
+
+
+def _export(options: argparse.Namespace, console: Console) -> None:
+    check_folder("--onnx", options.onnx)
+    location = options.bundle
+    bundle = load(location if isinstance(location, Path) else local_copy(location))
+    written = write_ranker(
+        bundle, options.onnx, strategy=options.strategy, specialist=options.specialist, codes=options.codes
+    )
+    facts = written.facts
+    ranker = facts.strategy if facts.specialist is None else f"specialist {facts.specialist}"
+    console.print(
+        f"{options.onnx}: {facts.name}/{facts.version}, {ranker}, {options.onnx.stat().st_size / 1e6:.2f} MB, "
+        f"{len(facts.golden_lists)} golden lists ranked as by the bundle",
+        soft_wrap=True,
+        markup=False,
+    )
+    for entry in written.inputs:
+        console.print(f"  input {entry}", soft_wrap=True, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser(
+        "export", "Write a bundle's ranker as one ONNX file, which any ONNX Runtime runs.", _EXAMPLES
+    )
+    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write")
+    parser.add_argument("--strategy", metavar="NAME", help="ranker to write (default: the one that auto means)")
+    parser.add_argument("--specialist", type=int, metavar="N", help="specialist to write, from 0")
+    parser.add_argument("--codes", action="store_true", help="one input matrix, with categories as codes as in .npy")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

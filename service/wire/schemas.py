@@ -151,6 +151,13 @@ class Options(Strict):
             "(in binary forms NaN) where no single ranker scored a candidate"
         ),
     ] = True
+    expect_candidates: Annotated[
+        Whole | None,
+        Field(
+            description="number of candidates that were sent; 422 if another number arrives, because the list was "
+            "split or merged on its way"
+        ),
+    ] = None
     query_id: Annotated[
         Id | None,
         Field(description="what events name the query by, for the served log; default: id, else X-Request-ID"),
@@ -349,8 +356,8 @@ class RerankResponse(BaseModel):
 
 Sent = TypeVar("Sent", bound=Strict)
 
-UNIT = "Listwright-Unit"
-"""Header of the unit: query strings are logged by many proxies."""
+HEADERS = {"expect_candidates": "Listwright-Expect-Candidates", "unit": "Listwright-Unit"}
+"""Headers of options: a service that does not know a header ignores it, and proxies log query strings."""
 
 BODY_ONLY = frozenset(("context",))
 """Fields of a request that a query string cannot express."""
@@ -375,7 +382,7 @@ def validate(model: type[Sent], value: object, outer_options: Mapping[str, Any] 
 
 
 def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any]:
-    """Read the options beside a request's body: in the query string, as text, and in the header :data:`UNIT`.
+    """Read the options beside a request's body: in the query string and in :data:`HEADERS`, as text.
 
     Args:
         request: Request with a body of any kind.
@@ -392,15 +399,17 @@ def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any
         except ValidationError as error:
             raise RequestValidationError(faults_of(error, model, "query")) from None
         outer_options = options.model_dump(exclude_unset=True)
-    for sent in request.headers.getlist(UNIT):
-        try:
-            unit = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
-            model.model_validate({"unit": unit})
-        except UnicodeDecodeError:
-            raise RequestValidationError([_fault(("header", UNIT), "is no UTF-8")]) from None
-        except ValidationError as error:
-            raise RequestValidationError([{**fault, "loc": ("header", UNIT)} for fault in error.errors()]) from None
-        outer_options = merge_options({"unit": unit}, outer_options)
+    for name, header in HEADERS.items():
+        for sent in request.headers.getlist(header):
+            try:
+                text = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
+                options = model.model_validate_strings({name: text}, strict=False)
+            except UnicodeDecodeError:
+                raise RequestValidationError([_fault(("header", header), "is no UTF-8")]) from None
+            except ValidationError as error:
+                faults = [{**fault, "loc": ("header", header)} for fault in error.errors()]
+                raise RequestValidationError(faults) from None
+            outer_options = merge_options({name: getattr(options, name)}, outer_options)
     return outer_options
 
 

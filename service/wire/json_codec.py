@@ -570,8 +570,8 @@ def check_sent_length(request: RankingRequest) -> None:
     length, sent = len(request.candidates.features), request.options.expect_candidates
     if sent is not None and sent != length:
         raise CandidateError(
-            f"{length} candidates arrived, expect_candidates is {sent}: the list was split or merged on its way, so "
-            "its scores would be wrong; turn off batching there, see docs/search-engines.md"
+            f"expect_candidates is {sent}, and {length} arrived: the list was split or merged on its way, which would "
+            "change its scores; turn off batching between sender and service, see docs/search-engines.md"
         )
 
 

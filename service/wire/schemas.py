@@ -359,6 +359,8 @@ Sent = TypeVar("Sent", bound=Strict)
 HEADERS = {"expect_candidates": "Listwright-Expect-Candidates", "unit": "Listwright-Unit"}
 """Headers of options: a service that does not know a header ignores it, and proxies log query strings."""
 
+_OPTIONS = {header.lower().encode(): (name, header) for name, header in HEADERS.items()}
+
 BODY_ONLY = frozenset(("context",))
 """Fields of a request that a query string cannot express."""
 
@@ -399,17 +401,17 @@ def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any
         except ValidationError as error:
             raise RequestValidationError(faults_of(error, model, "query")) from None
         outer_options = options.model_dump(exclude_unset=True)
-    for name, header in HEADERS.items():
-        for sent in request.headers.getlist(header):
-            try:
-                text = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
-                options = model.model_validate_strings({name: text}, strict=False)
-            except UnicodeDecodeError:
-                raise RequestValidationError([_fault(("header", header), "is no UTF-8")]) from None
-            except ValidationError as error:
-                faults = [{**fault, "loc": ("header", header)} for fault in error.errors()]
-                raise RequestValidationError(faults) from None
-            outer_options = merge_options({name: getattr(options, name)}, outer_options)
+    for key, sent in request.scope["headers"]:
+        if key not in _OPTIONS:
+            continue
+        name, header = _OPTIONS[key]
+        try:
+            options = model.model_validate_strings({name: sent.decode()}, strict=False)
+        except UnicodeDecodeError:
+            raise RequestValidationError([_fault(("header", header), "is no UTF-8")]) from None
+        except ValidationError as error:
+            raise RequestValidationError([{**fault, "loc": ("header", header)} for fault in error.errors()]) from None
+        outer_options = merge_options({name: getattr(options, name)}, outer_options)
     return outer_options
 
 

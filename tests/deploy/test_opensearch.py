@@ -92,12 +92,6 @@ def reranked(found, answer):
     return [name for _, name in sorted(scored, key=lambda pair: -pair[0])]  # a stable sort, as Java's of objects
 
 
-def test_half_of_the_hits_would_get_other_scores(service):
-    found = hits(120)
-    whole, half = predicted(service, found)["scores"], predicted(service, found[:60])["scores"]
-    assert not np.allclose(whole[:60], half)
-
-
 def test_with_the_size_of_the_search_only_a_whole_list_is_ranked(service):
     text = (FOLDER / "README.md").read_text("utf-8")
     entry, member = (

@@ -1,0 +1,51 @@
+/** The demo, ranked in the browser: what Try shows, without a service. */
+
+import { html, render, useEffect, useState } from "./shared/html.js";
+import { number } from "./shared/format.js";
+import { bundle, openFiles } from "./shared/service.js";
+import { Board, Undo } from "./try/board.js";
+import { useRanking, withList } from "./try/ranking.js";
+import { GoldenChoice, goldenList } from "./try/source.js";
+
+const { info, shown } = bundle;
+
+function Page() {
+  const { work, change, rank } = useRanking(info, () => {});
+  const [state, setState] = useState("loading");
+  const { list, answer } = work;
+  useEffect(() => change(withList(goldenList(shown, 0))), []);
+  const seen = answer !== null;
+  useEffect(() => {
+    if (!seen) return;
+    const open = () => openFiles().then(() => setState("ready"), () => setState("failed"));
+    setTimeout(open, 50); // once the list is painted: compiling keeps the browser busy
+  }, [seen]);
+  useEffect(() => {
+    if (state === "ready") rank();
+  }, [state]);
+  const took = answer?.meta.timings_ms.total;
+  return html`<${Board}
+    info=${info}
+    shown=${shown}
+    work=${work}
+    onWork=${change}
+    onAgain=${rank}
+    source=${html`<section class="panel" aria-labelledby="source-title">
+      <h2 id="source-title">A list of candidates</h2>
+      <${GoldenChoice} shown=${shown} list=${list} onList=${(found) => change(withList(found))} />
+      <p class="soft" role="status">
+        ${state === "loading" && "Loading ONNX Runtime. The order shown was stored with this page; edits are ranked in a moment."}
+        ${state === "failed" && "ONNX Runtime was not loaded. The orders of golden lists were stored with this page."}
+        ${state === "ready" && (took ? `Ranked in this browser in ${number(took, 2)} ms.` : "Ranking in this browser.")}
+      </p>
+    </section>`}
+    buttons=${html`<${Undo} list=${list} onWork=${change} />`}
+  />`;
+}
+
+const place = /** @type {HTMLElement} */ (document.getElementById("page"));
+place.replaceChildren();
+render(html`<${Page} />`, place);
+new ResizeObserver(() => {
+  if (window.frameElement) /** @type {HTMLElement} */ (window.frameElement).style.height = `${document.body.offsetHeight}px`;
+}).observe(document.body);

@@ -46,6 +46,21 @@ function Page() {
 const place = /** @type {HTMLElement} */ (document.getElementById("page"));
 place.replaceChildren();
 render(html`<${Page} />`, place);
-new ResizeObserver(() => {
-  if (window.frameElement) /** @type {HTMLElement} */ (window.frameElement).style.height = `${document.body.offsetHeight}px`;
-}).observe(document.body);
+
+const frame = /** @type {HTMLElement | null} */ (window.frameElement);
+if (frame) fit(frame);
+
+/** Give the frame the height of the page, and the page the colours that the reader chose for the site. */
+function fit(frame) {
+  new ResizeObserver(() => (frame.style.height = `${document.body.offsetHeight}px`)).observe(document.body);
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+  const dark = rules.filter((rule) => rule.conditionText === "(prefers-color-scheme: dark)");
+  const site = frame.ownerDocument.body;
+  const colour = () => {
+    const chosen = site.dataset.mdColorScheme === "slate";
+    document.documentElement.style.colorScheme = chosen ? "dark" : "light";
+    for (const rule of dark) rule.media.mediaText = chosen ? "all" : "not all";
+  };
+  colour();
+  new MutationObserver(colour).observe(site, { attributeFilter: ["data-md-color-scheme"] });
+}

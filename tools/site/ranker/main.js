@@ -23,7 +23,7 @@ function Page() {
   useEffect(() => {
     if (state === "ready") rank();
   }, [state]);
-  const took = answer?.meta.timings_ms.total;
+  const took = answer?.meta.timings_ms.total ?? null;
   return html`<${Board}
     info=${info}
     shown=${shown}
@@ -34,9 +34,13 @@ function Page() {
       <h2 id="source-title">A list of candidates</h2>
       <${GoldenChoice} shown=${shown} list=${list} onList=${(found) => change(withList(found))} />
       <p class="soft" role="status">
-        ${state === "loading" && "Loading ONNX Runtime. The order shown was stored with this page; edits are ranked in a moment."}
-        ${state === "failed" && "ONNX Runtime was not loaded. The orders of golden lists were stored with this page."}
-        ${state === "ready" && (took ? `Ranked in this browser in ${number(took, 2)} ms.` : "Ranking in this browser.")}
+        ${
+          took !== null
+            ? `Ranked in this browser in ${number(took, 2)} ms.`
+            : state === "failed"
+              ? "ONNX Runtime was not loaded. The orders of golden lists were stored with this page."
+              : "Loading ONNX Runtime. The order shown was stored with this page; edits are ranked in a moment."
+        }
       </p>
     </section>`}
     buttons=${html`<${Undo} list=${list} onWork=${change} />`}

@@ -22,8 +22,10 @@ export function openFiles() {
 
 async function open() {
   ort = await import("../onnxruntime/ort.wasm.bundle.min.mjs");
+  const response = await fetch("onnxruntime/ort-wasm-simd-threaded.wasm");
+  if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
   ort.env.wasm.numThreads = 1; // more need headers that a static site has not
-  ort.env.wasm.wasmPaths = { wasm: new URL("onnxruntime/ort-wasm-simd-threaded.wasm", document.baseURI).href };
+  ort.env.wasm.wasmBinary = await response.arrayBuffer(); // where it fetches for itself, it never does so again
   const opened = {};
   for (const strategy of Object.keys(bundle.answers)) {
     opened[strategy] = await ort.InferenceSession.create(`${strategy}.onnx`);

@@ -13,6 +13,7 @@ from listwright.ranking.bundle import load
 from listwright.ranking.candidates import CandidateList
 from listwright.service.ui.routes import describe_bundle
 from support.pages.browsing import chromium
+from support.pages.page_actions import hold
 from support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +144,7 @@ def test_lists_are_ranked_as_by_the_bundle(open_page, demo, golden, width):
 @pytest.mark.nightly
 def test_the_list_is_shown_before_onnxruntime_is_there(open_page, demo, golden):
     held = []
-    _, frame = open_page(route=lambda route: held.append(route))
+    _, frame = open_page(route=partial(hold, held=held))
     wait_for_order(frame, order_of(demo, golden[0], "first_stage"))
     frame.get_by_label("Golden list of the bundle").select_option("6")
     frame.get_by_label("Strategy").select_option("qilcm")

@@ -58,7 +58,7 @@ def exported(request, bundle, lists, tmp_path_factory):
 
 def as_inputs(features, schema, form):
     """A list as JSON; codes without a category are missing in one row, and an unknown word in the next."""
-    numbers = [[None if value != value else value for value in row] for row in features.tolist()]
+    numbers = np.where(np.isnan(features), None, features.astype(object)).tolist()
     if form == "codes":
         return {"features": numbers}
     texts = [

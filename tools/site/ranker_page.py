@@ -78,6 +78,6 @@ def _demo_files() -> dict[str, bytes]:
         "specialists": [],
         "temperatures": manifest.temperatures,
     }
-    shown = describe_bundle(bundle).model_dump(mode="json", include={"features", "golden", "golden_fault"})
-    files["bundle.json"] = json.dumps({"info": info, "shown": shown, "answers": answers}).encode()
+    page_data = describe_bundle(bundle).model_dump(mode="json", include={"features", "golden", "golden_fault"})
+    files["bundle.json"] = json.dumps({"info": info, "shown": page_data, "answers": answers}).encode()
     return files

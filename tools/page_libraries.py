@@ -1,8 +1,8 @@
 """``python tools/page_libraries.py``: the libraries of the page, from npm into ``service/ui/static/vendor``.
 
 ``--check`` compares what lies there with ``vendored.json``, without a network. ``--axe`` fetches what only tests need,
-into ``build/axe``, and ``--onnxruntime`` what the site of ``docs/`` ranks with, into ``build/onnxruntime``. npm does the
-fetching, from whatever registry it is set up for; no script of a package runs.
+into ``build/axe``, and ``--onnxruntime`` what the site of ``docs/`` ranks with, into ``build/onnxruntime``. npm does
+the fetching, from whatever registry it is set up for; no script of a package runs.
 """
 
 from __future__ import annotations

@@ -22,7 +22,15 @@ FOLDER = "ranker"
 PAGE = "browser.md"
 """Page of ``docs/`` that shows it in a frame."""
 
-_TAKEN = ("icon.svg", "shared/*.js", "try/*.js", "styles/base.css", "styles/try.css", "vendor/preact*", "vendor/htm*")
+_STATIC_FILES = (
+    "icon.svg",
+    "shared/*.js",
+    "try/*.js",
+    "styles/base.css",
+    "styles/try.css",
+    "vendor/preact*",
+    "vendor/htm*",
+)
 """Files of the service's page."""
 
 _ABSENT = (
@@ -41,7 +49,9 @@ def ranker_files(onnxruntime: Path = ONNXRUNTIME) -> dict[str, bytes]:
     if not libraries:
         return {}
     files = {
-        path.relative_to(STATIC).as_posix(): path.read_bytes() for glob in _TAKEN for path in sorted(STATIC.glob(glob))
+        path.relative_to(STATIC).as_posix(): path.read_bytes()
+        for glob in _STATIC_FILES
+        for path in sorted(STATIC.glob(glob))
     }
     for name, target in {"service.js": "shared/", "docs.css": "styles/", "main.js": "", "index.html": ""}.items():
         files[target + name] = (OWN / name).read_bytes()

@@ -435,9 +435,9 @@ class _RankerGraph(GraphWriter):
         everyone = by_bytes.add("Range", np.int64(0), count, np.int64(1))
         by_key = by_bytes.add("Scan", everyone, keys, body=_sort_step(), num_scan_inputs=1, scan_input_directions=[1])
         missing = by_bytes.add("Sub", np.array([cutoff]), by_bytes.add("Shape", above))
-        chosen = by_bytes.add("Gather", alike, by_bytes.add("Slice", by_key, np.array([0]), missing))
-        chosen = by_bytes.add("Concat", above, chosen, axis=0)
-        return self.add("If", tied, then_branch=_branch(by_bytes, chosen), else_branch=_branch(without, best))
+        missing_rows = by_bytes.add("Gather", alike, by_bytes.add("Slice", by_key, np.array([0]), missing))
+        best_rows = by_bytes.add("Concat", above, missing_rows, axis=0)
+        return self.add("If", tied, then_branch=_branch(by_bytes, best_rows), else_branch=_branch(without, best))
 
     # ----- parts
 

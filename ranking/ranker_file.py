@@ -29,11 +29,7 @@ class RankerFacts(BaseModel):
     """What a ranker's file says of itself.
 
     Args:
-        name, version: Name and version of the bundle.
-        manifest_sha256: Hash of the bundle's manifest.
-        strategy: Ranker of the bundle that the file holds.
-        specialist: Number of the specialist; None for other rankers, and for the mixture of all.
-        feature_schema: Features of a candidate.
+        strategy, specialist: Ranker of the bundle that the file holds; None for the mixture of all specialists.
         golden_lists: Lists and their answers by the bundle.
     """
 

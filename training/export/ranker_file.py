@@ -567,16 +567,11 @@ def _byte_keys(writer: GraphWriter, values: str) -> str:
 def _spellings(feature: Feature) -> dict[str, float]:
     """Return the code of each text that stands for a category or a missing one.
 
-    They are those of :func:`listwright.ranking.features.spelled`, but for texts with blanks around them and whole
-    numbers with more than one zero behind the point.
+    As in :func:`listwright.ranking.features.spelled`, but without blanks at the ends or zeros after ``12.0``.
     """
     codes = {"".join(text): 0.0 for word in MISSING_WORDS for text in product(*({c.lower(), c.upper()} for c in word))}
     for code, category in reversed(list(enumerate(feature.categories, start=1))):
         name = spelled(category)
-        if name is not None:
-            codes[name] = float(code)
-            if name.lstrip("-").isdigit():
-                codes[f"{name}.0"] = float(code)
-            if name in ("true", "false"):
-                codes |= {variant: float(code) for variant in (name.upper(), name.capitalize())}
+        texts = () if name is None else (name, f"{name}.0", name.upper(), name.capitalize())
+        codes |= dict.fromkeys((text for text in texts if spelled(text) == name), float(code))
     return codes | {category: float(code) for code, category in enumerate(feature.categories, start=1)}

@@ -44,10 +44,15 @@ from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
 from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
-from listwright.training.export.graph_writer import IR_VERSION, OPSET, GraphWriter
+from listwright.training.export.graph_writer import OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
 
 _ML = "ai.onnx.ml"
+
+_IR_VERSION = 12
+"""IR version that ONNX Runtime reads from 1.24 on. Older ones are to refuse the file: they take some roots of trees for
+leaves (https://github.com/microsoft/onnxruntime/issues/24679), and would give wrong scores.
+"""
 
 _LIGHTGBM_ZERO = float(np.float32(1e-35))
 """Numbers up to this size are zero to LightGBM."""
@@ -179,7 +184,7 @@ class _RankerGraph(GraphWriter):
             self.constants,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="listwright")
+        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="listwright")
 
     # ----- inputs
 

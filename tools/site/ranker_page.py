@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from listwright.ranking.bundle import load
 from listwright.service.ui.routes import STATIC, describe_bundle
 from listwright.training.export.ranker_file import write_ranker
@@ -76,9 +78,11 @@ def _demo_files() -> dict[str, bytes]:
         for strategy in (name for name in manifest.strategies if name != "srm"):
             written = write_ranker(bundle, Path(folder) / f"{strategy}.onnx", strategy=strategy)
             files[written.path.name] = written.path.read_bytes()
+            ranked = (
+                written.rank(np.array(golden.features, dtype=np.float64)) for golden in written.facts.golden_lists
+            )
             answers[strategy] = [
-                checked.model_dump(include={"order", "scores", "first_stage_scores"})
-                for checked in written.facts.golden_lists
+                {name: values.tolist() for name, values in answer._asdict().items()} for answer in ranked
             ]
     info = {
         "model": manifest.name,
@@ -86,7 +90,6 @@ def _demo_files() -> dict[str, bytes]:
         "strategies": ["auto", *answers],
         "default_strategy": bundle.reranker.default_strategy,
         "specialists": [],
-        "temperatures": manifest.temperatures,
     }
     page_data = describe_bundle(bundle).model_dump(mode="json", include={"features", "golden", "golden_fault"})
     files["bundle.json"] = json.dumps({"info": info, "shown": page_data, "answers": answers}).encode()

@@ -65,30 +65,27 @@ function inputsOf(rows) {
 }
 
 /**
- * @param {{order: number[], scores: number[], first_stage_scores: number[]}} ranked
+ * @param {{order: number[], relevance: number[], first_stage_scores: number[]}} ranked
  * @param {any} request
  * @param {string} strategy
  * @param {number | null} total milliseconds; null: the answer was written with the site
  */
-function answerOf({ order, scores, first_stage_scores: first }, request, strategy, total) {
+function answerOf({ order, relevance, first_stage_scores: first }, request, strategy, total) {
   const stage = strategy === "first_stage" ? "first" : "second";
-  const highest = Math.max(...scores);
-  const weights = scores.map((score) => Math.exp((score - highest) / (bundle.info.temperatures[strategy] ?? 1)));
-  const sum = weights.reduce((one, other) => one + other);
   const firstOrder = first.map((_, at) => at).sort((one, other) => first[other] - first[one]);
   const results = order.map((index, at) => ({
     index,
     id: request.ids[index],
     rank: at + 1,
-    relevance_score: weights[index] / sum,
+    relevance_score: relevance[index],
     stage,
     first_stage_score: first[index],
     first_stage_rank: firstOrder.indexOf(index) + 1,
   }));
   return {
     results,
-    scores: weights.map((weight) => weight / sum),
-    ranks: scores.map((_, index) => order.indexOf(index) + 1),
+    scores: relevance,
+    ranks: relevance.map((_, index) => order.indexOf(index) + 1),
     route: { strategy, specialist: null, confidence: null, decided_by: request.strategy === "auto" ? "bundle" : "you" },
     meta: { status: "ok", stage_reached: `${stage}_stage`, reason: null, ignored: [], timings_ms: { total } },
   };

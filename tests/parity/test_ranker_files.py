@@ -25,7 +25,9 @@ from listwright.ranking.relative import CATEGORY_KINDS, KINDS, WITHIN_KINDS, Rel
 from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage
 from listwright.training.export.ranker_file import write_ranker
 from listwright.training.first_stage.bring_your_own import canonical
-from support.service.bundles import make_bundle
+from support.http.rerank_requests import by_name
+from support.service.asgi import serving
+from support.service.bundles import NUMERIC, make_bundle
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 FOREIGN = Path(__file__).resolve().parents[1] / "reference" / "first_stages"
@@ -103,6 +105,33 @@ def test_long_lists_of_few_values_tie_across_the_cutoff(written, length):
     features[:, bundle.manifest.feature_schema.numeric[:1]] *= 1e-3
     for (strategy, specialist), file in files.items():
         assert_same(bundle, file, features, strategy, specialist)
+
+
+@pytest.mark.parametrize("length", [1, 4, 40])
+def test_post_rerank_answers_the_same(tmp_path, length):
+    folder = make_bundle(tmp_path / "shop" / "1", relative=True, cutoff=5)
+    bundle, path = load(folder), tmp_path / "shop.onnx"
+    write_ranker(bundle, path)
+    rng = np.random.default_rng(length)
+    rows = [
+        dict(zip(NUMERIC, rng.normal(size=3).round(1).tolist(), strict=True))
+        | {"carrier": str(rng.choice(["A5", "B2", "Z9", "NA", "null"]))}
+        for _ in range(length)
+    ]
+    rows[0]["bm25"], rows[-1]["carrier"] = None, ""
+    numbers = np.array([[row[name] for name in NUMERIC] for row in rows], dtype=np.float32)
+    categories = np.array([[row["carrier"]] for row in rows], dtype=object)
+    scores, order, relevance, first = onnxruntime.InferenceSession(path).run(
+        ["scores", "order", "relevance", "first_stage_scores"], {"numbers": numbers, "categories": categories}
+    )
+    with serving(folder) as client:
+        for raw_scores, expected in ((True, scores), (False, relevance)):
+            request = by_name(rows, raw_scores=raw_scores, finite_scores=raw_scores)
+            answer = client.post("/rerank", json=request).raise_for_status().json()
+            assert [result["index"] for result in answer["results"]] == order.tolist()
+            np.testing.assert_allclose(np.array(answer["scores"], dtype=float), expected, rtol=1e-6)
+            firsts = {result["index"]: result["first_stage_score"] for result in answer["results"]}
+            assert [firsts[index] for index in range(length)] == first.tolist()
 
 
 def make_first_stage(folder, schema, model, relative=()):

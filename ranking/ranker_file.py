@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.golden import MAX_FILE_VALUES, TIE_TOLERANCE, Numbers, same_scores
+from listwright.ranking.golden import MAX_FILE_VALUES, TIE_TOLERANCE, GoldenList, same_scores
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.onnx_graph import METADATA_PREFIX
 from listwright.ranking.order import finite_scores
@@ -24,24 +23,6 @@ from listwright.ranking.scorers import ORT_ERRORS, session_options
 
 FACTS = f"{METADATA_PREFIX}ranker"
 """Key of the metadata under which :class:`RankerFacts` stand as JSON."""
-
-
-class CheckedList(BaseModel):
-    """One list and its answer; ``None`` stands for NaN.
-
-    Args:
-        features: ``(L, D)`` features in schema order, categories as codes.
-        order: ``(L,)`` indices of the candidates, best first.
-        scores: ``(L,)`` finite scores.
-        first_stage_scores: ``(L,)`` scores of the first stage.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    features: Annotated[list[Numbers], Field(min_length=1, fail_fast=True)]
-    order: Annotated[list[int], Field(fail_fast=True)]
-    scores: Numbers
-    first_stage_scores: Numbers
 
 
 class RankerFacts(BaseModel):
@@ -64,7 +45,7 @@ class RankerFacts(BaseModel):
     strategy: str
     specialist: int | None = None
     feature_schema: FeatureSchema
-    golden_lists: Annotated[tuple[CheckedList, ...], Field(min_length=1)]
+    golden_lists: Annotated[tuple[GoldenList, ...], Field(min_length=1)]
 
 
 class RankedList(NamedTuple):
@@ -163,7 +144,7 @@ class RankerFile:
             if difference is not None:
                 raise BundleError(self.path, f"golden list {number}: {difference}")
 
-    def difference(self, expected: CheckedList) -> str | None:
+    def difference(self, expected: GoldenList) -> str | None:
         """Return how the file's answer differs from the expected one; None where it does not.
 
         Scores may differ by :data:`listwright.ranking.golden.SCORE_TOLERANCE`, and candidates whose scores are closer
@@ -183,27 +164,22 @@ class RankerFile:
         return f"order is {actual.order[:10].tolist()}, expected {expected.order[:10]}"
 
 
-def answer(
-    reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None
-) -> CheckedList:
-    """Rank a list by a bundle, and return it with its answer.
+def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None) -> GoldenList:
+    """Rank a list by a bundle, and return it with its answer, whose scores are finite.
 
     Args:
         reranker: Rankers of the bundle.
         features: ``(L, D)`` features in schema order, categories as codes.
         strategy, specialist: Ranker that answers; no router is asked.
     """
-    candidates = CandidateList(features)
-    ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
-    return CheckedList(
-        features=_numbers(candidates.features),
+    ranking = reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
+    values = features, ranking.first_stage_scores, finite_scores(ranking.scores, ranking.order)
+    rows, first, scores = (np.where(np.isnan(array), np.array(None), array).tolist() for array in values)
+    return GoldenList(
+        features=rows,
+        strategy=strategy,
+        specialist=specialist,
+        first_stage_scores=first,
+        scores=scores,
         order=ranking.order.tolist(),
-        scores=finite_scores(ranking.scores, ranking.order).tolist(),
-        first_stage_scores=_numbers(ranking.first_stage_scores),
     )
-
-
-def _numbers(values: np.ndarray) -> list:
-    """Return nested lists with None for NaN."""
-    numbers: list = json.loads(json.dumps(values.tolist()).replace("NaN", "null"))
-    return numbers

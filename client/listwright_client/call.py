@@ -139,6 +139,8 @@ class Call(Generic[T]):
         self._deadline = Deadline.starting(started, timeout, deadline, timeout_ms)
         self._settings = settings
         self._headers = settings.headers(options)
+        if self._question.candidates:  # in a header, which services that do not know it ignore
+            self._headers["Listwright-Expect-Candidates"] = str(self._question.candidates)
         self._retries = settings.retries if retries is None else retries
         self._attempts = 0
 

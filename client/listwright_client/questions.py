@@ -28,25 +28,27 @@ class Question(Generic[T]):
         read: Function that makes the value out of an answer 200 and the number of attempts.
         body: JSON object with at least one field; None for a GET.
         most_bytes: Bytes of the largest answer that is read.
+        candidates: Number of candidates in the body; 0 where it has no list.
     """
 
     path: str
     read: Callable[[Reply, int], T]
     body: bytes | None = None
     most_bytes: int = MOST_BYTES
+    candidates: int = 0
 
 
 def rerank(features: Features, options: RerankOptions) -> Question[Ranking]:
     """Return the question of ``POST /rerank``; options that are None or absent are not sent."""
     body, sent = _body("rerank", features, options, RerankOptions)
-    return Question("/rerank", partial(read_ranking, sent=sent), body, sent.most_bytes)
+    return Question("/rerank", partial(read_ranking, sent=sent), body, sent.most_bytes, sent.length)
 
 
 def explain(features: Features, options: ExplainOptions) -> Question[Explained]:
     """Return the question of ``POST /explain``; options that are None or absent are not sent."""
     body, sent = _body("explain", features, options, ExplainOptions)
     question = SentQuestion(sent, options.get("candidate"), options.get("against"), options.get("explain_top_n"))
-    return Question("/explain", partial(read_explained, question=question), body, sent.most_bytes)
+    return Question("/explain", partial(read_explained, question=question), body, sent.most_bytes, sent.length)
 
 
 def _body(name: str, features: Features, options: RerankOptions, fields: type) -> tuple[bytes, SentList]:

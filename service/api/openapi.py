@@ -12,7 +12,7 @@ from listwright.service import paths, problems
 from listwright.service.auth import middleware
 from listwright.service.wire import examples
 from listwright.service.wire.open_inference import InferEnvelope, InferRequest
-from listwright.service.wire.schemas import BODY_ONLY, FORMS, UNIT, VALUE, Envelope, RerankRequest
+from listwright.service.wire.schemas import BODY_ONLY, FORMS, HEADERS, VALUE, Envelope, RerankRequest
 
 _EXAMPLES = {
     paths.RERANK: examples.REQUESTS,
@@ -102,7 +102,7 @@ def _simplify(node: Any) -> Any:
 
 
 def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
-    """Return the parameters for options beside a body: in the query string, without null, the unit also in a header.
+    """Return the parameters for options beside a body: in the query string, without null, and some in a header.
 
     Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """
@@ -115,6 +115,6 @@ def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
         common = {"required": False, "schema": schema, "description": field["description"]}
         if name not in omitted:
             parameters.append({"name": name, "in": "query", **common})
-        if name == "unit":
-            parameters.append({"name": UNIT, "in": "header", **common})
+        if name in HEADERS:
+            parameters.append({"name": HEADERS[name], "in": "header", **common})
     return parameters

@@ -565,6 +565,16 @@ def check_length(length: int, limit: int, path: tuple[str | int, ...] = ()) -> N
         )
 
 
+def check_sent_length(request: RankingRequest) -> None:
+    """Raise CandidateError for a list of another length than the one that was sent."""
+    length, sent = len(request.candidates.features), request.options.expect_candidates
+    if sent is not None and sent != length:
+        raise CandidateError(
+            f"expect_candidates is {sent}, and {length} arrived: the list was split or merged on its way, which would "
+            "change its scores; turn off batching between sender and service, see docs/search-engines.md"
+        )
+
+
 def _names(body: object) -> int:
     """Count names in the objects of the contract."""
     if not isinstance(body, dict):

@@ -151,6 +151,13 @@ class Options(Strict):
             "(in binary forms NaN) where no single ranker scored a candidate"
         ),
     ] = True
+    expect_candidates: Annotated[
+        Whole | None,
+        Field(
+            description="number of candidates that were sent; 422 if another number arrives, because the list was "
+            "split or merged on its way"
+        ),
+    ] = None
     query_id: Annotated[
         Id | None,
         Field(description="what events name the query by, for the served log; default: id, else X-Request-ID"),
@@ -349,8 +356,10 @@ class RerankResponse(BaseModel):
 
 Sent = TypeVar("Sent", bound=Strict)
 
-UNIT = "Listwright-Unit"
-"""Header of the unit: query strings are logged by many proxies."""
+HEADERS = {"expect_candidates": "Listwright-Expect-Candidates", "unit": "Listwright-Unit"}
+"""Headers of options: a service that does not know a header ignores it, and proxies log query strings."""
+
+_OPTIONS = {header.lower().encode(): (name, header) for name, header in HEADERS.items()}
 
 BODY_ONLY = frozenset(("context",))
 """Fields of a request that a query string cannot express."""
@@ -375,7 +384,7 @@ def validate(model: type[Sent], value: object, outer_options: Mapping[str, Any] 
 
 
 def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any]:
-    """Read the options beside a request's body: in the query string, as text, and in the header :data:`UNIT`.
+    """Read the options beside a request's body: in the query string and in :data:`HEADERS`, as text.
 
     Args:
         request: Request with a body of any kind.
@@ -392,15 +401,17 @@ def read_outer_options(request: Request, model: type[Envelope]) -> dict[str, Any
         except ValidationError as error:
             raise RequestValidationError(faults_of(error, model, "query")) from None
         outer_options = options.model_dump(exclude_unset=True)
-    for sent in request.headers.getlist(UNIT):
+    for key, sent in request.scope["headers"]:
+        if key not in _OPTIONS:
+            continue
+        name, header = _OPTIONS[key]
         try:
-            unit = sent.encode("latin-1").decode()  # Starlette decodes headers as Latin-1
-            model.model_validate({"unit": unit})
+            options = model.model_validate_strings({name: sent.decode()}, strict=False)
         except UnicodeDecodeError:
-            raise RequestValidationError([_fault(("header", UNIT), "is no UTF-8")]) from None
+            raise RequestValidationError([_fault(("header", header), "is no UTF-8")]) from None
         except ValidationError as error:
-            raise RequestValidationError([{**fault, "loc": ("header", UNIT)} for fault in error.errors()]) from None
-        outer_options = merge_options({"unit": unit}, outer_options)
+            raise RequestValidationError([{**fault, "loc": ("header", header)} for fault in error.errors()]) from None
+        outer_options = merge_options({name: getattr(options, name)}, outer_options)
     return outer_options
 
 

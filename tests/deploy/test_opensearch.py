@@ -56,10 +56,16 @@ def by_gson(values):
     return re.sub("[<>&='\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def rendered(template, found):
+def rendered(template, found, search=None, **more):
+    """The template with the parameters that the processor makes of the hits and of the search."""
     (inputs,) = INFERENCE["input_map"]
-    columns = {name: [at_path(hit["_source"], path) for hit in found] for name, path in inputs.items()}
-    parameters = CONNECTOR["parameters"] | {name: by_gson(column) for name, column in columns.items()}
+    values = {
+        name: at_path(search, path.replace("_request.", ""))
+        if "_request." in path
+        else [at_path(hit["_source"], path) for hit in found]
+        for name, path in (inputs | more).items()
+    }
+    parameters = CONNECTOR["parameters"] | {name: by_gson(value) for name, value in values.items()}
     text = re.sub(r"\$\{parameters\.(\w+)\}", lambda match: parameters[match[1]], template)
     return re.sub(r"\$\{credential\.(\w+)\}", lambda match: CONNECTOR["credential"][match[1]], text)
 
@@ -84,6 +90,27 @@ def reranked(found, answer):
     assert len(values) == len(found), "else each hit would get the whole list"
     scored = [(np.float32(value), hit["_id"]) for value, hit in zip(values, found, strict=True)]
     return [name for _, name in sorted(scored, key=lambda pair: -pair[0])]  # a stable sort, as Java's of objects
+
+
+def test_with_the_size_of_the_search_only_a_whole_list_is_ranked(service):
+    text = (FOLDER / "README.md").read_text("utf-8")
+    entry, member = (
+        re.search(f"`({name}: [^`]*)`", text)[1] for name in ('"expect_candidates"', r'\\"expect_candidates\\"')
+    )
+    body = ACTION["request_body"].replace("{", "{" + json.loads(f'"{member}"') + ", ", 1)
+    found, mapping = hits(120), json.loads("{" + entry + "}")
+    for arrived, status in ((found, 200), (found[:60], 422), (found + found[:1], 422)):
+        content = rendered(body, arrived, {"size": 120}, **mapping).encode()
+        answer = service.post("/rerank", content=content, headers={"content-type": "application/json"})
+        assert answer.status_code == status, answer.text
+
+
+def test_the_model_is_registered_without_batching():
+    text = (FOLDER / "README.md").read_text("utf-8")
+    registered = json.loads(re.search(r"_register\?deploy=true\".*?-d '(.*?)'", text, re.DOTALL)[1])
+    assert registered.keys() == {"name", "function_name", "connector_id"}
+    assert "text_docs" not in ACTION["request_body"]
+    assert "model_input" not in INFERENCE, "by default it is an object of parameters, which no batching touches"
 
 
 @pytest.mark.parametrize("length", [1, 2, 120])

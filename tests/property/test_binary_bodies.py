@@ -16,6 +16,7 @@ from support.service.bundles import make_bundle
 from support.strategies import scale_examples
 
 STATUSES = {200, *DOCUMENTED} - {503}
+NAMES = ("price", "stars", "bm25", "carrier")
 CATEGORIES = (None, "A5", "B2", "C7")
 
 
@@ -105,7 +106,19 @@ def test_any_header_gets_a_documented_answer(client, header, version, length, co
 
 
 WORDS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=6)
-OPTIONS = ("id", "model", "version", "top_n", "strategy", "specialist", "raw_scores", "context", "features", "x")
+OPTIONS = (
+    "id",
+    "model",
+    "version",
+    "top_n",
+    "strategy",
+    "specialist",
+    "raw_scores",
+    "context",
+    "features",
+    "x",
+    "expect_candidates",
+)
 
 
 @given(query=st.dictionaries(st.sampled_from(OPTIONS) | WORDS, WORDS | st.integers(-2, 4).map(str), max_size=4))
@@ -225,6 +238,45 @@ def test_every_format_gives_the_same_answer(client, rows, options):
     np.testing.assert_allclose(scores, np.array(expected["scores"], dtype=np.float32), rtol=1e-6, atol=1e-40)
     assert np.frombuffer(found.content, "<i8", len(rows), start + scores.nbytes).tolist() == expected["ranks"]
     assert not options["finite_scores"] or ranks_of(rank_by_score(scores)).tolist() == expected["ranks"]
+
+
+@settings(max_examples=scale_examples(100))
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=12),
+    sent=st.integers(1, 14) | st.integers(1, 2**53 - 1),
+    same=st.booleans(),
+)
+def test_in_every_format_a_list_has_the_length_that_was_sent_or_is_refused(client, rows, sent, same):
+    sent = len(rows) if same else sent
+    array = np.array(rows, dtype=np.float32)
+    spelled = [[None if np.isnan(v) else v for v in row[:3]] + [CATEGORIES[row[3]]] for row in rows]
+    columns = {name: list(column) for name, column in zip(NAMES, zip(*spelled, strict=True), strict=True)}
+    named = [{"features": dict(zip(NAMES, row, strict=True))} for row in spelled]
+    for place in ({"params": {"expect_candidates": sent}}, {"headers": {"listwright-expect-candidates": str(sent)}}):
+        for body in ({"candidates": named}, {"features": spelled}, {"columns": columns}):
+            expected = client.post("/rerank", json=body).json()
+            for request in ({"json": body | {"expect_candidates": sent}}, {"json": body, **place}):
+                check_sent_length(client.post("/rerank", **request), len(rows), sent, expected)
+        headers = NPY | {"accept": NPY["content-type"]}
+        plain = client.post("/rerank", content=saved(array), headers=headers).content
+        request = place | {"headers": headers | place.get("headers", {})}
+        check_sent_length(client.post("/rerank", content=saved(array), **request), len(rows), sent, plain)
+    head, raw = inference(array)
+    expected = client.post(INFER, content=head + raw, headers=head_length(len(head))).json()
+    head, raw = inference(array, parameters={"expect_candidates": sent})
+    check_sent_length(client.post(INFER, content=head + raw, headers=head_length(len(head))), len(rows), sent, expected)
+
+
+def check_sent_length(response, length, sent, expected):
+    if length != sent:
+        assert (response.status_code, check(response).json()["type"]) == (422, "urn:listwright:candidate")
+    elif isinstance(expected, bytes):
+        assert response.content == expected
+    else:
+        found = response.json()
+        for answer in (found, expected):
+            answer.get("meta", {}).pop("timings_ms", None)
+        assert found == expected
 
 
 def test_a_shape_bomb_costs_no_memory(client):

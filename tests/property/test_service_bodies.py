@@ -77,6 +77,7 @@ BODIES = st.fixed_dictionaries(
         "specialist": st.integers(-1, 3) | JSON,
         "context": st.dictionaries(st.sampled_from([*NAMES, "other"]) | st.text(max_size=3), VALUES, max_size=4) | JSON,
         "raw_scores": st.booleans() | JSON,
+        "expect_candidates": st.integers(-1, 22) | JSON,
         "x": JSON,
     },
 )

@@ -5,8 +5,8 @@ Every part computes what :class:`listwright.ranking.reranker.Reranker` does, fro
 - List-relative columns sort each feature once (``TopK``), number the runs of equal values by a running sum, and take
   the ends of each run by scattering places with minimum and maximum. Sums run over sorted values, one after the other,
   as in :mod:`listwright.ranking.relative`: they are equal to the bit.
-- LightGBM's trees are one ``TreeEnsemble`` in double. Missing values and zeros that a node treats in a way of its own
-  become a column of its own.
+- LightGBM's trees are one ``TreeEnsemble`` in double, over the columns of
+  :mod:`listwright.ranking.compiled.lightgbm_trees`, in which a missing value is a number that goes the same way.
 - ``TopK`` prefers the lower index among equals, by its specification: that is the order of
   :func:`listwright.ranking.order.rank_by_score`. Where equal scores lie on both sides of a second stage's cutoff, the
   bytes of the features decide, as in :func:`listwright.ranking.order.best`; the bytes come from exact arithmetic, as
@@ -18,24 +18,38 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
+from jaxtyping import Float
 from onnx import TensorProto, helper
 
 from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.bundle import Bundle, read_listed
+from listwright.ranking.compiled.lightgbm_trees import (
+    CATEGORICAL,
+    CATEGORY,
+    NAN_LEFT,
+    NAN_RIGHT,
+    NAN_ZERO,
+    ZERO_LEFT,
+    ZERO_RIGHT,
+    Forest,
+    UnsupportedForestError,
+    read_forest,
+)
 from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_WORDS, Feature, spelled
-from listwright.ranking.first_stage import model_columns, read_booster
+from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.golden import read
 from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
-from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
+from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage, SecondStage
 from listwright.training.export.graph_writer import IR_VERSION, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
 
@@ -47,6 +61,16 @@ _ML = "ai.onnx.ml"
 _LIGHTGBM_ZERO = float(np.float32(1e-35))
 """Numbers up to this size are zero to LightGBM."""
 
+_WAYS_OUT = {
+    NAN_RIGHT: np.inf,
+    NAN_LEFT: -np.inf,
+    NAN_ZERO: 0.0,
+    ZERO_RIGHT: np.inf,
+    ZERO_LEFT: -np.inf,
+    CATEGORY: -1.0,
+}
+"""Number that goes where a missing value does, by the column's treatment."""
+
 _LESS_OR_EQUAL, _MEMBER = 0, 6
 """Modes of a node of ``TreeEnsemble``."""
 
@@ -56,6 +80,11 @@ def write_ranker(
 ) -> RankerFile:
     """Write a bundle's ranker as one ONNX file, and check it against the bundle.
 
+    Inputs, with L candidates: ``numbers``, ``(L, N)`` float32 numeric features in schema order, NaN = missing, and
+    ``categories``, ``(L, J)`` strings of the categorical ones, "" = missing. Where the schema has no categories, or
+    they are sent as codes: ``features``, ``(L, D)`` float32. Outputs: those of
+    :class:`listwright.ranking.ranker_file.RankedList`, in double and int64.
+
     The file carries the bundle's golden lists and their answers. Before it gets its name, it answers these and lists
     that are easy to get wrong: of one candidate, with lengths around the cutoff, with equal candidates, with missing
     values and unknown categories.
@@ -63,31 +92,29 @@ def write_ranker(
     Args:
         bundle: Loaded bundle.
         out: Path of the file; one that is there is replaced.
-        strategy, specialist, codes: As in :func:`ranker_graph`.
-
-    Returns:
-        The file, open.
+        strategy: Ranker to write, one of the manifest's; None for the one that ``auto`` means.
+        specialist: Number of the specialist, for the strategy ``srm``; None for the mixture under its own weights.
+        codes: Whether the input is one matrix with categories as codes.
 
     Raises:
         RecipeError: if the bundle has no such ranker, or it is one that no graph can hold; says what to do.
         ScoringError: if the graph ranks a list otherwise than the bundle.
     """
-    ranker = choose_ranker(bundle, strategy, specialist)
-    graph = ranker_graph(bundle, ranker, codes=codes)
-    manifest = bundle.manifest
-    golden_lists = {
-        json.dumps(entry.features): entry.features
-        for entry in read(read_listed(bundle.path, manifest, GOLDEN), bundle.path / GOLDEN)
-    }
-    arrays = [np.array(rows, dtype=np.float64).astype(np.float32) for rows in golden_lists.values()]
+    strategy, manifest, reranker = _choose(bundle, strategy, specialist), bundle.manifest, bundle.reranker
+    stage = None if strategy == "first_stage" else reranker.second_pass.stage(strategy)
+    graph = _RankerGraph(bundle, stage, specialist).model(codes=codes)
+    recorded = read(read_listed(bundle.path, manifest, GOLDEN), bundle.path / GOLDEN)
+    texts = dict.fromkeys(json.dumps(entry.features) for entry in recorded)  # the same lists for every strategy
+    lists = [np.array(json.loads(text), dtype=np.float32) for text in texts]
+    expected = partial(answer, reranker, strategy=strategy, specialist=specialist)
     facts = RankerFacts(
         name=manifest.name,
         version=manifest.version,
         manifest_sha256=manifest.sha256,
-        strategy=ranker.strategy,
-        specialist=ranker.specialist,
+        strategy=strategy,
+        specialist=specialist,
         feature_schema=manifest.feature_schema,
-        golden_lists=tuple(answer(bundle.reranker, rows, *ranker) for rows in arrays),
+        golden_lists=tuple(map(expected, lists)),
     )
     helper.set_model_props(graph, {FACTS: facts.model_dump_json()})
     with atomic_file(out) as file:
@@ -95,36 +122,23 @@ def write_ranker(
         file.flush()
         written = RankerFile(Path(file.name))
         written.verify()
-        rows, rng = np.concatenate(arrays), np.random.default_rng(0)
-        stage = bundle.reranker.second_pass.stage(ranker.strategy) if ranker.strategy != "first_stage" else None
-        for length in list_lengths(stage, max(map(len, arrays))):
+        rows, rng = np.concatenate(lists), np.random.default_rng(0)
+        for length in list_lengths(stage, max(map(len, lists))):
             for name, features in hard_lists(rows, length, manifest.feature_schema, rng):
-                difference = written.difference(answer(bundle.reranker, features, *ranker))
-                if difference is not None:
+                if difference := written.difference(expected(features)):
                     raise ScoringError(f"the graph differs from the bundle, {name} list of {length}: {difference}")
     return RankerFile(out)
 
 
-class ChosenRanker(NamedTuple):
-    """Ranker of a bundle: a strategy, and the number of its specialist or None."""
-
-    strategy: str
-    specialist: int | None
-
-
-def choose_ranker(bundle: Bundle, strategy: str | None, specialist: int | None) -> ChosenRanker:
-    """Return the ranker that options name, or else the one that ``auto`` means.
-
-    Raises:
-        RecipeError: if the bundle has no such ranker, or a router decides among several.
-    """
+def _choose(bundle: Bundle, strategy: str | None, specialist: int | None) -> str:
+    """Return the strategy that options name, or else the one that ``auto`` means."""
     manifest, router = bundle.manifest, bundle.reranker.router
     label, count = f"{manifest.name}/{manifest.version}", len(manifest.srm.specialists) if manifest.srm else 0
     if specialist is not None:
         if strategy not in (None, "srm") or not 0 <= specialist < count:
             known = f"has specialists 0 to {count - 1}, of strategy srm" if count else "has no specialists"
             raise RecipeError(f"--specialist {specialist}: {label} {known}")
-        return ChosenRanker("srm", specialist)
+        return "srm"
     if strategy is not None and strategy not in manifest.strategies:
         raise RecipeError(f"--strategy {strategy}: {label} has {', '.join(manifest.strategies)}")
     if router is not None and (strategy == "srm" or (strategy is None and not router.always_abstains)):
@@ -133,27 +147,7 @@ def choose_ranker(bundle: Bundle, strategy: str | None, specialist: int | None) 
             f"{label} asks a router about each list, which the file cannot hold: choose a ranker by "
             f"--strategy {others}, or by --specialist 0 to {count - 1}"
         )
-    return ChosenRanker(strategy or manifest.strategy, None)
-
-
-def ranker_graph(bundle: Bundle, ranker: ChosenRanker, *, codes: bool = False) -> onnx.ModelProto:
-    """Return the graph of a bundle's ranker, without metadata.
-
-    Inputs, with L candidates: ``numbers``, ``(L, N)`` float32 numeric features in schema order, NaN = missing, and
-    ``categories``, ``(L, J)`` strings of the categorical ones, "" = missing. Where the schema has no categories, or
-    they are sent as codes: ``features``, ``(L, D)`` float32. Outputs: those of
-    :class:`listwright.ranking.ranker_file.RankedList`, in double and int64.
-
-    Args:
-        bundle: Loaded bundle.
-        ranker: Ranker of the bundle.
-        codes: Whether the input is one matrix with categories as codes.
-
-    Raises:
-        RecipeError: if the ranker is one that no graph can hold; says what to do.
-    """
-    stage = None if ranker.strategy == "first_stage" else bundle.reranker.second_pass.stage(ranker.strategy)
-    return _RankerGraph(bundle, stage, ranker.specialist).model(codes=codes)
+    return strategy or manifest.strategy
 
 
 class _RankerGraph(GraphWriter):
@@ -177,8 +171,10 @@ class _RankerGraph(GraphWriter):
         self._features = self._read_categories([name for name, _, _ in inputs])
         self._length = self.add("Shape", self._features, start=0, end=1)
         self._places = self._range(np.int64(0), self.add("Squeeze", self._length))
-        relative = self._relative_columns() if self._uses_relative() else None
-        self._widened = self._features if relative is None else self.add("Concat", self._features, relative, axis=1)
+        self._widened, first_entry = self._features, self._manifest.first_stage
+        stages = [entry for entry in (first_entry, self._stage) if not isinstance(entry, (ColumnStage, OnnxStage))]
+        if any(entry is not None and entry.relative for entry in stages):
+            self._widened = self.add("Concat", self._features, self._relative_columns(), axis=1)
 
         first, usable = self._first_stage()
         if usable is not None:  # else it is in input order, as the service answers
@@ -237,26 +233,36 @@ class _RankerGraph(GraphWriter):
 
     # ----- list-relative columns
 
-    def _uses_relative(self) -> bool:
-        first = self._manifest.first_stage
-        return (isinstance(first, LightGbmStage) and first.relative) or (
-            self._stage is not None and self._stage.relative
-        )
-
     def _relative_columns(self) -> str:
         """Append ``(L, M)`` float32, the columns of :class:`listwright.ranking.relative.RelativeColumns`."""
         columns = self._manifest.relative
-        rows: dict[RelativeColumn, str] = {}
-        numbers = [c for c in columns if c.within is None and c.kind not in CATEGORY_KINDS]
-        groups = [c for c in columns if c.within is not None]
-        categories = [c for c in columns if c.kind in CATEGORY_KINDS]
-        if numbers:
-            rows |= self._number_columns(numbers)
-        if groups:
-            rows |= self._columns_within(groups)
-        if categories:
-            rows |= self._category_columns(categories)
-        together = self.add("Concat", *(rows[column] for column in columns), axis=0)
+        names = list(dict.fromkeys(column.feature for column in columns))
+        values = self._rows(names)
+        missing = self.add("IsNaN", values)
+        padded = self.add("Where", missing, np.float64("inf"), values)
+        ranked, order = self._sorted(padded, self._length, axis=1)
+        blocks: dict[str, str] = {}
+        rows: dict[str, list[tuple[str, str | None]]] = {}
+        if any(column.kind == "z" for column in columns):
+            floors = {column.feature: (EPSILON * column.scale) ** 2 for column in columns if column.kind == "z"}
+            blocks["z"] = self._z(
+                values, missing, padded, ranked, np.array([[floors.get(name, 0.0)] for name in names])
+            )
+            rows["z"] = [(name, None) for name in names]
+        compared = list(dict.fromkeys(map(_row_of, (column for column in columns if column.kind != "z"))))
+        if compared:
+            places = np.array([names.index(feature) for feature, _ in compared])
+            missing, ranked, order = (self.add("Gather", table, places) for table in (missing, ranked, order))
+            kinds = {_BLOCKS.get(column.kind, column.kind) for column in columns} - {"z"}
+            by_kind = self._group_columns([within for _, within in compared], ranked, order, kinds)
+            for kind, (block, block_order) in by_kind.items():
+                in_list = self.add("ScatterElements", block, block_order, block, axis=1)
+                blocks[kind] = self.add("Where", missing, np.float64("nan"), in_list)
+                rows[kind] = compared
+        keys = [(kind, row) for kind in blocks for row in rows[kind]]
+        kinds_and_rows = [(_BLOCKS.get(column.kind, column.kind), _row_of(column)) for column in columns]
+        together = self.add("Concat", *blocks.values(), axis=0)
+        together = self.add("Gather", together, np.array([keys.index(key) for key in kinds_and_rows]))
         return self.add("Transpose", self.cast(together, np.float32))
 
     def _rows(self, names: list[str]) -> str:
@@ -265,102 +271,61 @@ class _RankerGraph(GraphWriter):
         rows = self.add("Gather", self.add("Transpose", self._features), places)
         return self.add("Add", self.cast(rows, np.float64), np.float64(0))  # both zeros are one
 
-    def _split(self, value: str, columns: list[RelativeColumn], names: list[str]) -> dict[RelativeColumn, str]:
-        """Append the row of each column's feature."""
-        return {c: self.add("Gather", value, np.array([names.index(c.feature)])) for c in columns}
+    def _z(self, values: str, missing: str, padded: str, ranked: str, floors: Float[np.ndarray, "F 1"]) -> str:
+        """Append the z-scores of rows; ``padded`` has infinity for missing values, and ``ranked`` is sorted."""
+        axis = np.array([1])
+        count = self.add("ReduceSum", self.cast(self.add("Not", missing), np.float64), axis, keepdims=1)
+        inside = self.add("Less", self.cast(self._places, np.float64), count)
+        mean = self.add("Div", self._total(self.add("Where", inside, ranked, np.float64(0))), count)
+        apart = self.add("Where", inside, self.add("Sub", ranked, mean), np.float64(0))
+        variance = self.add("Div", self._total(self.add("Mul", apart, apart)), count)
+        spread = self.add("Sqrt", self.add("Add", variance, floors))
+        scores = self.add("Div", self.add("Sub", values, mean), spread)
+        highest = self.add("ReduceMax", self.add("Where", missing, np.float64("-inf"), values), axis, keepdims=1)
+        constant = self.add("Equal", self.add("ReduceMin", padded, axis, keepdims=1), highest)
+        scores = self.add("Where", constant, np.float64(0), scores)
+        return self.add("Where", missing, np.float64("nan"), scores)
 
-    def _number_columns(self, columns: list[RelativeColumn]) -> dict[RelativeColumn, str]:
-        names = list(dict.fromkeys(c.feature for c in columns))
-        z, rank = ([c for c in columns if c.kind == kind] for kind in ("z", "rank"))
-        values = self._rows(names)
-        missing, padded, count = self._present(values)
-        ranked, order = self._sorted(padded, self._length, axis=1)
-        rows = {}
-        if z:
-            floors = np.zeros((len(names), 1))
-            for column in z:
-                floors[names.index(column.feature)] = (EPSILON * column.scale) ** 2
-            inside = self.add("Less", self.cast(self._places, np.float64), count)
-            mean = self.add("Div", self._total(self.add("Where", inside, ranked, np.float64(0))), count)
-            apart = self.add("Where", inside, self.add("Sub", ranked, mean), np.float64(0))
-            variance = self.add("Div", self._total(self.add("Mul", apart, apart)), count)
-            spread = self.add("Sqrt", self.add("Add", variance, floors))
-            scores = self.add("Div", self.add("Sub", values, mean), spread)
-            lowest = self.add("ReduceMin", padded, np.array([1]), keepdims=1)
-            highest = self.add("Where", missing, np.float64("-inf"), values)
-            highest = self.add("ReduceMax", highest, np.array([1]), keepdims=1)
-            constant = self.add("Equal", lowest, highest)
-            scores = self.add("Where", constant, np.float64(0), scores)
-            rows |= self._split(self.add("Where", missing, np.float64("nan"), scores), z, names)
-        if rank:
-            start, end = self._ends(self._numbered(self._changes(ranked)))
-            ranks = self._mid_rank(self.add("Add", start, end), count)
-            rows |= self._split(self._put_back(ranks, order, missing), rank, names)
-        return rows
+    def _group_columns(
+        self, within: list[str | None], ranked: str, order: str, kinds: set[str]
+    ) -> dict[str, tuple[str, str]]:
+        """Append, by kind, comparisons of sorted rows within groups, and the place in the list of each of their values.
 
-    def _columns_within(self, columns: list[RelativeColumn]) -> dict[RelativeColumn, str]:
-        pairs = list(dict.fromkeys((c.feature, c.within) for c in columns))
-        values, codes = self._rows([feature for feature, _ in pairs]), self._rows([within or "" for _, within in pairs])
-        missing, padded, _ = self._present(values)
-        by_value, value_order = self._sorted(padded, self._length, axis=1)
-        groups = self.add("GatherElements", self._own_groups(codes), value_order, axis=1)
-        ranked_groups, group_order = self._sorted(groups, self._length, axis=1)
-        order = self.add("GatherElements", value_order, group_order, axis=1)
-        ranked = self.add("GatherElements", by_value, group_order, axis=1)
-        group_changes = self._changes(ranked_groups)
-        in_group = self._numbered(group_changes)
-        first, _ = self._ends(in_group)
-        there = self.cast(self.add("Less", ranked, np.float64("inf")), np.float64)
-        zeros = self.add("Sub", there, there)
-        count = self.add("ScatterElements", zeros, in_group, there, axis=1, reduction="add")
-        count = self.add("GatherElements", count, in_group, axis=1)
-        rows = {}
-        for kind in ("rank_within", "above_lowest_within"):
-            of_kind = [c for c in columns if c.kind == kind]
-            if not of_kind:
-                continue
-            if kind == "rank_within":
-                start, end = self._ends(self._numbered(self.add("Or", group_changes, self._changes(ranked))))
-                before = self.add("Add", first, first)
-                result = self._mid_rank(self.add("Sub", self.add("Add", start, end), before), count)
-            else:
-                lowest = self.add("GatherElements", ranked, first, axis=1)
-                result = self.add("Min", self.add("Sub", ranked, lowest), np.float64(FLOAT32_MAX))
-            result = self._put_back(result, order, missing)
-            rows |= {c: self.add("Gather", result, np.array([pairs.index((c.feature, c.within))])) for c in of_kind}
-        return rows
-
-    def _category_columns(self, columns: list[RelativeColumn]) -> dict[RelativeColumn, str]:
-        names = list(dict.fromkeys(c.feature for c in columns))
-        ranked, order = self._sorted(self._own_groups(self._rows(names)), self._length, axis=1)
-        changes = self._changes(ranked)
-        start, end = self._ends(self._numbered(changes))
-        own = self.cast(self.add("Add", self.add("Sub", end, start), np.int64(1)), np.float64)
-        own = self._put_back(own, order, None)
-        results = {"count": own}
-        if any(c.kind == "share" for c in columns):
-            results["share"] = self.add("Div", own, self.cast(self._length, np.float64))
-        if any(c.kind == "distinct" for c in columns):
-            known = self.cast(self.add("And", changes, self.add("Greater", ranked, np.float64(0))), np.float64)
-            known = self.add("ReduceSum", known, np.array([1]), keepdims=1)
-            results["distinct"] = self.add("Expand", known, self.add("Shape", own))
-        return {
-            column: row
-            for kind, value in results.items()
-            for column, row in self._split(value, [c for c in columns if c.kind == kind], names).items()
-        }
-
-    def _present(self, values: str) -> tuple[str, str, str]:
-        """Append which values are missing, the values with infinity for these, and how many there are in each row."""
-        missing = self.add("IsNaN", values)
-        there = self.cast(self.add("Not", missing), np.float64)
-        padded = self.add("Where", missing, np.float64("inf"), values)
-        return missing, padded, self.add("ReduceSum", there, np.array([1]), keepdims=1)
-
-    def _own_groups(self, codes: str) -> str:
-        """Append the number of each candidate's group; an unknown or missing category is a group of its own."""
+        Args:
+            within: Categorical feature of each row whose values make the groups; None for the whole list.
+            ranked, order: ``(R, L)`` rows with infinity for missing values, sorted, and the place of each value.
+            kinds: Kinds of comparisons.
+        """
+        codes = self._rows([name or self._schema.names[0] for name in within])
         alone = self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
-        return self.add("Where", self.add("Greater", codes, np.float64(0)), codes, alone)
+        groups = self.add("Where", self.add("Greater", codes, np.float64(0)), codes, alone)
+        groups = self.add("Where", np.array([[name is None] for name in within]), np.float64(0), groups)
+        groups = self.add("GatherElements", groups, order, axis=1)
+        groups, group_order = self._sorted(groups, self._length, axis=1)
+        order, ranked = (self.add("GatherElements", table, group_order, axis=1) for table in (order, ranked))
+        changes = self._changes(groups)
+        group = self._numbered(changes)
+        first, last = self._ends(group)
+        columns = {}
+        if "rank" in kinds:
+            there = self.cast(self.add("Less", ranked, np.float64("inf")), np.float64)
+            count = self.add("ScatterElements", self.add("Sub", there, there), group, there, axis=1, reduction="add")
+            steps = self.add("Sub", self.add("GatherElements", count, group, axis=1), np.float64(1))
+            start, end = self._ends(self._numbered(self.add("Or", changes, self._changes(ranked))))
+            places = self.add("Sub", self.add("Add", start, end), self.add("Add", first, first))
+            ranks = self.add("Div", self.cast(places, np.float64), self.add("Mul", np.float64(2), steps))
+            columns["rank"] = self.add("Where", self.add("Equal", steps, np.float64(0)), np.float64(0.5), ranks)
+        if "above" in kinds:
+            above = self.add("Sub", ranked, self.add("GatherElements", ranked, first, axis=1))
+            columns["above"] = self.add("Min", above, np.float64(FLOAT32_MAX))
+        if kinds & set(CATEGORY_KINDS):
+            size = self.cast(self.add("Add", self.add("Sub", last, first), np.int64(1)), np.float64)
+            known = self.cast(self.add("And", changes, self.add("Greater", groups, np.float64(0))), np.float64)
+            columns["count"] = size
+            columns["share"] = self.add("Div", size, self.cast(self._length, np.float64))
+            known = self.add("ReduceSum", known, np.array([1]), keepdims=1)
+            columns["distinct"] = self.add("Expand", known, self.add("Shape", size))
+        return {kind: (column, order) for kind, column in columns.items() if kind in kinds}
 
     def _sorted(self, values: str, count: str, *, axis: int, largest: int = 0) -> list[str]:
         """Append sorted values, lowest first by default, and their places; equal ones in the order of places."""
@@ -372,15 +337,12 @@ class _RankerGraph(GraphWriter):
 
     def _changes(self, ranked: str) -> str:
         """Append where a value of a sorted row differs from the one before; true at the first."""
-        begin, end, axis = np.array([0]), np.array([np.iinfo(np.int64).max]), np.array([1])
-        head = self.add("Slice", ranked, begin, np.array([1]), axis)
+        whole, axis = np.array([np.iinfo(np.int64).max]), np.array([1])
         before, after = (
-            self.add("Slice", ranked, begin, np.array([-1]), axis),
-            self.add("Slice", ranked, np.array([1]), end, axis),
+            self.add("Slice", ranked, np.array([start]), end, axis) for start, end in ((0, np.array([-1])), (1, whole))
         )
-        return self.add(
-            "Concat", self.add("Equal", head, head), self.add("Not", self.add("Equal", before, after)), axis=1
-        )
+        differs = self.add("Not", self.add("Equal", before, after))
+        return self.add("Pad", differs, np.array([0, 1, 0, 0]), np.bool_(True))
 
     def _numbered(self, changes: str) -> str:
         """Append the number of the run of equal values at each place, from 0."""
@@ -396,17 +358,6 @@ class _RankerGraph(GraphWriter):
             table = self.add("ScatterElements", table, runs, places, axis=1, reduction=reduction)
             ends.append(self.add("GatherElements", table, runs, axis=1))
         return ends[0], ends[1]
-
-    def _mid_rank(self, ends: str, count: str) -> str:
-        """Append the mid-rank as a fraction, from the sum of a run's first and last place; 0.5 in a list of one."""
-        steps = self.add("Mul", np.float64(2), self.add("Sub", count, np.float64(1)))
-        ranks = self.add("Div", self.cast(ends, np.float64), steps)
-        return self.add("Where", self.add("Equal", count, np.float64(1)), np.float64(0.5), ranks)
-
-    def _put_back(self, values: str, order: str, missing: str | None) -> str:
-        """Append sorted values in input order; NaN for missing ones."""
-        values = self.add("ScatterElements", values, order, values, axis=1)
-        return values if missing is None else self.add("Where", missing, np.float64("nan"), values)
 
     # ----- first stage
 
@@ -427,45 +378,42 @@ class _RankerGraph(GraphWriter):
 
     def _all_finite(self, scores: str) -> str:
         wrong = self.add("Or", self.add("IsNaN", scores), self.add("IsInf", scores))
-        wrong = self.add("ReduceMax", self.cast(wrong, np.int32), np.array([0]), keepdims=0)
+        wrong = self.add("ReduceMax", self.cast(wrong, np.int32), keepdims=0)
         return self.add("Equal", wrong, np.int32(0))
 
     def _trees(self, text: str, *, relative: bool) -> str:
-        """Append the trees of a LightGBM model."""
+        """Append the trees of a LightGBM model, over columns in which missing values are the numbers of a way out."""
         reranker = self._bundle.reranker
         schema = reranker.relative.schema if relative and reranker.relative is not None else self._schema
-        booster = read_booster(text)
-        if "\naverage_output" in text[: text.find("\nTree=0\n")]:
-            raise RecipeError(
-                "the first stage is a LightGBM random forest (boosting=rf), which is not written: fit gbdt"
-            )
-        if "\nis_linear=1" in text:
-            raise RecipeError("the first stage has linear leaves (linear_tree), which ONNX lacks: fit it without")
-        trees = _Trees(model_columns(booster, schema))
-        for tree in booster.dump_model()["tree_info"]:
-            trees.add(tree["tree_structure"])
-        self._require(_ML, 5)
-        matrix = self.cast(self._widened if relative else self._features, np.float64)
-        tiny = self.add("LessOrEqual", self.add("Abs", matrix), np.float64(_LIGHTGBM_ZERO))
-        matrix = self.add("Where", tiny, np.float64(0), matrix)
-        if schema.categorical:  # LightGBM counts categories from 0; an unknown one is missing
-            is_category = np.isin(np.arange(len(schema)), schema.categorical)[None]
-            code = self.add("Sub", matrix, np.float64(1))
+        try:
+            forest, columns = read_forest(text), LightGbmFirstStage(text, schema).columns
+        except UnsupportedForestError as error:
+            raise RecipeError(f"the LightGBM model cannot be written as ONNX: {error}") from error
+        inputs = forest.columns if len(forest.columns) else np.zeros(1, dtype=forest.columns.dtype)  # trees of one leaf
+        places = inputs["feature"] if columns is None else np.array(columns)[inputs["feature"]]
+        missing = inputs["missing"]
+        values = self.cast(self._widened if relative else self._features, np.float64)
+        values = self.add("Gather", values, places.astype(np.int64), axis=1)
+        tiny = self.add("LessOrEqual", self.add("Abs", values), np.float64(_LIGHTGBM_ZERO))
+        values = self.add("Where", tiny, np.float64(0), values)
+        is_category = np.isin(places, schema.categorical)[None]
+        if is_category.any():  # LightGBM counts categories from 0; an unknown one is missing
+            code = self.add("Sub", values, np.float64(1))
             code = self.add("Where", self.add("Less", code, np.float64(0)), np.float64("nan"), code)
-            matrix = self.add("Where", is_category, code, matrix)
-        treatments: list[str] = []
-        for treatment in trees.treatments:
-            columns = np.array(list(trees.treatments[treatment]))
-            values = self.add("Gather", matrix, columns, axis=1)
-            if treatment == "zero":  # is missing, too
-                zero = self.add("Equal", values, np.float64(0))
-                values = self.add("Where", zero, np.float64("nan"), values)
-            elif treatment == "category":  # without its fraction
-                whole = self.add("Floor", self.add("Max", values, np.float64(0)))
-                values = self.add("Where", self.add("Greater", values, np.float64(-1)), whole, np.float64(-1))
-            treatments.append(values)
-        inputs = treatments[0] if len(treatments) == 1 else self.add("Concat", *treatments, axis=1)
-        scores = self.add("TreeEnsemble", inputs, domain=_ML, **trees.attributes())
+            values = self.add("Where", is_category, code, values)
+        absent = self.add("IsNaN", values)
+        if np.isin(missing, (ZERO_LEFT, ZERO_RIGHT)).any():
+            zero = self.add(
+                "And", self.add("Equal", values, np.float64(0)), np.isin(missing, (ZERO_LEFT, ZERO_RIGHT))[None]
+            )
+            absent = self.add("Or", absent, zero)
+        if (missing == CATEGORY).any():  # it has no fraction, and below 0 is no category
+            whole = self.add("Floor", self.add("Max", values, np.float64(0)))
+            whole = self.add("Where", self.add("Greater", values, np.float64(-1)), whole, np.float64(-1))
+            values = self.add("Where", (missing == CATEGORY)[None], whole, values)
+        values = self.add("Where", absent, np.array([[_WAYS_OUT[way] for way in missing]]), values)
+        self._require(_ML, 5)
+        scores = self.add("TreeEnsemble", values, domain=_ML, **_ensemble(forest))
         return self.add("Squeeze", scores, np.array([1]))
 
     # ----- second stage
@@ -492,17 +440,19 @@ class _RankerGraph(GraphWriter):
             scores = self.add("Unsqueeze", self.cast(scores, np.float32), np.array([1]))
             inputs = self.add("Concat", inputs, scores, axis=1)
         scores = self.cast(self._inlined(self._read(stage.file), "second_stage/", inputs), np.float64)
-        if stage.kind == "srm":
-            scores = self._specialist_scores(scores)
         fine = self._all_finite(scores)
         fine = fine if usable is None else self.add("And", fine, usable)
+        if stage.kind == "srm":
+            scores = self._specialist_scores(scores)
         falling, places = self._sorted(scores, self.add("Shape", scores), axis=0, largest=1)
         rescored = self.add("Gather", positions, places)
         if others is not None:  # they get numbers below the lowest score and 0, in first-stage order
             lowest = self.add("Min", self.add("Gather", falling, np.array([-1])), np.float64(0))
             count = self.add("Squeeze", self.add("Shape", others))
-            steps = self._range(np.int64(1), self.add("Add", count, np.int64(1)))
-            falling = self.add("Concat", falling, self.add("Sub", lowest, self.cast(steps, np.float64)), axis=0)
+            steps = self.cast(self._range(np.int64(1), self.add("Add", count, np.int64(1))), np.float64)
+            step = self.add("Max", self.add("Mul", lowest, np.float64(-(2.0**-50))), np.float64(1))  # they differ
+            numbers = self.add("Sub", lowest, self.add("Mul", steps, step))
+            falling = self.add("Concat", falling, numbers, axis=0)
             rescored = self.add("Concat", rescored, others, axis=0)
         placed = self.add("ScatterElements", first, rescored, falling, axis=0)
         return self.add("Where", fine, placed, first), self.add("Where", fine, rescored, order)
@@ -587,87 +537,51 @@ class _RankerGraph(GraphWriter):
         return prefix + "scores"
 
 
-class _Trees:
-    """Attributes of a ``TreeEnsemble`` under construction.
+_BLOCKS = {"rank_within": "rank", "above_lowest_within": "above"}
 
-    Args:
-        columns: Column of the feature matrix for each feature of the model; None if they are the same.
 
-    ``treatments`` are the columns of its input: by what is done to a column, the columns and their numbers.
-    """
+def _row_of(column: RelativeColumn) -> tuple[str, str | None]:
+    """Return the feature of a column, and the one within whose values it is compared: of a category, its own."""
+    return column.feature, column.feature if column.kind in CATEGORY_KINDS else column.within
 
-    def __init__(self, columns: list[int] | None) -> None:
-        self._columns = columns
-        self.treatments: dict[str, dict[int, int]] = {}
-        self._nodes: list[list[Any]] = []
-        self._inputs: list[tuple[str, int]] = []
-        self._members: list[tuple[int, list[float]]] = []
-        self._leaves: list[float] = []
-        self._roots: list[int] = []
 
-    def add(self, tree: dict[str, Any]) -> None:
-        """Append a tree of :meth:`lightgbm.Booster.dump_model`."""
-        self._roots.append(len(self._nodes))
-        if "split_index" not in tree:  # both ways lead to its one leaf
-            leaf = self._leaf(tree)
-            self._node({"split_feature": 0, "decision_type": "<=", "threshold": 0.0, "missing_type": "None"})
-            self._nodes[-1][3:] = [leaf, 1, leaf, 1]
-            return
-        waiting = [(tree, -1, 0)]
-        while waiting:
-            node, parent, side = waiting.pop()
-            place, is_leaf = (self._leaf(node), 1) if "split_index" not in node else (self._node(node), 0)
-            if parent >= 0:
-                self._nodes[parent][3 + 2 * side : 5 + 2 * side] = [place, is_leaf]
-            if not is_leaf:
-                waiting += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
-
-    def _leaf(self, leaf: dict[str, Any]) -> int:
-        self._leaves.append(leaf["leaf_value"])
-        return len(self._leaves) - 1
-
-    def _node(self, node: dict[str, Any]) -> int:
-        """Append an inner node without children: mode, threshold, whether missing goes left, and its children."""
-        feature, place = node["split_feature"], len(self._nodes)
-        if node["decision_type"] == "==":
-            treatment, mode, threshold, missing = "category", _MEMBER, 0.0, False
-            self._members.append((place, [float(value) for value in str(node["threshold"]).split("||")]))
-        else:
-            threshold, mode = float(node["threshold"]), _LESS_OR_EQUAL
-            treatment = "zero" if node["missing_type"] == "Zero" else "number"
-            missing = threshold >= 0.0 if node["missing_type"] == "None" else bool(node["default_left"])
-        column = feature if self._columns is None else self._columns[feature]
-        columns = self.treatments.setdefault(treatment, {})
-        self._inputs.append((treatment, columns.setdefault(column, len(columns))))
-        self._nodes.append([mode, threshold, int(missing), 0, 0, 0, 0])
-        return place
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the operator's attributes."""
-        begins, begin = {}, 0
-        for treatment, columns in self.treatments.items():
-            begins[treatment], begin = begin, begin + len(columns)
-        modes, thresholds, missing, true, true_leaf, false, false_leaf = zip(*self._nodes, strict=True)
-        attributes = {
-            "n_targets": 1,
-            "aggregate_function": 1,  # their sum
-            "post_transform": 0,
-            "tree_roots": self._roots,
-            "nodes_featureids": [begins[treatment] + number for treatment, number in self._inputs],
-            "nodes_modes": _tensor(modes, TensorProto.UINT8),
-            "nodes_splits": _tensor(thresholds, TensorProto.DOUBLE),
-            "nodes_missing_value_tracks_true": missing,
-            "nodes_truenodeids": true,
-            "nodes_trueleafs": true_leaf,
-            "nodes_falsenodeids": false,
-            "nodes_falseleafs": false_leaf,
-            "leaf_targetids": [0] * len(self._leaves),
-            "leaf_weights": _tensor(self._leaves, TensorProto.DOUBLE),
-        }
-        if self._members:
-            members = [value for _, values in sorted(self._members) for value in (*values, math.nan)]
-            attributes["membership_values"] = _tensor(members, TensorProto.DOUBLE)
-        return attributes
+def _ensemble(forest: Forest) -> dict[str, Any]:
+    """Return the attributes of a ``TreeEnsemble`` that walks through a forest."""
+    nodes, roots = forest.nodes, forest.trees["root"].astype(np.int64)
+    base = np.repeat(roots, np.diff(roots, append=len(nodes)))
+    left = base + nodes["child"]
+    leaf = left == np.arange(len(nodes))  # it is its own child
+    number = np.where(leaf, np.cumsum(leaf), np.cumsum(~leaf)) - 1
+    inner = nodes[~leaf]
+    left, right = left[~leaf], left[~leaf] + 1
+    category = (inner["column"] & CATEGORICAL) > 0
+    members: list[float] = []
+    for place in inner["threshold"][category].astype(np.int64):
+        words = forest.sets[place + 1 : place + 1 + forest.sets[place]]
+        members += [*np.flatnonzero(words[:, None] >> np.arange(32) & 1).tolist(), math.nan]
+    alone = leaf[roots]  # a tree of one leaf is a node both of whose ways lead there
+    single, zeros = number[roots[alone]], np.zeros(np.count_nonzero(alone), dtype=np.int64)
+    tree_roots = number[roots]
+    tree_roots[alone] = len(inner) + np.arange(len(single))
+    both = {
+        "nodes_featureids": (inner["column"] & ~np.uint16(CATEGORICAL), zeros),
+        "nodes_truenodeids": (number[left], single),
+        "nodes_trueleafs": (leaf[left], zeros + 1),
+        "nodes_falsenodeids": (number[right], single),
+        "nodes_falseleafs": (leaf[right], zeros + 1),
+    }
+    modes, thresholds = np.where(category, _MEMBER, _LESS_OR_EQUAL), np.where(category, 0.0, inner["threshold"])
+    attributes = {name: np.concatenate(parts).astype(np.int64).tolist() for name, parts in both.items()} | {
+        "n_targets": 1,
+        "aggregate_function": 1,  # their sum
+        "post_transform": 0,
+        "tree_roots": tree_roots.tolist(),
+        "nodes_modes": _tensor([*modes, *zeros], TensorProto.UINT8),
+        "nodes_splits": _tensor([*thresholds, *zeros], TensorProto.DOUBLE),
+        "leaf_targetids": [0] * np.count_nonzero(leaf),
+        "leaf_weights": _tensor(forest.values[leaf], TensorProto.DOUBLE),
+    }
+    return attributes | ({"membership_values": _tensor(members, TensorProto.DOUBLE)} if members else {})
 
 
 def _tensor(values: Any, dtype: int) -> onnx.TensorProto:

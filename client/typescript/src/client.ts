@@ -125,8 +125,10 @@ export class Client {
     const { endsAt, answerBy } = this.#limits(options, timeout_ms ?? undefined);
     const { requestId, headers } = this.#headers(options);
     if (request) refuse(request, "");
+    const length = request ? lengthOf(request) : 0;
+    if (length > 0) headers["Listwright-Expect-Candidates"] = `${length}`; // services that do not know it ignore it
     const body = request && JSON.stringify(members);
-    const most = MOST_BYTES + MOST_BYTES_OF_CANDIDATE * (request ? lengthOf(request) : 0);
+    const most = MOST_BYTES + MOST_BYTES_OF_CANDIDATE * length;
     for (let attempts = 1; ; attempts++) {
       const now = performance.now();
       if (now >= answerBy) throw tooLate(requestId, attempts - 1);

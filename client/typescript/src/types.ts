@@ -388,6 +388,8 @@ interface RerankRequestBase {
   raw_scores?: boolean;
   /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
   finite_scores?: boolean;
+  /** number of candidates that were sent; 422 if another number arrives, because the list was split or merged on its way */
+  expect_candidates?: number | null;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
   query_id?: string | null;
   /** opaque key of the person or session that asks, for the served log */

@@ -77,6 +77,15 @@ describe("a service", { skip: url ? false : "no LISTWRIGHT_URL" }, () => {
     assert.equal(error.attempts, 1);
   });
 
+  test("refuses a list that was cut on its way", async () => {
+    const cut = (path, { body, ...init }) => fetch(path, { ...init, body: body.replace(/,\[[^[]*\]\]/, "]") });
+    const error = await new Client(url, { apiKey, fetch: cut, ...PATIENCE })
+      .rerank({ features: lists[0] })
+      .catch((refusal) => refusal);
+    assert.equal(error.type, "urn:listwright:candidate");
+    assert.match(error.detail, new RegExp(`is ${lists[0].length}, and ${lists[0].length - 1} arrived`));
+  });
+
   test("refuses another key", async () => {
     const error = await new Client(url, { apiKey: "x".repeat(20) }).info(PATIENCE).catch((refusal) => refusal);
     assert.ok(error instanceof RequestError);
@@ -130,6 +139,7 @@ describe("a script", () => {
       assert.equal(sent.length, 2);
       assert.equal(sent[0].headers["x-request-id"], sent[1].headers["x-request-id"]);
       assert.deepEqual(sent.map(({ body }) => body), [JSON.stringify(request), JSON.stringify(request)]);
+      assert.deepEqual(sent.map(({ headers }) => headers["listwright-expect-candidates"]), ["1", "1"]);
     });
   }
 

@@ -130,7 +130,9 @@ def test_info_and_ready(client, app):
 
 def test_every_field_of_a_request_has_its_word():
     words = set(options.RerankOptions.__annotations__) | {"features", "candidates"}
-    assert set(schemas.RerankRequest.model_fields) - words == {"columns"}, "a matrix under names is as good"
+    assert set(schemas.RerankRequest.model_fields) - words == {"columns", "expect_candidates"}, (
+        "a matrix under names is as good, and the length goes in a header"
+    )
     assert typing.get_args(options.Strategy) == typing.get_args(schemas.Strategy)
 
 

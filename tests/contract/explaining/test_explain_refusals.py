@@ -42,6 +42,8 @@ def test_wrong_words_carry_their_path(client, more, path):
         ({"candidate": 0, "against": 0}, "$.against", "the explained candidate itself"),
         ({"candidate": 0, "against": "sku-0"}, "$.against", "the explained candidate itself"),
         ({"candidate": 0, "explain_budget": 20_001}, "$.explain_budget", "above the limit, 20000"),
+        ({"candidate": 0, "expect_candidates": 6}, "$", "expect_candidates is 6, and 7 arrived"),
+        ({"candidate": 0, "expect_candidates": 8}, "$", "expect_candidates is 8, and 7 arrived"),
     ],
 )
 def test_what_is_not_in_the_list_carries_its_path(client, more, path, says):

@@ -125,6 +125,20 @@ def test_what_would_change_the_answer_elsewhere_is_refused(clients, name):
             client.infer("shop", [tensor(kinds.InferInput)], outputs=outputs, **options)
 
 
+def test_a_list_of_another_length_than_was_sent_is_refused(clients, calls):
+    length = len(MATRIX)
+    same(*both(clients, parameters={"expect_candidates": length}))
+    same(both(clients)[0], both(clients, parameters={"expect_candidates": length})[0])
+    assert calls.ask(typed(), metadata=[("listwright-expect-candidates", str(length))]) == calls.ask(typed())
+    for sent in (1, length - 1, length + 1):
+        for client, kinds in clients:
+            with pytest.raises(InferenceServerException, match=f"{sent}, and {length} arrived") as raised:
+                client.infer("shop", [tensor(kinds.InferInput)], parameters={"expect_candidates": sent})
+            assert raised.value.status() in ("422", "StatusCode.INVALID_ARGUMENT")
+        code, details, _ = calls.refused(typed(), metadata=[("listwright-expect-candidates", str(sent))])
+        assert (code, f"is {sent}," in details) == ("INVALID_ARGUMENT", True)
+
+
 def test_the_whole_answer(clients, served):
     client, kinds = clients[0]
     answer = client.infer("shop", [tensor(kinds.InferInput), ids(kinds.InferInput)], request_id="req-7").get_response()

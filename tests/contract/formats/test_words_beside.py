@@ -1,5 +1,7 @@
 """Words that stand beside a body count alike for every kind of body, and none is dropped."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,13 +12,14 @@ from listwright.service.wire.schemas import Envelope
 from support.http import binary_requests
 from support.http.binary_requests import INFER, MATRIX, NPY, features, saved
 from support.http.problem_bodies import check
-from support.http.rerank_requests import by_name, by_position, matrix
+from support.http.rerank_requests import by_column, by_name, by_position, matrix, without_timings
 from support.service.asgi import asking
 
 BODIES = {
     "rows by name": ("/rerank", {"json": by_name()}),
     "rows by position": ("/v1/rerank", {"json": by_position()}),
     "matrix": ("/v2/rerank", {"json": matrix()}),
+    "columns": ("/rerank", {"json": by_column()}),
     "the general way": ("/rerank", {"json": {**matrix(), "top_n": None, "strategy": None, "context": None}}),
     "npy": ("/rerank", {"content": saved(MATRIX), "headers": NPY}),
     "raw tensors": (INFER, binary_requests.body([features()], MATRIX.tobytes())),
@@ -79,6 +82,8 @@ def test_words_of_the_query_string_count(post):
         ("context=x", 422, "invalid-request", "?context"),
         ("features=x", 422, "invalid-request", "?features"),
         ("unit=", 422, "invalid-request", "?unit"),
+        ("expect_candidates=0", 422, "invalid-request", "?expect_candidates"),
+        ("expect_candidates=8", 422, "candidate", "$"),
         ("id=%ff", 422, "invalid-request", "?"),
         ("%ff=1", 422, "invalid-request", "?"),
         ("specialist=3", 404, "unknown-specialist", None),
@@ -105,7 +110,7 @@ def test_a_word_of_the_body_is_not_contradicted(live, word):
         "model": "shop",
         "version": "7",
     }
-    said |= {"top_n": 2, "timeout_ms": 600_000}
+    said |= {"top_n": 2, "timeout_ms": 600_000, "expect_candidates": 7}
     value = said.get(word, "x-1")
     other = {
         "raw_scores": "false",
@@ -115,12 +120,52 @@ def test_a_word_of_the_body_is_not_contradicted(live, word):
         "model": "other",
         "version": "8",
     }
-    other |= {"top_n": "3", "timeout_ms": "600001"}
+    other |= {"top_n": "3", "timeout_ms": "600001", "expect_candidates": "8"}
     for body in (by_name(), {**matrix(), "context": None}):
         sent = {**body, word: value}
         assert live.post("/rerank", params={word: str(value).lower()}, json=sent).status_code == 200
         problem = check(live.post("/rerank", params={word: other.get(word, "x-2")}, json=sent), 422, "invalid-request")
         assert problem["errors"][0]["path"] == f"?{word}"
+
+
+@pytest.mark.parametrize("sent", ["1", "6", "8", "9007199254740991"])
+def test_a_list_of_another_length_than_was_sent_is_refused_in_any_body(post, sent):
+    for answer in (post(f"expect_candidates={sent}"), post(**{"Listwright-Expect-Candidates": sent})):
+        detail = check(answer, 422, "candidate")["detail"]
+        assert {"7", sent} <= set(re.findall(r"\d+", detail))
+
+
+def test_the_length_that_was_sent_changes_no_answer(post):
+    def facts(answer):
+        answer = answer.json()
+        return without_timings(answer) if "meta" in answer else answer
+
+    plain = facts(post())
+    assert facts(post("expect_candidates=7")) == plain
+    assert facts(post("expect_candidates=7", **{"Listwright-Expect-Candidates": "7"})) == plain
+    check(post("expect_candidates=7", **{"Listwright-Expect-Candidates": "8"}), 422, "invalid-request")
+    for wrong in ("", "0", "-1", "7.5", "seven", b"\xe9"):
+        problem = check(post(**{"Listwright-Expect-Candidates": wrong}), 422, "invalid-request")
+        assert [fault["path"] for fault in problem["errors"]] == ["Listwright-Expect-Candidates"]
+
+
+def sent_with(body, number):
+    """The request with the length that was sent in its body."""
+    path, request = BODIES[body]
+    if "json" in request:
+        place = (
+            {"parameters": {"expect_candidates": number}} if path.startswith("/v2/m") else {"expect_candidates": number}
+        )
+        return path, {**request, "json": {**request["json"], **place}}
+    tensors = binary_requests.body([features()], MATRIX.tobytes(), parameters={"expect_candidates": number})
+    return path, tensors
+
+
+@pytest.mark.parametrize("body", BODIES.keys() - {"npy"})
+def test_the_length_that_was_sent_may_stand_in_the_body(live, body):
+    for number, status in ((6, 422), (7, 200), (7.0, 200), (8, 422), (0, 422), ("7", 422), (True, 422), (None, 200)):
+        path, request = sent_with(body, number)
+        assert live.post(path, **request).status_code == status, number
 
 
 def test_the_header_of_the_unit_counts_beside_any_body(post):

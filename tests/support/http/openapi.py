@@ -127,7 +127,8 @@ def for_this_bundle(document):
     schemas, paths = document["components"]["schemas"], document["paths"]
     row, named = tuple_of(*KINDS.values()), object_of(["price", "stars"], **KINDS)
     context = {"type": "object", "properties": {name: KINDS[name] for name in ("stars", "carrier")}, "maxProperties": 9}
-    choices = {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
+    choices: dict[str, object] = {"expect_candidates": {"type": "null"}}  # it must be the length of the list
+    choices |= {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
     choices["context"] = or_null({**context, "additionalProperties": CATEGORY})
     # ids are unique, which no schema says
     schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}

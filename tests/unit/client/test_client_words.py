@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from listwright_client import AsyncClient, Client
+from listwright_client import AsyncClient, Client, RequestError
 from support.http.scripted import URL, good, refusing
 
 MATRIX = np.ones((2, 3))
@@ -34,6 +34,27 @@ def test_headers_go_along(make, server):
     assert (sent["x-request-id"], sent["traceparent"]) == ("mine-1", trace)
     assert sent["authorization"] == "Bearer s3cret"
     assert sent["content-type"] == "application/json"
+
+
+def test_the_number_of_candidates_goes_along_with_each_attempt(client, server):
+    server.says(refusing(503), good(), refusing(422))
+    client.rerank(MATRIX)
+    for features in (np.ones((3, 1)), [{"price": 1.0}]):
+        with pytest.raises(RequestError):
+            client.rerank(features)
+    with pytest.raises(RequestError):
+        client.explain(np.ones((5, 1)), candidate=0)
+    sent = [request.headers["listwright-expect-candidates"] for request in server.requests]
+    assert sent == ["2", "2", "3", "1", "5"]
+
+
+def test_who_sends_no_list_sends_no_number(client, server):
+    server.says(refusing(400))
+    for ask in (client.info, lambda: client.rerank(np.ones((0, 3)))):
+        with pytest.raises(RequestError):
+            ask()
+    assert len(server.requests) == 2
+    assert not any("listwright-expect-candidates" in request.headers for request in server.requests)
 
 
 def test_the_key_is_not_shown():

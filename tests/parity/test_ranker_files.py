@@ -1,0 +1,361 @@
+"""A ranker in one ONNX file orders every list as its bundle does: of any kind, with any values."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from support.service.bundles import make_bundle
+
+from listwright.ranking import golden
+from listwright.ranking.bundle import load, open_unsealed, seal
+from listwright.ranking.candidates import CandidateList, lightgbm_input
+from listwright.ranking.commands.verify import main as verify
+from listwright.ranking.errors import BundleError, RecipeError, ScoringError
+from listwright.ranking.features import Feature, FeatureSchema
+from listwright.ranking.manifest import Manifest
+from listwright.ranking.order import finite_scores, rank_by_score
+from listwright.ranking.relative import CATEGORY_KINDS, KINDS, WITHIN_KINDS, RelativeColumn, RelativeColumns
+from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage
+from listwright.training.export.ranker_file import write_ranker
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+ODD = [0.0, -0.0, 1e-35, -1e-35, 1e-45, -1e-40, 1.1754942e-38, 3.4e38, -3.4e38, 1.0, -1.0, 1.9999999, 7.0, np.nan]
+
+KINDS_OF_BUNDLES = {
+    "plain": {},
+    "numbers alone": {"categorical": False, "cutoff": 4},
+    "relative": {"relative": True, "cutoff": 3},
+    "relative first stage alone": {"relative": True, "kind": None},
+    "no first-stage score": {"first_stage_score": False, "cutoff": 1},
+    "onnx first stage": {"first_stage": "onnx", "cutoff": 4},
+    "specialists": {"specialists": 3, "cutoff": 5},
+    "fails at high prices": {"graph": "nan", "cutoff": 5},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS_OF_BUNDLES)
+def written(request, tmp_path_factory):
+    """A bundle's rankers, each with its file, by strategy and specialist; every second file takes codes."""
+    folder = tmp_path_factory.mktemp("bundle")
+    bundle = load(make_bundle(folder / "shop" / "1", **KINDS_OF_BUNDLES[request.param]))
+    rankers = [(strategy, None) for strategy in bundle.manifest.strategies]
+    rankers += [("srm", k) for k in range(3)] if bundle.manifest.srm else []
+    files = {}
+    for number, (strategy, specialist) in enumerate(rankers):
+        path = folder / f"{number}.onnx"
+        files[strategy, specialist] = write_ranker(
+            bundle, path, strategy=strategy, specialist=specialist, codes=number % 2 == 1
+        )
+    return bundle, files
+
+
+@st.composite
+def candidate_features(draw, schema, longest=12):
+    length = draw(st.integers(1, longest))
+    numbers = st.one_of(st.sampled_from(ODD), st.floats(-1e4, 1e4, width=32), st.just(2000.0))
+    features = draw(arrays.arrays(np.float32, (length, len(schema)), elements=numbers))
+    for column in schema.categorical:
+        codes = st.integers(0, len(schema.features[column].categories))
+        features[:, column] = draw(arrays.arrays(np.int64, length, elements=codes))
+    return features
+
+
+def assert_same(bundle, file, features, strategy, specialist):
+    """Compare order, scores to 1e-6 of their size, and first-stage scores to the bit."""
+    ranking = bundle.reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
+    scores, order, first = file.rank(features)
+    np.testing.assert_array_equal(first, ranking.first_stage_scores)
+    expected = finite_scores(ranking.scores, ranking.order)
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-6)
+    if strategy == "srm" and specialist is None:  # a mixture's exponentials differ in their last digit
+        order, actual = ranking.order, order
+        assert (np.isclose(expected[actual], expected[order], rtol=1e-12, atol=1e-12) | (actual == order)).all()
+    else:
+        np.testing.assert_array_equal(order, ranking.order)
+    np.testing.assert_array_equal(rank_by_score(scores), file.rank(features).order)
+
+
+@given(st.data())
+def test_order_and_scores_are_those_of_the_bundle(written, data):
+    bundle, files = written
+    features = data.draw(candidate_features(bundle.manifest.feature_schema))
+    for (strategy, specialist), file in files.items():
+        assert_same(bundle, file, features, strategy, specialist)
+
+
+@pytest.mark.parametrize("length", [1, 2, 100, 1000])
+def test_long_lists_of_few_values_tie_across_the_cutoff(written, length):
+    bundle, files = written
+    rng = np.random.default_rng(length)
+    features = rng.integers(-1, 2, (length, len(bundle.manifest.feature_schema))).astype(np.float32)
+    features[:, bundle.manifest.feature_schema.categorical] = 1
+    features[:, bundle.manifest.feature_schema.numeric[:1]] *= 1e-3
+    for (strategy, specialist), file in files.items():
+        assert_same(bundle, file, features, strategy, specialist)
+
+
+def make_first_stage(folder, schema, model, relative=()):
+    """Publish a bundle whose one ranker is a first stage: a LightGBM model, or a column by its name."""
+    folder.mkdir(parents=True)
+    stage = ColumnStage(feature=model) if isinstance(model, str) else LightGbmStage(relative=bool(relative))
+    files = [GOLDEN]
+    if not isinstance(model, str):
+        model.save_model(folder / stage.file)
+        files.append(stage.file)
+    manifest = Manifest(
+        name="trees",
+        version="1",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        recipe={},
+        data="random",
+        feature_schema=schema,
+        fingerprint=schema.fingerprint,
+        relative=relative,
+        first_stage=stage,
+        second_stages=(),
+        strategy="first_stage",
+    )
+    rng = np.random.default_rng(1)
+    lists = [random_rows(rng, schema, length) for length in (1, 2, 9, 40)]
+    (folder / GOLDEN).write_bytes(golden.record(open_unsealed(folder, manifest), lists))
+    seal(folder, manifest, files)
+    return load(folder)
+
+
+def random_rows(rng, schema, length, odd=()):
+    features = rng.normal(size=(length, len(schema))).round(1).astype(np.float32)
+    if odd:
+        at = rng.random(features.shape) < 0.3
+        features[at] = rng.choice(odd, at.sum())
+    for column, feature in enumerate(schema.features):
+        if feature.kind == "categorical":
+            features[:, column] = rng.integers(0, len(feature.categories) + 1, length)
+        elif feature.missing_in_training:
+            features[rng.random(length) < 0.2, column] = np.nan
+    return features
+
+
+def fit_trees(rng, features, schema, **parameters):
+    matrix = lightgbm_input(features, schema).astype(np.float64)
+    labels = rng.normal(size=len(matrix)) + np.nan_to_num(matrix[:, 0]) + (np.nan_to_num(matrix[:, -1]) % 3)
+    settings = {"num_leaves": 40, "verbose": -1, "min_data_in_leaf": 3, "max_cat_to_onehot": 2, "cat_smooth": 1.0}
+    data = lightgbm.Dataset(matrix, labels, categorical_feature=list(schema.categorical))
+    return lightgbm.train(settings | {"objective": "regression"} | parameters, data, 20)
+
+
+COLUMNS = FeatureSchema(
+    features=(
+        Feature(name="price", missing_in_training=True),
+        Feature(name="stars"),
+        Feature(name="shop", kind="categorical", categories=tuple(f"shop {n}" for n in range(200))),
+        Feature(name="cabin", kind="categorical", categories=("true", "false", "12", "NA", "é")),
+    )
+)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"use_missing": False}, {"zero_as_missing": True}, {"num_leaves": 2}])
+def test_trees_are_equal_to_the_bit(tmp_path, parameters):
+    rng = np.random.default_rng(3)
+    rows = random_rows(rng, COLUMNS, 3000, [0.0, -0.0, 1e-35, -1e-36, 1e-34])
+    bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, fit_trees(rng, rows, COLUMNS, **parameters))
+    file = write_ranker(bundle, tmp_path / "trees.onnx")
+    for length in (1, 7, 500):
+        features = random_rows(rng, COLUMNS, length, ODD)
+        features[rng.random(length) < 0.1, 1] = np.nan  # where training had none
+        assert_same(bundle, file, features, "first_stage", None)
+
+
+def test_a_model_of_numbers_may_split_them_as_categories(tmp_path):
+    rng = np.random.default_rng(4)
+    schema = FeatureSchema(features=(Feature(name="a"), Feature(name="b", missing_in_training=True)))
+    rows = rng.integers(0, 12, (2000, 2)).astype(np.float32)
+    labels = np.isin(rows[:, 0], [1, 5, 7]) * 2.0 + rng.normal(size=2000)
+    data = lightgbm.Dataset(rows, labels, categorical_feature=[0])
+    model = lightgbm.train({"objective": "regression", "verbose": -1, "max_cat_to_onehot": 2}, data, 10)
+    bundle = make_first_stage(tmp_path / "trees" / "1", schema, model)
+    file = write_ranker(bundle, tmp_path / "trees.onnx")
+    features = np.concatenate([rows[:50], rng.normal(size=(200, 2)) * 6], dtype=np.float32)
+    assert_same(bundle, file, features, "first_stage", None)
+
+
+def test_a_tree_of_one_leaf(tmp_path):
+    rng = np.random.default_rng(5)
+    rows = random_rows(rng, COLUMNS, 30)
+    model = fit_trees(rng, rows, COLUMNS, min_data_in_leaf=1000)
+    assert model.num_trees() > 0
+    bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, model)
+    file = write_ranker(bundle, tmp_path / "trees.onnx")
+    assert_same(bundle, file, rows, "first_stage", None)
+
+
+def every_relative_column(schema):
+    numbers, categories = ([schema.names[d] for d in columns] for columns in (schema.numeric, schema.categorical))
+    columns = []
+    for kind in KINDS:
+        for feature in categories if kind in CATEGORY_KINDS else numbers:
+            for within in categories if kind in WITHIN_KINDS else [None]:
+                columns.append(RelativeColumn(feature=feature, kind=kind, within=within, scale=0.5))
+    return tuple(columns)
+
+
+def test_list_relative_columns_of_every_kind(tmp_path):
+    """Trees with a leaf for every few rows of random labels see any other value of a column."""
+    rng = np.random.default_rng(6)
+    columns = every_relative_column(COLUMNS)
+    relative = RelativeColumns(columns, COLUMNS)
+    lists = [random_rows(rng, COLUMNS, length) for length in rng.integers(1, 60, 100)]
+    wide = np.concatenate([relative.widened(features) for features in lists])
+    model = fit_trees(rng, wide, relative.schema, num_leaves=500, min_data_in_leaf=1, feature_fraction=0.3)
+    assert (model.feature_importance()[len(COLUMNS) :] > 0).all()
+    bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, model, columns)
+    file = write_ranker(bundle, tmp_path / "trees.onnx")
+    for features in [*lists, random_rows(rng, COLUMNS, 1000), random_rows(rng, COLUMNS, 40, ODD)]:
+        assert_same(bundle, file, features, "first_stage", None)
+    features = lists[-1].copy()
+    features[:, 0] = np.nan
+    features[:, 1] = 3.0
+    features[:, 2] = 0.0
+    assert_same(bundle, file, features, "first_stage", None)
+
+
+def test_a_column_with_a_missing_score_leaves_the_list_in_input_order(tmp_path):
+    bundle = make_first_stage(tmp_path / "column" / "1", COLUMNS, "stars")
+    file = write_ranker(bundle, tmp_path / "column.onnx")
+    features = random_rows(np.random.default_rng(7), COLUMNS, 5)
+    assert_same(bundle, file, features, "first_stage", None)
+    features[2, 1] = np.nan
+    assert_same(bundle, file, features, "first_stage", None)
+    assert file.rank(features).scores.tolist() == [-1.0, -2.0, -3.0, -4.0, -5.0]
+
+
+@pytest.mark.parametrize("column", [2, 3])
+def test_text_means_what_it_means_to_the_service(tmp_path, column):
+    feature = COLUMNS.features[column]
+    rows = np.zeros((4 * len(feature.categories) + 4, 4), dtype=np.float32)
+    rows[:, column] = np.arange(len(rows)) // 4
+    data = lightgbm.Dataset(lightgbm_input(rows, COLUMNS), rows[:, column] ** 1.5, categorical_feature=[2, 3])
+    settings = {"num_leaves": 300, "min_data_in_leaf": 1, "max_cat_to_onehot": 300, "cat_l2": 0, "cat_smooth": 0}
+    model = lightgbm.train(settings | {"objective": "regression", "verbose": -1, "min_data_per_group": 1}, data, 1)
+    bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, model)
+    path = tmp_path / "text.onnx"
+    assert [line.split()[0] for line in write_ranker(bundle, path).inputs] == ["numbers", "categories"]
+
+    texts = [*feature.categories, "", "na", "NA", "N/a", "NULL", "None", "\\N", "nan", "nobody", "TRUE", "True"]
+    texts += ["12", "12.0", "13", "false", "\u00e9", "shop 7", "SHOP 7"]
+    features = np.zeros((len(texts), 4), dtype=np.float32)
+    features[:, column] = [feature.code(text) for text in texts]
+    expected = bundle.reranker.first_stage.score(features)
+    assert len(set(expected.tolist())) > len(feature.categories)
+    categories = np.full((len(texts), 2), "", dtype=object)
+    categories[:, column - 2] = texts
+    numbers = np.zeros((len(texts), 2), dtype=np.float32)
+    session = onnxruntime.InferenceSession(path)
+    scores = session.run(["first_stage_scores"], {"numbers": numbers, "categories": categories})[0]
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_codes_that_are_nan_are_missing_categories(tmp_path):
+    rng = np.random.default_rng(8)
+    rows = random_rows(rng, COLUMNS, 500)
+    bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, fit_trees(rng, rows, COLUMNS))
+    write_ranker(bundle, tmp_path / "codes.onnx", codes=True)
+    session = onnxruntime.InferenceSession(tmp_path / "codes.onnx")
+    rows[:, 2] = 0
+    expected = session.run(["scores"], {"features": rows})[0]
+    rows[:, 2] = np.nan
+    np.testing.assert_array_equal(session.run(["scores"], {"features": rows})[0], expected)
+
+
+def make_shop(tmp_path, **settings):
+    return load(make_bundle(tmp_path / "shop" / "1", **settings))
+
+
+def test_a_router_is_refused_until_a_ranker_is_named(tmp_path):
+    bundle = make_shop(tmp_path, specialists=2, margin=0.0)
+    for strategy in (None, "srm"):
+        with pytest.raises(RecipeError, match="router"):
+            write_ranker(bundle, tmp_path / "a.onnx", strategy=strategy)
+    assert write_ranker(bundle, tmp_path / "a.onnx", specialist=1).facts.specialist == 1
+    assert write_ranker(bundle, tmp_path / "a.onnx", strategy="qilcm").facts.strategy == "qilcm"
+
+
+def test_a_router_that_always_abstains_asks_nobody(tmp_path):
+    bundle = make_shop(tmp_path, specialists=2, margin=None)
+    assert write_ranker(bundle, tmp_path / "a.onnx").facts.strategy == "qilcm"
+
+
+@pytest.mark.parametrize("options", [{"strategy": "dlcm"}, {"specialist": 2}, {"strategy": "qilcm", "specialist": 0}])
+def test_a_ranker_that_is_not_there_is_refused(tmp_path, options):
+    bundle = make_shop(tmp_path, specialists=2)
+    with pytest.raises(RecipeError):
+        write_ranker(bundle, tmp_path / "a.onnx", **options)
+    assert not list(tmp_path.glob("*.onnx*"))
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}, {"linear_tree": True}]
+)
+def test_trees_that_are_not_written_are_refused(tmp_path, parameters):
+    rng = np.random.default_rng(9)
+    schema = FeatureSchema(features=COLUMNS.features[:2])
+    rows = random_rows(rng, schema, 500)
+    bundle = make_first_stage(tmp_path / "trees" / "1", schema, fit_trees(rng, rows, schema, **parameters))
+    with pytest.raises(RecipeError, match="cannot be written"):
+        write_ranker(bundle, tmp_path / "a.onnx")
+
+
+def test_a_graph_that_ranks_otherwise_is_not_written(tmp_path, monkeypatch):
+    bundle = make_shop(tmp_path, cutoff=3)
+    monkeypatch.setattr("listwright.training.export.ranker_file._LESS_OR_EQUAL", 1)  # less, not less or equal
+    monkeypatch.setattr(bundle.reranker.first_stage, "score", lambda features: np.arange(len(features), dtype=float))
+    (tmp_path / "a.onnx").write_text("before")
+    with pytest.raises((ScoringError, BundleError)):
+        write_ranker(bundle, tmp_path / "a.onnx")
+    assert (tmp_path / "a.onnx").read_text() == "before"
+    assert [path.name for path in tmp_path.glob("*onnx*")] == ["a.onnx"]
+
+
+def test_a_changed_or_cut_file_is_refused(tmp_path):
+    path = tmp_path / "a.onnx"
+    write_ranker(make_shop(tmp_path, cutoff=3, relative=True), path)
+    assert verify([str(path)]) == 0
+    whole = path.read_bytes()
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        assert verify([str(path)]) == 1, size
+    model = onnx.load_from_string(whole)
+    splits = next(node for node in model.graph.node if node.op_type == "TreeEnsemble")
+    weights = next(a.t for a in splits.attribute if a.name == "leaf_weights")
+    weights.double_data[0] += 1.0
+    onnx.save(model, path)
+    assert verify([str(path)]) == 1
+    assert verify([str(tmp_path / "nowhere.onnx")]) == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ["first_stage", "qilcm"])
+def test_the_demo(tmp_path, strategy):
+    bundle = load(MODELS / "demo" / "1")
+    schema, rng = bundle.manifest.feature_schema, np.random.default_rng(10)
+    lists = [
+        np.array(json.loads(line)["features"], dtype=np.float32)
+        for line in (MODELS / "demo" / "1" / GOLDEN).read_text().splitlines()
+    ]
+    rows = np.concatenate(lists)
+    for codes in (False, True):
+        file = write_ranker(bundle, tmp_path / "demo.onnx", strategy=strategy, codes=codes)
+        for _ in range(1000):
+            features = rows[rng.integers(0, len(rows), rng.integers(1, 40))]
+            features[rng.random(features.shape) < 0.1] = np.nan
+            columns = list(schema.categorical)
+            features[:, columns] = np.nan_to_num(features[:, columns])
+            assert_same(bundle, file, features, strategy, None)
+        assert_same(bundle, file, rows[rng.integers(0, len(rows), 1000)], strategy, None)

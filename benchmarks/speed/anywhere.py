@@ -152,7 +152,7 @@ def _runs(file: RankerFile, lists: list[np.ndarray], *, threads: int) -> Way:
 
 
 def _trees(whole: Bundle, candidates: list[CandidateList]) -> Way:
-    relative = whole.reranker.relative if getattr(whole.manifest.first_stage, "relative", False) else None
+    relative = whole.reranker.relative
     model = to_text((whole.path / "first_stage.txt").read_bytes())
     stage = LightGbmFirstStage(model, whole.reranker.schema if relative is None else relative.schema)
     columns = [each.features if relative is None else relative.widened(each.features) for each in candidates]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from support.service.bundles import make_bundle
 
 from listwright.ranking import golden
 from listwright.ranking.bundle import load, open_unsealed, seal
@@ -23,10 +22,13 @@ from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score
 from listwright.ranking.relative import CATEGORY_KINDS, KINDS, WITHIN_KINDS, RelativeColumn, RelativeColumns
-from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage
+from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage
 from listwright.training.export.ranker_file import write_ranker
+from listwright.training.first_stage.bring_your_own import canonical
+from support.service.bundles import make_bundle
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
+FOREIGN = Path(__file__).resolve().parents[1] / "reference" / "first_stages"
 ODD = [0.0, -0.0, 1e-35, -1e-35, 1e-45, -1e-40, 1.1754942e-38, 3.4e38, -3.4e38, 1.0, -1.0, 1.9999999, 7.0, np.nan]
 
 KINDS_OF_BUNDLES = {
@@ -103,11 +105,17 @@ def test_long_lists_of_few_values_tie_across_the_cutoff(written, length):
 
 
 def make_first_stage(folder, schema, model, relative=()):
-    """Publish a bundle whose one ranker is a first stage: a LightGBM model, or a column by its name."""
+    """Publish a bundle whose one ranker is a first stage: a LightGBM model, an ONNX graph, or a column by its name."""
     folder.mkdir(parents=True)
-    stage = ColumnStage(feature=model) if isinstance(model, str) else LightGbmStage(relative=bool(relative))
     files = [GOLDEN]
-    if not isinstance(model, str):
+    if isinstance(model, str):
+        stage = ColumnStage(feature=model)
+    elif isinstance(model, bytes):
+        stage = OnnxStage()
+        (folder / stage.file).write_bytes(model)
+        files.append(stage.file)
+    else:
+        stage = LightGbmStage(relative=bool(relative))
         model.save_model(folder / stage.file)
         files.append(stage.file)
     manifest = Manifest(
@@ -196,6 +204,31 @@ def test_a_tree_of_one_leaf(tmp_path):
     assert_same(bundle, file, rows, "first_stage", None)
 
 
+@pytest.mark.parametrize("path", sorted(FOREIGN.glob("*.onnx")), ids=lambda path: path.stem)
+def test_a_first_stage_of_another_library(tmp_path, path):
+    """Its operators' versions are older, and there are categories, which it does not see."""
+    width = onnx.load(path).graph.input[0].type.tensor_type.shape.dim[1].dim_value
+    numbers = tuple(Feature(name=f"n{d}", missing_in_training=True) for d in range(width))
+    schema = FeatureSchema(features=(numbers[0], COLUMNS.features[3], *numbers[1:]))
+    model = canonical(path.read_bytes(), schema)
+    bundle = make_first_stage(tmp_path / "foreign" / "1", schema, model)
+    file = write_ranker(bundle, tmp_path / "foreign.onnx")
+    for length in (1, 30):
+        assert_same(bundle, file, random_rows(np.random.default_rng(length), schema, length), "first_stage", None)
+
+
+def test_a_first_stage_of_older_operators(tmp_path):
+    """ReduceSum had its axes as an attribute until version 13, ReduceMean until 18."""
+    schema = FeatureSchema(features=COLUMNS.features[1:2] + (Feature(name="weight"),))
+    node = onnx.helper.make_node("ReduceMean", ["features"], ["scores"], axes=[1], keepdims=0)
+    value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph([node], "g", [value("features", kind, ["L", 2])], [value("scores", kind, ["L"])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    bundle = make_first_stage(tmp_path / "mean" / "1", schema, model.SerializeToString())
+    file = write_ranker(bundle, tmp_path / "mean.onnx")
+    assert_same(bundle, file, random_rows(np.random.default_rng(0), schema, 30), "first_stage", None)
+
+
 def every_relative_column(schema):
     numbers, categories = ([schema.names[d] for d in columns] for columns in (schema.numeric, schema.categorical))
     columns = []
@@ -211,9 +244,9 @@ def test_list_relative_columns_of_every_kind(tmp_path):
     rng = np.random.default_rng(6)
     columns = every_relative_column(COLUMNS)
     relative = RelativeColumns(columns, COLUMNS)
-    lists = [random_rows(rng, COLUMNS, length) for length in rng.integers(1, 60, 100)]
+    lists = [random_rows(rng, COLUMNS, length) for length in rng.integers(1, 60, 40)]
     wide = np.concatenate([relative.widened(features) for features in lists])
-    model = fit_trees(rng, wide, relative.schema, num_leaves=500, min_data_in_leaf=1, feature_fraction=0.3)
+    model = fit_trees(rng, wide, relative.schema, num_leaves=300, min_data_in_leaf=1, feature_fraction=0.3)
     assert (model.feature_importance()[len(COLUMNS) :] > 0).all()
     bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, model, columns)
     file = write_ranker(bundle, tmp_path / "trees.onnx")

@@ -8,6 +8,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+OPSET = 20
+"""Version of ONNX's operators in every graph that is written here."""
+
 IR_VERSION = 10
 """IR version that torch's exporter writes."""
 

@@ -33,9 +33,6 @@ from listwright.ranking.bundle import Bundle, read_listed
 from listwright.ranking.compiled.lightgbm_trees import (
     CATEGORICAL,
     CATEGORY,
-    NAN_LEFT,
-    NAN_RIGHT,
-    NAN_ZERO,
     ZERO_LEFT,
     ZERO_RIGHT,
     Forest,
@@ -50,26 +47,16 @@ from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
 from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage, SecondStage
-from listwright.training.export.graph_writer import IR_VERSION, GraphWriter
+from listwright.training.export.graph_writer import IR_VERSION, OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
-
-OLDEST_OPSET, NEWEST_OPSET, OPSET = 18, 23, 20
-"""Versions of ONNX's operators that a second stage may have, and the one where it has no say."""
 
 _ML = "ai.onnx.ml"
 
 _LIGHTGBM_ZERO = float(np.float32(1e-35))
 """Numbers up to this size are zero to LightGBM."""
 
-_WAYS_OUT = {
-    NAN_RIGHT: np.inf,
-    NAN_LEFT: -np.inf,
-    NAN_ZERO: 0.0,
-    ZERO_RIGHT: np.inf,
-    ZERO_LEFT: -np.inf,
-    CATEGORY: -1.0,
-}
-"""Number that goes where a missing value does, by the column's treatment."""
+_WAYS_OUT = np.array([np.inf, -np.inf, 0.0, np.inf, -np.inf, -1.0])
+"""Number that goes where a missing value does, by the number of the column's treatment."""
 
 _LESS_OR_EQUAL, _MEMBER = 0, 6
 """Modes of a node of ``TreeEnsemble``."""
@@ -157,7 +144,7 @@ class _RankerGraph(GraphWriter):
         super().__init__()
         self._bundle, self._manifest, self._stage, self._specialist = bundle, bundle.manifest, stage, specialist
         self._schema = bundle.manifest.feature_schema
-        self._opsets: dict[str, int] = {}
+        self._ml = 5
 
     def model(self, *, codes: bool) -> onnx.ModelProto:
         """Return the finished model."""
@@ -188,22 +175,22 @@ class _RankerGraph(GraphWriter):
             scores, order = self._rescored(first_scores, ranked, order, usable)
         if usable is not None:
             first = self.add("Where", usable, first, np.float64("nan"))
-        outputs = {"scores": scores, "order": order, "first_stage_scores": first}
-        for name, value in outputs.items():
+        outputs = []
+        for name, value, dtype in (
+            ("scores", scores, TensorProto.DOUBLE),
+            ("order", order, TensorProto.INT64),
+            ("first_stage_scores", first, TensorProto.DOUBLE),
+        ):
             self.nodes.append(helper.make_node("Identity", [value], [name]))
+            outputs.append(helper.make_tensor_value_info(name, dtype, ["candidates"]))
         graph = helper.make_graph(
             self.nodes,
             "ranker",
             [helper.make_tensor_value_info(name, dtype, ["candidates", width]) for name, dtype, width in inputs],
-            [
-                helper.make_tensor_value_info(
-                    name, TensorProto.INT64 if name == "order" else TensorProto.DOUBLE, ["candidates"]
-                )
-                for name in outputs
-            ],
+            outputs,
             self.constants,
         )
-        opsets = [helper.make_opsetid(domain, version) for domain, version in ({"": OPSET} | self._opsets).items()]
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="listwright")
 
     # ----- inputs
@@ -217,7 +204,6 @@ class _RankerGraph(GraphWriter):
             is_category = np.isin(np.arange(len(self._schema)), categorical)[None]
             missing = self.add("And", self.add("IsNaN", "features"), is_category)
             return self.add("Where", missing, np.float32(0), "features")
-        self._require(_ML, 5)
         parts = [name for name in inputs if name == "numbers"]
         for place, column in enumerate(categorical):
             names, numbers = zip(*_spellings(self._schema.features[column]).items(), strict=True)
@@ -411,8 +397,7 @@ class _RankerGraph(GraphWriter):
             whole = self.add("Floor", self.add("Max", values, np.float64(0)))
             whole = self.add("Where", self.add("Greater", values, np.float64(-1)), whole, np.float64(-1))
             values = self.add("Where", (missing == CATEGORY)[None], whole, values)
-        values = self.add("Where", absent, np.array([[_WAYS_OUT[way] for way in missing]]), values)
-        self._require(_ML, 5)
+        values = self.add("Where", absent, _WAYS_OUT[missing][None], values)
         scores = self.add("TreeEnsemble", values, domain=_ML, **_ensemble(forest))
         return self.add("Squeeze", scores, np.array([1]))
 
@@ -503,37 +488,20 @@ class _RankerGraph(GraphWriter):
     def _read(self, name: str) -> bytes:
         return read_listed(self._bundle.path, self._manifest, name)
 
-    def _require(self, domain: str, version: int) -> None:
-        """Set the version of a domain's operators.
-
-        Raises:
-            RecipeError: if another part needs another one.
-        """
-        if self._opsets.setdefault(domain, version) != version:
-            raise RecipeError(
-                f"two graphs of the bundle need versions {self._opsets[domain]} and {version} of the operators of "
-                f"{domain or 'ONNX'}, and one file has one: write each with the same version"
-            )
-
     def _inlined(self, model: bytes, prefix: str, features: str) -> str:
         """Append a graph of the bundle, its names after a prefix; its input is ``features``, its output ``scores``."""
         graph = onnx.load_from_string(model)
-        for entry in graph.opset_import:
-            if entry.domain in ("", _ML):
-                self._require(entry.domain, entry.version)
-        names = {"": "", "features": features}
-        for node in graph.graph.node:
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            copy.name = ""
-            copy.input[:] = [names.get(name, prefix + name) for name in node.input]
-            copy.output[:] = [names.get(name, prefix + name) for name in node.output]
-            self.nodes.append(copy)
-        for tensor in graph.graph.initializer:
-            copied = onnx.TensorProto()
-            copied.CopyFrom(tensor)
-            copied.name = prefix + tensor.name
-            self.constants.append(copied)
+        versions = {entry.domain: entry.version for entry in graph.opset_import}
+        if _ML in versions:
+            self._ml = max(3, versions[_ML])  # which has all that 1 and 2 have
+        try:
+            graph = onnx.version_converter.convert_version(graph, OPSET) if versions.get("") != OPSET else graph
+        except (RuntimeError, ValueError) as error:
+            fault = f"{prefix[:-1]} has version {versions.get('')} of ONNX's operators and none of {OPSET}: {error}"
+            raise RecipeError(fault) from error
+        graph = onnx.compose.add_prefix(graph, prefix)
+        self.nodes += [helper.make_node("Identity", [features], [prefix + "features"]), *graph.graph.node]
+        self.constants += graph.graph.initializer
         return prefix + "scores"
 
 
@@ -610,13 +578,10 @@ def _byte_keys(writer: GraphWriter, values: str) -> str:
     size = writer.add("Where", writer.add("Or", missing, zero), np.float64(1), writer.add("Abs", values))
     powers, lowest = 2.0 ** np.arange(-126, 129), np.float64(-126)
     exponent = writer.add("Floor", writer.add("Mul", writer.add("Log", size), np.float64(1 / math.log(2))))
-    for _ in range(2):  # a logarithm may be off by one, its second use is exact
-        exponent = writer.add("Clip", exponent, lowest, np.float64(127))
-        place = writer.cast(writer.add("Sub", exponent, lowest), np.int64)
-        significand = writer.add("Div", size, writer.add("Gather", powers, place))
-        above = writer.cast(writer.add("GreaterOrEqual", significand, np.float64(2)), np.float64)
-        below = writer.cast(writer.add("Less", significand, np.float64(1)), np.float64)
-        exponent = writer.add("Sub", writer.add("Add", exponent, above), below)
+    # it may be one too low at a power of two, where the significand is 2 and the bits are the same
+    exponent = writer.add("Clip", exponent, lowest, np.float64(127))
+    place = writer.cast(writer.add("Sub", exponent, lowest), np.int64)
+    significand = writer.add("Div", size, writer.add("Gather", powers, place))
     field = writer.add("Mul", writer.cast(place, np.float64), np.float64(2**23))
     bits = writer.add("Add", field, writer.add("Mul", significand, np.float64(2**23)))
     sign = writer.cast(writer.add("Less", values, np.float64(0)), np.float64)

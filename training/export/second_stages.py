@@ -37,11 +37,9 @@ from torch import nn
 
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import UNKNOWN_CODE
-from listwright.training.export.graph_writer import IR_VERSION, GraphWriter
+from listwright.training.export.graph_writer import IR_VERSION, OPSET, GraphWriter
 from listwright.training.networks.qilcm import PAPER_EPSILON, STABLE_EPSILON, QilcmNetwork
 from listwright.training.networks.ranker import Preprocess, Ranker, Unbatched
-
-OPSET = 20
 
 _LARGE = 1e30
 

@@ -66,4 +66,4 @@ def test_kserve_serves_it_by_triton():
     model = service["spec"]["predictor"]["model"]
     assert (model["modelFormat"]["name"], model["runtime"]) == ("triton", "kserve-tritonserver")
     year, month = map(int, model["runtimeVersion"].removesuffix("-py3").split("."))
-    assert (year, month) >= (25, 5)  # the first image with ONNX Runtime 1.22
+    assert (year, month) >= (26, 2)  # the first image with ONNX Runtime 1.24

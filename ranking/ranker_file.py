@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import onnxruntime
 from jaxtyping import Float, Int
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import BundleError
@@ -88,21 +88,25 @@ class RankerFile:
         try:
             check_values(text, MAX_FILE_VALUES)
             self.facts = RankerFacts.model_validate_json(text)
-        except ValidationError as error:
-            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise BundleError(path, f"{FACTS}: {fault['msg']}") from error
         except ValueError as error:
-            raise BundleError(path, f"{FACTS}: {error}") from error
+            raise BundleError(path, f"its metadata {FACTS} are damaged; export it again: {error}") from error
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """Each input of the graph in one line: name, type, shape and columns."""
-        schema = self.facts.feature_schema
+    def summary(self) -> str:
+        """What the file holds and which inputs it takes, for people."""
+        facts, schema = self.facts, self.facts.feature_schema
+        ranker = facts.strategy if facts.specialist is None else f"specialist {facts.specialist}"
         columns = {"features": range(len(schema)), "numbers": schema.numeric, "categories": schema.categorical}
-        return tuple(
-            f"{entry.name} {entry.type[7:-1]} (candidates, {entry.shape[1]}): "
-            + ", ".join(schema.names[column] for column in columns[entry.name])
-            for entry in self._session.get_inputs()
+        return "\n".join(
+            [
+                f"{self.path.name}: {facts.name}/{facts.version}, {ranker}, {self.path.stat().st_size / 1e6:.2f} MB, "
+                f"{len(facts.golden_lists)} golden lists ranked as by the bundle",
+                *(
+                    f"  input {entry.name}, {entry.type[7:-1]} (candidates, {entry.shape[1]}): "
+                    + ", ".join(schema.names[column] for column in columns[entry.name])
+                    for entry in self._session.get_inputs()
+                ),
+            ]
         )
 
     def rank(self, features: Float[np.ndarray, "L D"]) -> RankedList:

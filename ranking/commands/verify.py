@@ -45,13 +45,7 @@ def _check(location: Path | Url) -> str:
     if isinstance(location, Path) and (location.is_file() or location.suffix == ".onnx"):
         ranker = RankerFile(location)
         ranker.verify()
-        facts = ranker.facts
-        specialist = "" if facts.specialist is None else f", specialist {facts.specialist}"
-        ranked = (
-            f"  strategy {facts.strategy}{specialist}, {len(facts.golden_lists)} golden lists ranked as by the bundle"
-        )
-        head = f"{location.name}: good, {facts.name}/{facts.version}, {facts.feature_schema.fingerprint}"
-        return "\n".join((head, ranked, *(f"  input {line}" for line in ranker.inputs)))
+        return ranker.summary
     return _summary(_load(location))
 
 

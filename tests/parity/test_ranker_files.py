@@ -17,7 +17,7 @@ from listwright.ranking import golden
 from listwright.ranking.bundle import load, open_unsealed, seal
 from listwright.ranking.candidates import CandidateList, lightgbm_input
 from listwright.ranking.commands.verify import main as verify
-from listwright.ranking.errors import BundleError, RecipeError, ScoringError
+from listwright.ranking.errors import BundleError, RecipeError, ScoringError, UnknownStrategyError
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score
@@ -219,7 +219,7 @@ def test_a_first_stage_of_another_library(tmp_path, path):
 
 def test_a_first_stage_of_older_operators(tmp_path):
     """ReduceSum had its axes as an attribute until version 13, ReduceMean until 18."""
-    schema = FeatureSchema(features=COLUMNS.features[1:2] + (Feature(name="weight"),))
+    schema = FeatureSchema(features=(COLUMNS.features[1], Feature(name="weight")))
     node = onnx.helper.make_node("ReduceMean", ["features"], ["scores"], axes=[1], keepdims=0)
     value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     graph = onnx.helper.make_graph([node], "g", [value("features", kind, ["L", 2])], [value("scores", kind, ["L"])])
@@ -279,7 +279,7 @@ def test_text_means_what_it_means_to_the_service(tmp_path, column):
     model = lightgbm.train(settings | {"objective": "regression", "verbose": -1, "min_data_per_group": 1}, data, 1)
     bundle = make_first_stage(tmp_path / "trees" / "1", COLUMNS, model)
     path = tmp_path / "text.onnx"
-    assert [line.split()[0] for line in write_ranker(bundle, path).inputs] == ["numbers", "categories"]
+    write_ranker(bundle, path)
 
     texts = [*feature.categories, "", "na", "NA", "N/a", "NULL", "None", "\\N", "nan", "nobody", "TRUE", "True"]
     texts += ["12", "12.0", "13", "false", "\u00e9", "shop 7", "SHOP 7"]
@@ -313,7 +313,7 @@ def make_shop(tmp_path, **settings):
 
 def test_a_router_is_refused_until_a_ranker_is_named(tmp_path):
     bundle = make_shop(tmp_path, specialists=2, margin=0.0)
-    for strategy in (None, "srm"):
+    for strategy in ("auto", "srm"):
         with pytest.raises(RecipeError, match="router"):
             write_ranker(bundle, tmp_path / "a.onnx", strategy=strategy)
     assert write_ranker(bundle, tmp_path / "a.onnx", specialist=1).facts.specialist == 1
@@ -328,7 +328,7 @@ def test_a_router_that_always_abstains_asks_nobody(tmp_path):
 @pytest.mark.parametrize("options", [{"strategy": "dlcm"}, {"specialist": 2}, {"strategy": "qilcm", "specialist": 0}])
 def test_a_ranker_that_is_not_there_is_refused(tmp_path, options):
     bundle = make_shop(tmp_path, specialists=2)
-    with pytest.raises(RecipeError):
+    with pytest.raises(UnknownStrategyError):
         write_ranker(bundle, tmp_path / "a.onnx", **options)
     assert not list(tmp_path.glob("*.onnx*"))
 

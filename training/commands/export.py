@@ -39,16 +39,7 @@ def _export(options: argparse.Namespace, console: Console) -> None:
     written = write_ranker(
         bundle, options.onnx, strategy=options.strategy, specialist=options.specialist, codes=options.codes
     )
-    facts = written.facts
-    ranker = facts.strategy if facts.specialist is None else f"specialist {facts.specialist}"
-    console.print(
-        f"{options.onnx}: {facts.name}/{facts.version}, {ranker}, {options.onnx.stat().st_size / 1e6:.2f} MB, "
-        f"{len(facts.golden_lists)} golden lists ranked as by the bundle",
-        soft_wrap=True,
-        markup=False,
-    )
-    for entry in written.inputs:
-        console.print(f"  input {entry}", soft_wrap=True, markup=False)
+    console.print(written.summary, soft_wrap=True, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write")
-    parser.add_argument("--strategy", metavar="NAME", help="ranker to write (default: the one that auto means)")
+    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
     parser.add_argument("--specialist", type=int, metavar="N", help="specialist to write, from 0")
     parser.add_argument("--codes", action="store_true", help="one input matrix, with categories as codes as in .npy")
     return parser

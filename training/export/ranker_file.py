@@ -46,7 +46,7 @@ from listwright.ranking.golden import read
 from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
-from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage, SecondStage
+from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
 from listwright.training.export.graph_writer import IR_VERSION, OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
 
@@ -63,7 +63,7 @@ _LESS_OR_EQUAL, _MEMBER = 0, 6
 
 
 def write_ranker(
-    bundle: Bundle, out: Path, *, strategy: str | None = None, specialist: int | None = None, codes: bool = False
+    bundle: Bundle, out: Path, *, strategy: str = "auto", specialist: int | None = None, codes: bool = False
 ) -> RankerFile:
     """Write a bundle's ranker as one ONNX file, and check it against the bundle.
 
@@ -79,17 +79,25 @@ def write_ranker(
     Args:
         bundle: Loaded bundle.
         out: Path of the file; one that is there is replaced.
-        strategy: Ranker to write, one of the manifest's; None for the one that ``auto`` means.
+        strategy: ``auto`` or one of the manifest's strategies.
         specialist: Number of the specialist, for the strategy ``srm``; None for the mixture under its own weights.
         codes: Whether the input is one matrix with categories as codes.
 
     Raises:
-        RecipeError: if the bundle has no such ranker, or it is one that no graph can hold; says what to do.
+        RecipeError: if a router chooses the ranker, or the graph cannot be written; says what to do.
+        UnknownStrategyError: if the bundle has no such strategy or specialist.
         ScoringError: if the graph ranks a list otherwise than the bundle.
     """
-    strategy, manifest, reranker = _choose(bundle, strategy, specialist), bundle.manifest, bundle.reranker
-    stage = None if strategy == "first_stage" else reranker.second_pass.stage(strategy)
-    graph = _RankerGraph(bundle, stage, specialist).model(codes=codes)
+    manifest, reranker, router = bundle.manifest, bundle.reranker, bundle.reranker.router
+    is_routed = strategy == "srm" or (strategy == "auto" and router is not None and not router.always_abstains)
+    if router is not None and specialist is None and is_routed:
+        others = " or ".join(name for name in manifest.strategies if name != "srm")
+        raise RecipeError(
+            f"{manifest.name}/{manifest.version} asks a router about each list, which the file cannot hold: choose a "
+            f"ranker by --strategy {others}, or by --specialist"
+        )
+    if strategy == "auto":
+        strategy = manifest.strategy if specialist is None else "srm"
     recorded = read(read_listed(bundle.path, manifest, GOLDEN), bundle.path / GOLDEN)
     texts = dict.fromkeys(json.dumps(entry.features) for entry in recorded)  # the same lists for every strategy
     lists = [np.array(json.loads(text), dtype=np.float32) for text in texts]
@@ -103,6 +111,8 @@ def write_ranker(
         feature_schema=manifest.feature_schema,
         golden_lists=tuple(map(expected, lists)),
     )
+    stage = None if strategy == "first_stage" else reranker.second_pass.stage(strategy)
+    graph = _RankerGraph(bundle, stage, specialist).model(codes=codes)
     helper.set_model_props(graph, {FACTS: facts.model_dump_json()})
     with atomic_file(out) as file:
         file.write(graph.SerializeToString())
@@ -115,26 +125,6 @@ def write_ranker(
                 if difference := written.difference(expected(features)):
                     raise ScoringError(f"the graph differs from the bundle, {name} list of {length}: {difference}")
     return RankerFile(out)
-
-
-def _choose(bundle: Bundle, strategy: str | None, specialist: int | None) -> str:
-    """Return the strategy that options name, or else the one that ``auto`` means."""
-    manifest, router = bundle.manifest, bundle.reranker.router
-    label, count = f"{manifest.name}/{manifest.version}", len(manifest.srm.specialists) if manifest.srm else 0
-    if specialist is not None:
-        if strategy not in (None, "srm") or not 0 <= specialist < count:
-            known = f"has specialists 0 to {count - 1}, of strategy srm" if count else "has no specialists"
-            raise RecipeError(f"--specialist {specialist}: {label} {known}")
-        return "srm"
-    if strategy is not None and strategy not in manifest.strategies:
-        raise RecipeError(f"--strategy {strategy}: {label} has {', '.join(manifest.strategies)}")
-    if router is not None and (strategy == "srm" or (strategy is None and not router.always_abstains)):
-        others = " or ".join(name for name in manifest.strategies if name != "srm")
-        raise RecipeError(
-            f"{label} asks a router about each list, which the file cannot hold: choose a ranker by "
-            f"--strategy {others}, or by --specialist 0 to {count - 1}"
-        )
-    return strategy or manifest.strategy
 
 
 class _RankerGraph(GraphWriter):
@@ -158,23 +148,16 @@ class _RankerGraph(GraphWriter):
         self._features = self._read_categories([name for name, _, _ in inputs])
         self._length = self.add("Shape", self._features, start=0, end=1)
         self._places = self._range(np.int64(0), self.add("Squeeze", self._length))
-        self._widened, first_entry = self._features, self._manifest.first_stage
-        stages = [entry for entry in (first_entry, self._stage) if not isinstance(entry, (ColumnStage, OnnxStage))]
-        if any(entry is not None and entry.relative for entry in stages):
+        self._widened = self._features
+        if any(getattr(stage, "relative", False) for stage in (self._manifest.first_stage, self._stage)):
             self._widened = self.add("Concat", self._features, self._relative_columns(), axis=1)
-
-        first, usable = self._first_stage()
-        if usable is not None:  # else it is in input order, as the service answers
-            last = self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
-            first_scores = self.add("Where", usable, first, last)
-        else:
-            first_scores = first
-        ranked, order = self._sorted(first_scores, self._length, axis=0, largest=1)
-        scores = first_scores
+        first = self._first_stage()
+        usable, last = self._all_finite(first), self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
+        scores = self.add("Where", usable, first, last)  # in input order where a score is missing, as the service does
+        ranked, order = self._sorted(scores, self._length, axis=0, largest=1)
         if self._stage is not None:
-            scores, order = self._rescored(first_scores, ranked, order, usable)
-        if usable is not None:
-            first = self.add("Where", usable, first, np.float64("nan"))
+            scores, order = self._rescored(self._stage, scores, ranked, order, usable)
+        first = self.add("Where", usable, first, np.float64("nan"))
         outputs = []
         for name, value, dtype in (
             ("scores", scores, TensorProto.DOUBLE),
@@ -227,29 +210,22 @@ class _RankerGraph(GraphWriter):
         missing = self.add("IsNaN", values)
         padded = self.add("Where", missing, np.float64("inf"), values)
         ranked, order = self._sorted(padded, self._length, axis=1)
-        blocks: dict[str, str] = {}
-        rows: dict[str, list[tuple[str, str | None]]] = {}
-        if any(column.kind == "z" for column in columns):
-            floors = {column.feature: (EPSILON * column.scale) ** 2 for column in columns if column.kind == "z"}
-            blocks["z"] = self._z(
-                values, missing, padded, ranked, np.array([[floors.get(name, 0.0)] for name in names])
-            )
-            rows["z"] = [(name, None) for name in names]
-        compared = list(dict.fromkeys(map(_row_of, (column for column in columns if column.kind != "z"))))
+        blocks: list[str] = []
+        keys: list[tuple[str, tuple[str, str | None]]] = []
+        floors = {column.feature: (EPSILON * column.scale) ** 2 for column in columns if column.kind == "z"}
+        if floors:
+            blocks.append(self._z(values, missing, padded, ranked, np.array([[floors.get(n, 0.0)] for n in names])))
+            keys += [("z", (name, None)) for name in names]
+        compared = list(dict.fromkeys(_row_of(column) for column in columns if column.kind != "z"))
         if compared:
             places = np.array([names.index(feature) for feature, _ in compared])
             missing, ranked, order = (self.add("Gather", table, places) for table in (missing, ranked, order))
-            kinds = {_BLOCKS.get(column.kind, column.kind) for column in columns} - {"z"}
-            by_kind = self._group_columns([within for _, within in compared], ranked, order, kinds)
-            for kind, (block, block_order) in by_kind.items():
-                in_list = self.add("ScatterElements", block, block_order, block, axis=1)
-                blocks[kind] = self.add("Where", missing, np.float64("nan"), in_list)
-                rows[kind] = compared
-        keys = [(kind, row) for kind in blocks for row in rows[kind]]
-        kinds_and_rows = [(_BLOCKS.get(column.kind, column.kind), _row_of(column)) for column in columns]
-        together = self.add("Concat", *blocks.values(), axis=0)
-        together = self.add("Gather", together, np.array([keys.index(key) for key in kinds_and_rows]))
-        return self.add("Transpose", self.cast(together, np.float32))
+            for kind, block in self._group_columns([within for _, within in compared], ranked, order).items():
+                blocks.append(self.add("Where", missing, np.float64("nan"), block))
+                keys += [(kind, row) for row in compared]
+        together = self.add("Concat", *blocks, axis=0)
+        rows = np.array([keys.index((_BLOCKS.get(column.kind, column.kind), _row_of(column))) for column in columns])
+        return self.add("Transpose", self.cast(self.add("Gather", together, rows), np.float32))
 
     def _rows(self, names: list[str]) -> str:
         """Append ``(F, L)`` double, one row for each feature."""
@@ -272,16 +248,14 @@ class _RankerGraph(GraphWriter):
         scores = self.add("Where", constant, np.float64(0), scores)
         return self.add("Where", missing, np.float64("nan"), scores)
 
-    def _group_columns(
-        self, within: list[str | None], ranked: str, order: str, kinds: set[str]
-    ) -> dict[str, tuple[str, str]]:
-        """Append, by kind, comparisons of sorted rows within groups, and the place in the list of each of their values.
+    def _group_columns(self, within: list[str | None], ranked: str, order: str) -> dict[str, str]:
+        """Append comparisons within groups by kind: blocks ``(R, L)`` of as many rows, in input order.
 
         Args:
             within: Categorical feature of each row whose values make the groups; None for the whole list.
             ranked, order: ``(R, L)`` rows with infinity for missing values, sorted, and the place of each value.
-            kinds: Kinds of comparisons.
         """
+        kinds = {_BLOCKS.get(column.kind, column.kind) for column in self._manifest.relative}
         codes = self._rows([name or self._schema.names[0] for name in within])
         alone = self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
         groups = self.add("Where", self.add("Greater", codes, np.float64(0)), codes, alone)
@@ -311,7 +285,11 @@ class _RankerGraph(GraphWriter):
             columns["share"] = self.add("Div", size, self.cast(self._length, np.float64))
             known = self.add("ReduceSum", known, np.array([1]), keepdims=1)
             columns["distinct"] = self.add("Expand", known, self.add("Shape", size))
-        return {kind: (column, order) for kind, column in columns.items() if kind in kinds}
+        return {
+            kind: self.add("ScatterElements", column, order, column, axis=1)
+            for kind, column in columns.items()
+            if kind in kinds
+        }
 
     def _sorted(self, values: str, count: str, *, axis: int, largest: int = 0) -> list[str]:
         """Append sorted values, lowest first by default, and their places; equal ones in the order of places."""
@@ -347,11 +325,11 @@ class _RankerGraph(GraphWriter):
 
     # ----- first stage
 
-    def _first_stage(self) -> tuple[str, str | None]:
-        """Append ``(L,)`` double scores, and whether all are finite: None where they always are."""
+    def _first_stage(self) -> str:
+        """Append ``(L,)`` double scores."""
         stage = self._manifest.first_stage
         if isinstance(stage, LightGbmStage):
-            return self._trees(to_text(self._read(stage.file)), relative=stage.relative), None
+            return self._trees(to_text(self._read(stage.file)), relative=stage.relative)
         if isinstance(stage, OnnxStage):
             numeric = self._features
             if self._schema.categorical:
@@ -359,13 +337,11 @@ class _RankerGraph(GraphWriter):
             scores = self._inlined(self._read(stage.file), "first_stage/", numeric)
         else:
             scores = self.add("Gather", self._features, np.array(self._schema.index[stage.feature]), axis=1)
-        scores = self.cast(scores, np.float64)
-        return scores, self._all_finite(scores)
+        return self.cast(scores, np.float64)
 
     def _all_finite(self, scores: str) -> str:
-        wrong = self.add("Or", self.add("IsNaN", scores), self.add("IsInf", scores))
-        wrong = self.add("ReduceMax", self.cast(wrong, np.int32), keepdims=0)
-        return self.add("Equal", wrong, np.int32(0))
+        """Append whether every score is finite: only then is it 0 less itself."""
+        return self.add("Equal", self.add("ReduceSum", self.add("Sub", scores, scores), keepdims=0), np.float64(0))
 
     def _trees(self, text: str, *, relative: bool) -> str:
         """Append the trees of a LightGBM model, over columns in which missing values are the numbers of a way out."""
@@ -388,10 +364,9 @@ class _RankerGraph(GraphWriter):
             code = self.add("Where", self.add("Less", code, np.float64(0)), np.float64("nan"), code)
             values = self.add("Where", is_category, code, values)
         absent = self.add("IsNaN", values)
-        if np.isin(missing, (ZERO_LEFT, ZERO_RIGHT)).any():
-            zero = self.add(
-                "And", self.add("Equal", values, np.float64(0)), np.isin(missing, (ZERO_LEFT, ZERO_RIGHT))[None]
-            )
+        zero_is_missing = np.isin(missing, (ZERO_LEFT, ZERO_RIGHT))[None]
+        if zero_is_missing.any():
+            zero = self.add("And", self.add("Equal", values, np.float64(0)), zero_is_missing)
             absent = self.add("Or", absent, zero)
         if (missing == CATEGORY).any():  # it has no fraction, and below 0 is no category
             whole = self.add("Floor", self.add("Max", values, np.float64(0)))
@@ -403,42 +378,30 @@ class _RankerGraph(GraphWriter):
 
     # ----- second stage
 
-    def _rescored(self, first: str, ranked: str, order: str, usable: str | None) -> tuple[str, str]:
+    def _rescored(self, stage: SecondStage, first: str, ranked: str, order: str, usable: str) -> tuple[str, str]:
         """Append scores and order by the second stage; where it fails, by the first, as the service answers."""
-        stage = self._stage
-        assert stage is not None
-        if stage.cutoff is None:
-            positions, others = self._places, None
-        else:
-            taken = self._best(stage.cutoff, first, ranked, order)
-            nobody = self.add("Expand", np.bool_(False), self._length)
-            everybody = self.add("Expand", np.bool_(True), self.add("Shape", taken))
-            mask = self.add("ScatterElements", nobody, taken, everybody, axis=0)
-            positions = self.add("Squeeze", self.add("NonZero", mask), np.array([0]))
-            below = self.add("Not", self.add("Gather", mask, order))
-            others = self.add("Compress", order, below)
-        inputs = self._widened if stage.relative else self._features
-        if others is not None:
-            inputs = self.add("Gather", inputs, positions)
+        best = self._best(stage.cutoff or 2**62, first, ranked, order)
+        nobody = self.add("Expand", np.bool_(False), self._length)
+        everybody = self.add("Expand", np.bool_(True), self.add("Shape", best))
+        reached = self.add("ScatterElements", nobody, best, everybody, axis=0)
+        positions = self.add("Squeeze", self.add("NonZero", reached), np.array([0]))
+        others = self.add("Compress", order, self.add("Not", self.add("Gather", reached, order)))
+        inputs = self.add("Gather", self._widened if stage.relative else self._features, positions)
         if stage.first_stage_score:
-            scores = first if others is None else self.add("Gather", first, positions)
-            scores = self.add("Unsqueeze", self.cast(scores, np.float32), np.array([1]))
-            inputs = self.add("Concat", inputs, scores, axis=1)
+            scores = self.cast(self.add("Gather", first, positions), np.float32)
+            inputs = self.add("Concat", inputs, self.add("Unsqueeze", scores, np.array([1])), axis=1)
         scores = self.cast(self._inlined(self._read(stage.file), "second_stage/", inputs), np.float64)
-        fine = self._all_finite(scores)
-        fine = fine if usable is None else self.add("And", fine, usable)
+        fine = self.add("And", self._all_finite(scores), usable)
         if stage.kind == "srm":
             scores = self._specialist_scores(scores)
         falling, places = self._sorted(scores, self.add("Shape", scores), axis=0, largest=1)
-        rescored = self.add("Gather", positions, places)
-        if others is not None:  # they get numbers below the lowest score and 0, in first-stage order
-            lowest = self.add("Min", self.add("Gather", falling, np.array([-1])), np.float64(0))
-            count = self.add("Squeeze", self.add("Shape", others))
-            steps = self.cast(self._range(np.int64(1), self.add("Add", count, np.int64(1))), np.float64)
-            step = self.add("Max", self.add("Mul", lowest, np.float64(-(2.0**-50))), np.float64(1))  # they differ
-            numbers = self.add("Sub", lowest, self.add("Mul", steps, step))
-            falling = self.add("Concat", falling, numbers, axis=0)
-            rescored = self.add("Concat", rescored, others, axis=0)
+        # the others get numbers below the lowest score and 0, in first-stage order
+        lowest = self.add("Min", self.add("Gather", falling, np.array([-1])), np.float64(0))
+        after_last = self.add("Add", self.add("Squeeze", self.add("Shape", others)), np.int64(1))
+        steps = self.cast(self._range(np.int64(1), after_last), np.float64)
+        step = self.add("Max", self.add("Mul", lowest, np.float64(-(2.0**-50))), np.float64(1))  # numbers differ by it
+        falling = self.add("Concat", falling, self.add("Sub", lowest, self.add("Mul", steps, step)), axis=0)
+        rescored = self.add("Concat", self.add("Gather", positions, places), others, axis=0)
         placed = self.add("ScatterElements", first, rescored, falling, axis=0)
         return self.add("Where", fine, placed, first), self.add("Where", fine, rescored, order)
 
@@ -459,11 +422,8 @@ class _RankerGraph(GraphWriter):
         length = self.add("Squeeze", self._length)
         last = self.add("Gather", ranked, self.add("Sub", self.add("Min", np.int64(cutoff), length), np.int64(1)))
         after = self.add("Min", np.int64(cutoff), self.add("Sub", length, np.int64(1)))
-        tied = self.add(
-            "And",
-            self.add("Less", np.int64(cutoff), length),
-            self.add("Equal", last, self.add("Gather", ranked, after)),
-        )
+        tied = self.add("Equal", last, self.add("Gather", ranked, after))
+        tied = self.add("And", tied, self.add("Less", np.int64(cutoff), length))
         without = GraphWriter("no_tie/")
         best = without.add("Slice", order, np.array([0]), np.array([cutoff]))
         by_bytes = GraphWriter("tie/")
@@ -471,9 +431,8 @@ class _RankerGraph(GraphWriter):
         alike = by_bytes.add("Compress", self._places, by_bytes.add("Equal", first, last))
         rows = by_bytes.cast(by_bytes.add("Gather", self._features, alike), np.float64)
         keys = by_bytes.add("Transpose", _byte_keys(by_bytes, rows))
-        everyone = by_bytes.add(
-            "Range", np.int64(0), by_bytes.add("Squeeze", by_bytes.add("Shape", alike)), np.int64(1)
-        )
+        count = by_bytes.add("Squeeze", by_bytes.add("Shape", alike))
+        everyone = by_bytes.add("Range", np.int64(0), count, np.int64(1))
         by_key = by_bytes.add("Scan", everyone, keys, body=_sort_step(), num_scan_inputs=1, scan_input_directions=[1])
         missing = by_bytes.add("Sub", np.array([cutoff]), by_bytes.add("Shape", above))
         chosen = by_bytes.add("Gather", alike, by_bytes.add("Slice", by_key, np.array([0]), missing))
@@ -587,13 +546,10 @@ def _byte_keys(writer: GraphWriter, values: str) -> str:
     sign = writer.cast(writer.add("Less", values, np.float64(0)), np.float64)
     bits = writer.add("Add", bits, writer.add("Mul", sign, np.float64(2**31)))
     bits = writer.add("Where", zero, np.float64(0), writer.add("Where", missing, np.float64(0x7FC00000), bits))
-    key, rest = "", bits
-    for byte in range(4):
-        upper = writer.add("Floor", writer.add("Div", rest, np.float64(256)))
-        lower = writer.add("Sub", rest, writer.add("Mul", upper, np.float64(256)))
-        term = writer.add("Mul", lower, np.float64(256 ** (3 - byte)))
-        key, rest = term if not key else writer.add("Add", key, term), upper
-    return key
+    shifted = writer.add("Div", writer.add("Unsqueeze", bits, np.array([-1])), 256.0 ** np.arange(4))
+    upper = writer.add("Floor", writer.add("Div", shifted, np.float64(256)))
+    octets = writer.add("Sub", writer.add("Floor", shifted), writer.add("Mul", upper, np.float64(256)))
+    return writer.add("MatMul", octets, 256.0 ** np.arange(3, -1, -1))
 
 
 def _spellings(feature: Feature) -> dict[str, float]:

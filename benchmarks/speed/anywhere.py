@@ -2,9 +2,9 @@
 
 Two bundles, each with trees alone and with QILCM: the demo, and one of the size that people serve. The same lists of
 10, 100 and 1000 candidates are ranked in turns, on one thread: by ``Reranker.rerank``, as the service does after
-reading a request; by the file; by the file with as many threads as ONNX Runtime takes by default; and, for trees, by
-LightGBM's own ``predict`` alone, on columns that are there already. A ratio is the median over turns, with quartiles.
-Peak memory is that of a process that loads one of them and ranks a list.
+reading a request; by the file; and, for trees, by LightGBM's own ``predict`` alone, on columns that are there already.
+Times are CPU time, which other processes lengthen less. A ratio is the median over turns, with quartiles. Peak memory
+is that of a process that loads one of them and ranks a list.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ def _row(whole: Bundle, file: RankerFile, strategy: str, length: int) -> dict[st
     answers = [file.rank(rows) for rows in lists]
     ways: dict[str, Way] = {
         "bundle": lambda n: whole.reranker.rerank(candidates[n], strategy=strategy, routing=False),
-        "file": _runs(file, lists, threads=1),
-        "file, default threads": _runs(file, lists, threads=0),
+        "file": _runs(file, lists),
     }
     if strategy == "first_stage":
         ways["LightGBM"] = _trees(whole, candidates)
@@ -121,7 +120,7 @@ def _row(whole: Bundle, file: RankerFile, strategy: str, length: int) -> dict[st
         "equal_orders": all(
             np.array_equal(ranking.order, answer.order) for ranking, answer in zip(rankings, answers, strict=True)
         ),
-        "ms": {name: round(float(np.median(values)), 4) for name, values in ms.items()},
+        "cpu_ms": {name: round(float(np.median(values)), 4) for name, values in ms.items()},
         "times_of_bundle": {
             name: [round(float(q), 2) for q in np.percentile(values / base, (50, 25, 75))]
             for name, values in ms.items()
@@ -143,9 +142,9 @@ def _lists(file: RankerFile, length: int) -> list[np.ndarray]:
     return lists
 
 
-def _runs(file: RankerFile, lists: list[np.ndarray], *, threads: int) -> Way:
+def _runs(file: RankerFile, lists: list[np.ndarray]) -> Way:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(file.path), options, providers=["CPUExecutionProvider"])
     inputs = [file._inputs(CandidateList(rows).features) for rows in lists]
     return lambda n: session.run(["scores", "order"], inputs[n])
@@ -160,16 +159,16 @@ def _trees(whole: Bundle, candidates: list[CandidateList]) -> Way:
 
 
 def _turns(ways: dict[str, Way], turns: int) -> dict[str, np.ndarray]:
-    """Return the mean milliseconds of a list in each turn, by way."""
+    """Return the mean CPU milliseconds of a list in each turn, by way."""
     ms: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(-2, turns):  # the first two warm up
         first = number % len(ways)
         for name in [*ways][first:] + [*ways][:first]:
-            began = time.perf_counter()
+            began = time.thread_time()
             for n in range(LISTS):
                 ways[name](n)
             if number >= 0:
-                ms[name].append((time.perf_counter() - began) / LISTS * 1e3)
+                ms[name].append((time.thread_time() - began) / LISTS * 1e3)
     return {name: np.array(values) for name, values in ms.items()}
 
 

@@ -111,12 +111,12 @@ RANKERS = {"first_stage": "trees", "qilcm": "QILCM"}
 
 def times():
     """The file's time over the bundle's."""
-    ways = {"file": "file", "file, default threads": "file, all cores", "LightGBM": "LightGBM alone"}
+    ways = {"file": "file", "LightGBM": "LightGBM alone"}
     rows = []
     for row in result("anywhere")["table"]:
         ratios = [row["times_of_bundle"].get(way) for way in ways]
         cells = [f"{middle:.1f} [{low:.1f}, {high:.1f}]" for middle, low, high in filter(None, ratios)]
-        ms = [f"{row['ms'][way]:.2f}" for way in ("bundle", "file")]
+        ms = [f"{row['cpu_ms'][way]:.2f}" for way in ("bundle", "file")]
         cells += [""] * (len(ways) - len(cells))
         rows.append([f"{row['bundle']}, {RANKERS[row['ranker']]}", f"{row['candidates']:,}", *ms, *cells])
     return table(["ranker", "candidates", "bundle, ms", "file, ms", *ways.values()], rows)

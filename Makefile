@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo/1
+ENGINE := build/onnxruntime/ort-wasm-simd-threaded.wasm
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile
 # left out: tests marked nightly, and folders that test no code of the product
 GATE := -m "not nightly" --ignore=tests/docs --ignore=tests/deploy --ignore=tests/unit/benchmarks --ignore=tests/unit/lab
@@ -43,7 +44,7 @@ nightly: ## all that there is; what fails does not keep the rest from running
 	@$(MAKE) --keep-going test-all docs wheel-test image-test kube-test sbom explore
 
 test-all: export CHECK_ANNOTATIONS = 1
-test-all: check $(VENV)/.foreign build/axe/axe.min.js build/clients/.fetched ## every test: annotations checked, branches of ranking and service counted
+test-all: check $(VENV)/.foreign build/axe/axe.min.js build/clients/.fetched $(ENGINE) ## every test: annotations checked, branches of ranking and service counted
 	@$(PYTEST) --hypothesis-profile=nightly --timeout=900 -rs $(COVERAGE) $(PYTEST_ARGS)
 
 explore: $(VENV)/.dev ## property tests with examples that no run had before; SEED=N runs those of seed N
@@ -63,13 +64,17 @@ bench: $(VENV)/.dev ## measure the service, alone and beside others, for benchma
 	@$(BIN)/python -m benchmarks.speed.floor
 	@$(BIN)/python -m benchmarks.rivals
 
-docs: $(VENV)/.dev ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
+docs: $(VENV)/.dev $(ENGINE) ## build the site of docs/ into build/site; a dead link, or a page that nothing leads to, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "$(CURDIR)/build/site/index.html"
 
 # Without npm the tests that need it are skipped, and say so.
 build/axe/axe.min.js: | $(VENV)/.dev
 	@if command -v npm >/dev/null; then $(BIN)/python tools/page_libraries.py --axe >/dev/null; fi
+
+# Without npm the site is built without the page that ranks in the browser.
+$(ENGINE): tools/page_libraries.py | $(VENV)/.dev
+	@if command -v npm >/dev/null; then $(BIN)/python tools/page_libraries.py --onnxruntime >/dev/null; fi
 
 build/clients/.fetched: tools/client_tools.py client/typescript/package.json | $(VENV)/.dev
 	@$(BIN)/python tools/client_tools.py && touch $@

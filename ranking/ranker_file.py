@@ -29,11 +29,7 @@ class RankerFacts(BaseModel):
     """What a ranker's file says of itself.
 
     Args:
-        name, version: Name and version of the bundle.
-        manifest_sha256: Hash of the bundle's manifest.
-        strategy: Ranker of the bundle that the file holds.
-        specialist: Number of the specialist; None for other rankers, and for the mixture of all.
-        feature_schema: Features of a candidate.
+        strategy, specialist: Ranker of the bundle that the file holds; None for the mixture of all specialists.
         golden_lists: Lists and their answers by the bundle.
     """
 
@@ -52,13 +48,15 @@ class RankedList(NamedTuple):
     """Output of a ranker's file for one list.
 
     Args:
-        scores: ``(L,)`` finite scores; sorting by them, highest first, gives the order.
+        scores: ``(L,)`` finite raw scores; sorting by them, highest first, gives the order.
         order: ``(L,)`` indices of the candidates, best first.
+        relevance: ``(L,)`` softmax of the scores; NaN below the cutoff.
         first_stage_scores: ``(L,)`` scores of the first stage; NaN if it failed.
     """
 
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
+    relevance: Float[np.ndarray, " L"]
     first_stage_scores: Float[np.ndarray, " L"]
 
 

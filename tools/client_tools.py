@@ -1,6 +1,6 @@
-"""``python tools/client_tools.py``: openapi-generator and TypeScript for the tests of clients, into ``build/clients``.
+"""``python tools/client_tools.py``: openapi-generator, TypeScript and ONNX Runtime for tests, into ``build/clients``.
 
-uv and npm do the fetching, from whatever registries they are set up for. Without npm there is no TypeScript.
+uv and npm do the fetching, from whatever registries they are set up for. Without npm there is only openapi-generator.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from page_libraries import ONNXRUNTIME_VERSION
 from uv import find_uv_bin
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,15 +24,16 @@ TYPESCRIPT_CLIENT = ROOT / "client" / "typescript"
 
 
 def fetch(folder: Path = FOLDER) -> None:
-    """Fetch the jar of openapi-generator, and what the TypeScript client is built with."""
+    """Fetch the jar of openapi-generator, what the TypeScript client is built with, and ONNX Runtime for Node.js."""
     folder.mkdir(parents=True, exist_ok=True)
     package = f"openapi-generator-cli=={GENERATOR_VERSION}"
     uv = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--python", sys.executable, "--target", str(folder)]
     subprocess.run([*uv, package], check=True)
     if shutil.which("npm") is None:
-        sys.stderr.write("no npm: TypeScript is not fetched\n")
+        sys.stderr.write("no npm: TypeScript and ONNX Runtime are not fetched\n")
         return
     packages = json.loads((TYPESCRIPT_CLIENT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    packages |= {"onnxruntime-node": ONNXRUNTIME_VERSION}
     requirements = [f"{name}@{version}" for name, version in packages.items()]
     npm = ["npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent"]
     subprocess.run([*npm, *requirements], cwd=folder, check=True)

@@ -1,7 +1,8 @@
 """``python tools/page_libraries.py``: the libraries of the page, from npm into ``service/ui/static/vendor``.
 
 ``--check`` compares what lies there with ``vendored.json``, without a network. ``--axe`` fetches what only tests need,
-into ``build/axe``. npm does the fetching, from whatever registry it is set up for; no script of a package runs.
+into ``build/axe``, and ``--onnxruntime`` what the site of ``docs/`` ranks with, into ``build/onnxruntime``. npm does
+the fetching, from whatever registry it is set up for; no script of a package runs.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 VENDOR = ROOT / "service" / "ui" / "static" / "vendor"
 RECORD = "vendored.json"
 AXE = ROOT / "build" / "axe"
+ONNXRUNTIME = ROOT / "build" / "onnxruntime"
 
 VERSIONS = {"preact": "11.2.0", "htm": "3.1.1", "uplot": "1.6.32"}
 AXE_VERSION = "4.14.1"
+ONNXRUNTIME_VERSION = "1.30.0"
+ONNXRUNTIME_FILES = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 
 FILES = {
     "preact.js": ("preact", "dist/preact.mjs"),
@@ -135,15 +139,29 @@ def fetch_axe(folder: Path = AXE) -> Path:
     return folder / "axe.min.js"
 
 
+def fetch_onnxruntime(folder: Path = ONNXRUNTIME) -> Path:
+    """Fetch ONNX Runtime for browsers: its script, and its 14 MB of WebAssembly."""
+    with tempfile.TemporaryDirectory() as temporary:
+        packages = _installed(Path(temporary), {"onnxruntime-web": ONNXRUNTIME_VERSION})
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ONNXRUNTIME_FILES:
+            shutil.copy(packages / "onnxruntime-web" / "dist" / name, folder / name)
+    return folder
+
+
 def main() -> int:
     """Run the command line; return 0 if all files are as recorded."""
     parser = argparse.ArgumentParser(description="Libraries of the page.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--check", action="store_true", help="compare with the record, and fetch nothing")
     only.add_argument("--axe", action="store_true", help="fetch axe-core for the tests")
+    only.add_argument("--onnxruntime", action="store_true", help="fetch ONNX Runtime for browsers")
     options = parser.parse_args()
     if options.axe:
         sys.stdout.write(f"{fetch_axe()}\n")
+        return 0
+    if options.onnxruntime:
+        sys.stdout.write(f"{fetch_onnxruntime()}\n")
         return 0
     if not options.check:
         fetch()

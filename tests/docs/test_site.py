@@ -1,9 +1,6 @@
 """The site of docs/: every page has a way to it, the build is strict, and the result needs no other host."""
 
-import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from listwright.service.app import create_app
 from listwright.service.settings import PREFIX, Settings
 from listwright.training.recipe import config
 from support.pages.browsing import chromium
+from support.pages.site import mkdocs
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -35,27 +33,6 @@ def paths(nav):
     if isinstance(nav, str):
         return [nav]
     return [path for part in (nav.values() if isinstance(nav, dict) else nav) for path in paths(part)]
-
-
-def mkdocs(*arguments, folder=ROOT):
-    """A build; skipped where MkDocs is missing."""
-    pytest.importorskip("material", reason="no MkDocs: make docs installs it")
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", *map(str, arguments)],
-        cwd=folder,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    done = mkdocs("--quiet", "--site-dir", folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return folder
 
 
 def page(site, name):

@@ -73,8 +73,9 @@ def candidate_features(draw, schema, longest=12):
 def assert_same(bundle, file, features, strategy, specialist):
     """Compare order, scores to 1e-6 of their size, and first-stage scores to the bit."""
     ranking = bundle.reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
-    scores, order, first = file.rank(features)
+    scores, order, relevance, first = file.rank(features)
     np.testing.assert_array_equal(first, ranking.first_stage_scores)
+    np.testing.assert_allclose(relevance, ranking.relevance, rtol=1e-6, atol=1e-12)
     expected = finite_scores(ranking.scores, ranking.order)
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-6)
     if strategy == "srm" and specialist is None:  # a mixture's exponentials differ in their last digit

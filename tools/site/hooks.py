@@ -14,6 +14,7 @@ from library_pages import PACKAGES, package, recipes
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from ranker_page import FOLDER, PAGE, fill_page, ranker_files
 from service_pages import metrics, settings
 from tables import page, table
 
@@ -35,9 +36,11 @@ _ROLE = re.compile(r":(?:class|func|mod|data|meth|attr|exc):<code>~?")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made, and copies of all that a page outside them links to."""
+    """Add the pages that are made, the ranker of the demo, and copies of all that a page outside them links to."""
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
+    for path, content in ranker_files().items():
+        files.append(File.generated(config, path, content=content))
     targets = {
         target for file in files.documentation_pages() for _, target in _outward(file.src_uri, file.content_string)
     }
@@ -62,6 +65,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         copy = f"{COPIES}/{target}/index.md" if (ROOT / target).is_dir() else f"{COPIES}/{target}"
         if files.get_file_from_path(copy) is not None:
             markdown = markdown.replace(f"]({link}", f"]({posixpath.relpath(copy, here or '.')}")
+    if page.file.src_uri == PAGE:
+        return fill_page(markdown, has_ranker=files.get_file_from_path(f"{FOLDER}/index.html") is not None)
     return markdown
 
 

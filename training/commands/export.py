@@ -20,10 +20,9 @@ _EXAMPLES = """examples:
   listwright export models/shop/1 --onnx shop.onnx --codes
   listwright verify shop.onnx
 
-The file needs nothing at run time but ONNX Runtime 1.20 or newer. It takes one list of candidates:
-numbers, float32 (candidates, N), missing as NaN, and categories, text (candidates, J), missing as "".
-It gives scores, order (best first) and first_stage_scores, as POST /rerank answers them.
-A router is not written: where a bundle has one, choose the ranker by --strategy or --specialist.
+The file needs nothing at run time but ONNX Runtime. It takes one list of candidates: numbers, float32
+(candidates, N), missing as NaN, and categories, text (candidates, J), missing as "". It gives order, best first,
+scores as with raw_scores, relevance, and first_stage_scores. docs/anywhere.md has examples in seven languages.
 """
 
 

@@ -2,15 +2,12 @@
 
 Every part computes what :class:`listwright.ranking.reranker.Reranker` does, from the same float32 features:
 
-- List-relative columns sort each feature once (``TopK``), number the runs of equal values by a running sum, and take
-  the ends of each run by scattering places with minimum and maximum. Sums run over sorted values, one after the other,
-  as in :mod:`listwright.ranking.relative`: they are equal to the bit.
+- List-relative columns sort each feature once, number the runs of equal values by a running sum, and find the ends of
+  a run by scattering places. Sums run over sorted values as in :mod:`listwright.ranking.relative`: equal to the bit.
 - LightGBM's trees are one ``TreeEnsemble`` in double, over the columns of
   :mod:`listwright.ranking.compiled.lightgbm_trees`, in which a missing value is a number that goes the same way.
-- ``TopK`` prefers the lower index among equals, by its specification: that is the order of
-  :func:`listwright.ranking.order.rank_by_score`. Where equal scores lie on both sides of a second stage's cutoff, the
-  bytes of the features decide, as in :func:`listwright.ranking.order.best`; the bytes come from exact arithmetic, as
-  ONNX has no operator for them.
+- ``TopK`` prefers the lower index among equals by its specification, as the service does. At a tied cutoff the bytes of
+  the features decide, as in :func:`listwright.ranking.order.best`; ONNX has no operator for these but arithmetic.
 - The second stage's graph is the bundle's own, with other names.
 """
 
@@ -47,10 +44,15 @@ from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
 from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
-from listwright.training.export.graph_writer import IR_VERSION, OPSET, GraphWriter
+from listwright.training.export.graph_writer import OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
 
 _ML = "ai.onnx.ml"
+
+_IR_VERSION = 12
+"""IR version that ONNX Runtime reads from 1.24 on. Older ones are to refuse the file: they take some roots of trees for
+leaves (https://github.com/microsoft/onnxruntime/issues/24679), and would give wrong scores.
+"""
 
 _LIGHTGBM_ZERO = float(np.float32(1e-35))
 """Numbers up to this size are zero to LightGBM."""
@@ -155,13 +157,21 @@ class _RankerGraph(GraphWriter):
         usable, last = self._all_finite(first), self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
         scores = self.add("Where", usable, first, last)  # in input order where a score is missing, as the service does
         ranked, order = self._sorted(scores, self._length, axis=0, largest=1)
+        scored, temperatures = usable, self._manifest.temperatures
+        temperature: str | np.generic = np.float64(temperatures.get("first_stage", 1.0))
         if self._stage is not None:
-            scores, order = self._rescored(self._stage, scores, ranked, order, usable)
+            fine, reached, rescores, reorder = self._rescored(self._stage, scores, ranked, order)
+            fine = self.add("And", fine, usable)
+            scores, order = self.add("Where", fine, rescores, scores), self.add("Where", fine, reorder, order)
+            temperature = self.add("Where", fine, np.float64(temperatures.get(self._stage.kind, 1.0)), temperature)
+            scored = self.add("And", usable, self.add("Or", reached, self.add("Not", fine)))
+        relevance = self._relevance(scores, scored, temperature)
         first = self.add("Where", usable, first, np.float64("nan"))
         outputs = []
         for name, value, dtype in (
             ("scores", scores, TensorProto.DOUBLE),
             ("order", order, TensorProto.INT64),
+            ("relevance", relevance, TensorProto.DOUBLE),
             ("first_stage_scores", first, TensorProto.DOUBLE),
         ):
             self.nodes.append(helper.make_node("Identity", [value], [name]))
@@ -174,7 +184,7 @@ class _RankerGraph(GraphWriter):
             self.constants,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="listwright")
+        return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="listwright")
 
     # ----- inputs
 
@@ -378,8 +388,8 @@ class _RankerGraph(GraphWriter):
 
     # ----- second stage
 
-    def _rescored(self, stage: SecondStage, first: str, ranked: str, order: str, usable: str) -> tuple[str, str]:
-        """Append scores and order by the second stage; where it fails, by the first, as the service answers."""
+    def _rescored(self, stage: SecondStage, first: str, ranked: str, order: str) -> tuple[str, str, str, str]:
+        """Append whether the second stage gave finite scores, whom it reached, and scores and order by it."""
         best = self._best(stage.cutoff or 2**62, first, ranked, order)
         nobody = self.add("Expand", np.bool_(False), self._length)
         everybody = self.add("Expand", np.bool_(True), self.add("Shape", best))
@@ -391,7 +401,7 @@ class _RankerGraph(GraphWriter):
             scores = self.cast(self.add("Gather", first, positions), np.float32)
             inputs = self.add("Concat", inputs, self.add("Unsqueeze", scores, np.array([1])), axis=1)
         scores = self.cast(self._inlined(self._read(stage.file), "second_stage/", inputs), np.float64)
-        fine = self.add("And", self._all_finite(scores), usable)
+        fine = self._all_finite(scores)
         if stage.kind == "srm":
             scores = self._specialist_scores(scores)
         falling, places = self._sorted(scores, self.add("Shape", scores), axis=0, largest=1)
@@ -402,8 +412,15 @@ class _RankerGraph(GraphWriter):
         step = self.add("Max", self.add("Mul", lowest, np.float64(-(2.0**-50))), np.float64(1))  # numbers differ by it
         falling = self.add("Concat", falling, self.add("Sub", lowest, self.add("Mul", steps, step)), axis=0)
         rescored = self.add("Concat", self.add("Gather", positions, places), others, axis=0)
-        placed = self.add("ScatterElements", first, rescored, falling, axis=0)
-        return self.add("Where", fine, placed, first), self.add("Where", fine, rescored, order)
+        return fine, reached, self.add("ScatterElements", first, rescored, falling, axis=0), rescored
+
+    def _relevance(self, scores: str, scored: str, temperature: str | np.generic) -> str:
+        """Append :func:`listwright.ranking.order.relevance`."""
+        masked = self.add("Where", scored, scores, np.float64("-inf"))
+        shifted = self.add("Sub", masked, self.add("ReduceMax", masked))
+        weights = self.add("Exp", self.add("Div", shifted, temperature))
+        shares = self.add("Div", weights, self.add("ReduceSum", weights))
+        return self.add("Where", scored, shares, np.float64("nan"))
 
     def _specialist_scores(self, scores: str) -> str:
         """Append a specialist's scores, or those of :func:`listwright.ranking.order.mixture`."""
@@ -435,9 +452,9 @@ class _RankerGraph(GraphWriter):
         everyone = by_bytes.add("Range", np.int64(0), count, np.int64(1))
         by_key = by_bytes.add("Scan", everyone, keys, body=_sort_step(), num_scan_inputs=1, scan_input_directions=[1])
         missing = by_bytes.add("Sub", np.array([cutoff]), by_bytes.add("Shape", above))
-        chosen = by_bytes.add("Gather", alike, by_bytes.add("Slice", by_key, np.array([0]), missing))
-        chosen = by_bytes.add("Concat", above, chosen, axis=0)
-        return self.add("If", tied, then_branch=_branch(by_bytes, chosen), else_branch=_branch(without, best))
+        missing_rows = by_bytes.add("Gather", alike, by_bytes.add("Slice", by_key, np.array([0]), missing))
+        best_rows = by_bytes.add("Concat", above, missing_rows, axis=0)
+        return self.add("If", tied, then_branch=_branch(by_bytes, best_rows), else_branch=_branch(without, best))
 
     # ----- parts
 
@@ -555,16 +572,11 @@ def _byte_keys(writer: GraphWriter, values: str) -> str:
 def _spellings(feature: Feature) -> dict[str, float]:
     """Return the code of each text that stands for a category or a missing one.
 
-    They are those of :func:`listwright.ranking.features.spelled`, but for texts with blanks around them and whole
-    numbers with more than one zero behind the point.
+    As in :func:`listwright.ranking.features.spelled`, but without blanks at the ends or zeros after ``12.0``.
     """
     codes = {"".join(text): 0.0 for word in MISSING_WORDS for text in product(*({c.lower(), c.upper()} for c in word))}
     for code, category in reversed(list(enumerate(feature.categories, start=1))):
         name = spelled(category)
-        if name is not None:
-            codes[name] = float(code)
-            if name.lstrip("-").isdigit():
-                codes[f"{name}.0"] = float(code)
-            if name in ("true", "false"):
-                codes |= {variant: float(code) for variant in (name.upper(), name.capitalize())}
+        texts = () if name is None else (name, f"{name}.0", name.upper(), name.capitalize())
+        codes |= dict.fromkeys((text for text in texts if spelled(text) == name), float(code))
     return codes | {category: float(code) for code, category in enumerate(feature.categories, start=1)}

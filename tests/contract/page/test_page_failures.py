@@ -53,7 +53,7 @@ def test_too_many_requests_are_refused_visibly_and_the_last_order_stays(serve, s
     page.get_by_text("The list was not ranked: Refused: too many requests (429)").wait_for()
     assert "Ask again in" in page.get_by_role("alert").inner_text()
     assert len(ranked(page)) == len(before)
-    assert "Below is the last order that the service answered." in text_of(page)
+    assert "Below is the order of the last answer." in text_of(page)
 
 
 def test_a_service_that_is_gone_is_said_to_be(serve, shop, open_page):

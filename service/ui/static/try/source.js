@@ -23,6 +23,28 @@ export function goldenList(shown, at) {
 
 /**
  * @param {object} props
+ * @param {any} props.shown of `GET /ui/bundle`; null where it failed
+ * @param {List | null} props.list
+ * @param {(list: List) => void} props.onList
+ */
+export function GoldenChoice({ shown, list, onList }) {
+  const golden = shown?.golden ?? [];
+  if (golden.length === 0) return null;
+  return html`<p class="field">
+    <label for="golden">Golden list of the bundle</label>
+    <select
+      id="golden"
+      value=${list?.golden ?? ""}
+      onChange=${(event) => onList(/** @type {List} */ (goldenList(shown, Number(event.target.value))))}
+    >
+      ${list?.golden === null && html`<option value="">your own list</option>`}
+      ${golden.map((one, at) => html`<option value=${at}>${at + 1}: ${plural(one.rows.length, "candidate")}</option>`)}
+    </select>
+  </p>`;
+}
+
+/**
+ * @param {object} props
  * @param {any} props.info of `GET /info`
  * @param {any} props.shown of `GET /ui/bundle`; null where it failed
  * @param {List | null} props.list
@@ -75,26 +97,14 @@ export function Source({ info, shown, list, onList }) {
     onDrop=${drop}
   >
     <h2 id="source-title">A list of candidates</h2>
-    ${
-      golden.length > 0 &&
-      html`<p class="field">
-      <label for="golden">Golden list of the bundle</label>
-      <select
-        id="golden"
-        value=${list?.golden ?? ""}
-        onChange=${(event) => {
-          const found = goldenList(shown, Number(event.target.value));
-          setLeftOut([]);
-          if (found) onList(found);
-        }}
-      >
-        ${list?.golden === null && html`<option value="">your own list</option>`}
-        ${golden.map(
-          (one, at) => html`<option value=${at}>${at + 1}: ${plural(one.rows.length, "candidate")}</option>`,
-        )}
-      </select>
-    </p>`
-    }
+    <${GoldenChoice}
+      shown=${shown}
+      list=${list}
+      onList=${(found) => {
+        setLeftOut([]);
+        onList(found);
+      }}
+    />
     ${
       shown?.golden_fault &&
       html`<${Note} kind="warn">

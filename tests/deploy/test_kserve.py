@@ -20,6 +20,7 @@ from support.service.bundles import make_bundle
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kserve"
 RUNTIME, SERVICES = FOLDER / "runtime.yaml", FOLDER / "inference-services.yaml"
+TRITON = FOLDER.parent / "triton" / "inference-service.yaml"
 PACKAGE = "kserve==0.21.0"
 ROWS = [[1.0, 0.5, 3.0, 1.0], [-1.0, 2.5, 0.25, 2.0], [0.25, -1.5, 0.5, 0.0]]
 
@@ -80,7 +81,7 @@ def kserve(tmp_path_factory):
 
 @pytest.mark.nightly
 def test_the_examples_have_the_fields_of_kserve(kserve, tmp_path):
-    kserve("fields", RUNTIME, SERVICES)
+    kserve("fields", RUNTIME, SERVICES, TRITON)
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(RUNTIME.read_text(encoding="utf-8").replace("autoSelect", "autoselect"), encoding="utf-8")
     with pytest.raises(AssertionError, match="no field autoselect"):

@@ -65,6 +65,7 @@ DOTTED = re.compile(r"`(?:from )?((?:listwright|listwright_client|ranking|traini
 METADATA = {
     "listwright.forest",
     "listwright.linear",
+    "listwright.ranker",
     *(f"listwright.{n}" for n in ("categories", "features", "schema_version")),
 }
 """Names within ONNX graphs, and within files of the served log."""

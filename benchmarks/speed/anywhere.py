@@ -136,9 +136,9 @@ def _lists(file: RankerFile, length: int) -> list[np.ndarray]:
     numeric = list(file.facts.feature_schema.numeric)
     lists = []
     for _ in range(LISTS):
-        drawn = rows[rng.integers(len(rows), size=length)]
-        drawn[:, numeric] += 0.1 * rng.normal(size=(length, len(numeric)))
-        lists.append(drawn)
+        candidates = rows[rng.integers(len(rows), size=length)]
+        candidates[:, numeric] += 0.1 * rng.normal(size=(length, len(numeric)))
+        lists.append(candidates)
     return lists
 
 

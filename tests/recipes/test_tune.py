@@ -215,7 +215,7 @@ def test_lightgbm_is_searched_where_it_stands_alone(recipe, tmp_path, monkeypatc
         (["--trials", 0], "--trials 0: expected 1 or more"),
         (["--model", "bert"], "no model 'bert': use one of qilcm"),
         (["--device", "abacus"], "--device 'abacus' cannot be used"),
-        (["--study", "a.file/x"], "--study a.file/x cannot be made: Not a directory; choose another"),
+        (["--study", "a.file/x"], "a.file/x cannot be made: Not a directory; choose another --study"),
         (["--data", "x"], "makes its own data"),
         (
             ["--model", "first_stage", "--first-stage-column", "x0"],

@@ -42,7 +42,7 @@ def test_columns_within_a_category_are_bound_as_their_number_is():
     names = ["price", "carrier", "price (rank within carrier)", "carrier (count in list)", "price (z in list)"]
     kinds = {"carrier": {"kind": "categorical", "categories": ("x",)}}
     schema = FeatureSchema(features=tuple(Feature(name=name, **kinds.get(name, {})) for name in names))
-    train = Dataset(np.zeros((2, 5), np.float32), np.array([0, 1]), ("1",), np.array([0, 2]), schema)
+    train = Dataset(np.zeros((2, 5), np.float32), np.array([0, 1]), np.array([0, 2]), ("1",), schema)
     assert boosting.bounds_of(train, [("price", -1)])["monotone_constraints"] == [-1, 0, -1, 0, -1]
 
 

@@ -30,10 +30,9 @@ ORT_ERRORS = (
 
 
 def session_options() -> onnxruntime.SessionOptions:
-    """Return the options of a session on one thread, silent but for its exceptions.
+    """Return the options of a session on one thread: parallelism is across requests and worker processes.
 
-    One thread because parallelism is across requests and worker processes; spinning is off because a request that
-    waits must not burn the core that another one needs.
+    Spinning is off because a request that waits must not burn the core that another one needs.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

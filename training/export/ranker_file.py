@@ -140,16 +140,15 @@ class _RankerGraph(GraphWriter):
 
     def model(self, *, codes: bool) -> onnx.ModelProto:
         """Return the finished model."""
-        inputs = [("features", TensorProto.FLOAT, len(self._schema))]
-        if not codes and self._schema.categorical:
-            inputs = [
-                ("numbers", TensorProto.FLOAT, len(self._schema.numeric)),
-                ("categories", TensorProto.STRING, len(self._schema.categorical)),
-            ]
+        schema = self._schema
+        inputs = [("numbers", TensorProto.FLOAT, len(schema.numeric))]
+        inputs.append(("categories", TensorProto.STRING, len(schema.categorical)))
+        if codes or not schema.categorical:
+            inputs = [("features", TensorProto.FLOAT, len(schema))]
         inputs = [entry for entry in inputs if entry[2]]
         self._features = self._read_categories([name for name, _, _ in inputs])
         self._length = self.add("Shape", self._features, start=0, end=1)
-        self._places = self._range(np.int64(0), self.add("Squeeze", self._length))
+        self._places = self.add("Range", np.int64(0), self.add("Squeeze", self._length), np.int64(1))
         self._widened = self._features
         if any(getattr(stage, "relative", False) for stage in (self._manifest.first_stage, self._stage)):
             self._widened = self.add("Concat", self._features, self._relative_columns(), axis=1)
@@ -167,20 +166,14 @@ class _RankerGraph(GraphWriter):
             scored = self.add("And", usable, self.add("Or", reached, self.add("Not", fine)))
         relevance = self._relevance(scores, scored, temperature)
         first = self.add("Where", usable, first, np.float64("nan"))
-        outputs = []
-        for name, value, dtype in (
-            ("scores", scores, TensorProto.DOUBLE),
-            ("order", order, TensorProto.INT64),
-            ("relevance", relevance, TensorProto.DOUBLE),
-            ("first_stage_scores", first, TensorProto.DOUBLE),
-        ):
-            self.nodes.append(helper.make_node("Identity", [value], [name]))
-            outputs.append(helper.make_tensor_value_info(name, dtype, ["candidates"]))
+        outputs = {"scores": scores, "order": order, "relevance": relevance, "first_stage_scores": first}
+        self.nodes += [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
+        types = {name: TensorProto.INT64 if name == "order" else TensorProto.DOUBLE for name in outputs}
         graph = helper.make_graph(
             self.nodes,
             "ranker",
             [helper.make_tensor_value_info(name, dtype, ["candidates", width]) for name, dtype, width in inputs],
-            outputs,
+            [helper.make_tensor_value_info(name, dtype, ["candidates"]) for name, dtype in types.items()],
             self.constants,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
@@ -205,10 +198,7 @@ class _RankerGraph(GraphWriter):
                 self.add("LabelEncoder", text, domain=_ML, keys_strings=names, values_floats=numbers, default_float=0.0)
             )
         together = self.add("Concat", *parts, axis=1)
-        places = [*self._schema.numeric, *categorical]
-        if places == sorted(places):
-            return together
-        return self.add("Gather", together, np.argsort(places), axis=1)
+        return self.add("Gather", together, np.argsort([*self._schema.numeric, *categorical]), axis=1)
 
     # ----- list-relative columns
 
@@ -408,7 +398,7 @@ class _RankerGraph(GraphWriter):
         # the others get numbers below the lowest score and 0, in first-stage order
         lowest = self.add("Min", self.add("Gather", falling, np.array([-1])), np.float64(0))
         after_last = self.add("Add", self.add("Squeeze", self.add("Shape", others)), np.int64(1))
-        steps = self.cast(self._range(np.int64(1), after_last), np.float64)
+        steps = self.cast(self.add("Range", np.int64(1), after_last, np.int64(1)), np.float64)
         step = self.add("Max", self.add("Mul", lowest, np.float64(-(2.0**-50))), np.float64(1))  # numbers differ by it
         falling = self.add("Concat", falling, self.add("Sub", lowest, self.add("Mul", steps, step)), axis=0)
         rescored = self.add("Concat", self.add("Gather", positions, places), others, axis=0)
@@ -457,9 +447,6 @@ class _RankerGraph(GraphWriter):
         return self.add("If", tied, then_branch=_branch(by_bytes, best_rows), else_branch=_branch(without, best))
 
     # ----- parts
-
-    def _range(self, start: np.int64, end: str) -> str:
-        return self.add("Range", start, end, np.int64(1))
 
     def _read(self, name: str) -> bytes:
         return read_listed(self._bundle.path, self._manifest, name)

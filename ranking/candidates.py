@@ -189,6 +189,22 @@ class Ranking:
         return sort_keys(self.scores[positions], positions, self.first_stage_scores)
 
 
+class RankedList(NamedTuple):
+    """Output of a ranker's file for one list.
+
+    Args:
+        scores: ``(L,)`` finite raw scores; sorting by them, highest first, gives the order.
+        order: ``(L,)`` indices of the candidates, best first.
+        relevance: ``(L,)`` softmax of the scores; NaN below the cutoff.
+        first_stage_scores: ``(L,)`` scores of the first stage; NaN if it failed.
+    """
+
+    scores: Float[np.ndarray, " L"]
+    order: Int[np.ndarray, " L"]
+    relevance: Float[np.ndarray, " L"]
+    first_stage_scores: Float[np.ndarray, " L"]
+
+
 class FirstPass(NamedTuple):
     """A list after the first stage.
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from listwright.ranking.aggregates import TOP
-from listwright.ranking.candidates import CandidateList, Ranking
+from listwright.ranking.candidates import CandidateList, RankedList, Ranking
 from listwright.ranking.errors import BundleError, ListwrightError
 from listwright.ranking.manifest import MOST_VALUES
 from listwright.ranking.order import rank_by_score, tied_after
@@ -153,7 +153,7 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
             raise BundleError(path, f"line {number}: {error}") from error
-        fault = _fault(ranking) or _difference(expected, ranking)
+        fault = _fault(ranking) or difference(expected, ranking)
         if fault is None and estimated is not None:
             fault = _fault(estimated) or _estimate_difference(expected, estimated)
         if fault is not None:
@@ -178,7 +178,8 @@ def _restrict(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenLis
     return golden.model_copy(update=parts | {"order": order, "probabilities": None})
 
 
-def _difference(golden: GoldenList, ranking: Ranking) -> str | None:
+def difference(golden: GoldenList, ranking: Ranking | RankedList) -> str | None:
+    """Return how an answer differs from the recorded one, by more than machines do; None where it does not."""
     for name in ("first_stage_scores", "scores"):
         actual: Float[np.ndarray, " L"] = getattr(ranking, name)
         expected = np.array(getattr(golden, name), dtype=np.float64)
@@ -211,7 +212,7 @@ def same_scores(expected: Float[np.ndarray, " L"], actual: Float[np.ndarray, " M
     )
 
 
-def same_order(ranking: Ranking, expected: Int[np.ndarray, " L"]) -> bool:
+def same_order(ranking: Ranking | RankedList, expected: Int[np.ndarray, " L"]) -> bool:
     """Return whether the ranking is in the expected order, but for swaps of scores closer than :data:`TIE_TOLERANCE`.
 
     Candidates that the second stage scored are compared by its scores, the others by the first stage's.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import onnxruntime
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
-from listwright.ranking.candidates import CandidateList
+from listwright.ranking.candidates import CandidateList, RankedList
 from listwright.ranking.errors import BundleError
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.golden import MAX_FILE_VALUES, TIE_TOLERANCE, GoldenList, same_scores
+from listwright.ranking.golden import MAX_FILE_VALUES, GoldenList, difference
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.onnx_graph import METADATA_PREFIX
 from listwright.ranking.order import finite_scores
@@ -42,22 +42,6 @@ class RankerFacts(BaseModel):
     specialist: int | None = None
     feature_schema: FeatureSchema
     golden_lists: Annotated[tuple[GoldenList, ...], Field(min_length=1)]
-
-
-class RankedList(NamedTuple):
-    """Output of a ranker's file for one list.
-
-    Args:
-        scores: ``(L,)`` finite raw scores; sorting by them, highest first, gives the order.
-        order: ``(L,)`` indices of the candidates, best first.
-        relevance: ``(L,)`` softmax of the scores; NaN below the cutoff.
-        first_stage_scores: ``(L,)`` scores of the first stage; NaN if it failed.
-    """
-
-    scores: Float[np.ndarray, " L"]
-    order: Int[np.ndarray, " L"]
-    relevance: Float[np.ndarray, " L"]
-    first_stage_scores: Float[np.ndarray, " L"]
 
 
 class RankerFile:
@@ -142,28 +126,12 @@ class RankerFile:
             BundleError: naming the first list whose answer differs.
         """
         for number, expected in enumerate(self.facts.golden_lists, start=1):
-            difference = self.difference(expected)
-            if difference is not None:
-                raise BundleError(self.path, f"golden list {number}: {difference}")
+            if fault := self.difference(expected):
+                raise BundleError(self.path, f"golden list {number}: {fault}")
 
     def difference(self, expected: GoldenList) -> str | None:
-        """Return how the file's answer differs from the expected one; None where it does not.
-
-        Scores may differ by :data:`listwright.ranking.golden.SCORE_TOLERANCE`, and candidates whose scores are closer
-        than :data:`listwright.ranking.golden.TIE_TOLERANCE` may swap, as machines round differently.
-        """
-        actual = self.rank(np.array(expected.features, dtype=np.float64))
-        for name in ("first_stage_scores", "scores"):
-            values, required = getattr(actual, name), np.array(getattr(expected, name), dtype=np.float64)
-            if not same_scores(required, values):
-                return f"{name} are {values[:5].tolist()}, expected {required[:5].tolist()}"
-        order = np.array(expected.order)
-        if len(order) == len(actual.order):
-            scores = np.array(expected.scores)
-            close = np.isclose(scores[actual.order], scores[order], rtol=TIE_TOLERANCE, atol=TIE_TOLERANCE)
-            if ((actual.order == order) | close).all():
-                return None
-        return f"order is {actual.order[:10].tolist()}, expected {expected.order[:10]}"
+        """Return how the file's answer differs from the expected one; None where it does not."""
+        return difference(expected, self.rank(np.array(expected.features, dtype=np.float64)))
 
 
 def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None) -> GoldenList:

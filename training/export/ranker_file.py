@@ -72,7 +72,7 @@ def write_ranker(
     Inputs, with L candidates: ``numbers``, ``(L, N)`` float32 numeric features in schema order, NaN = missing, and
     ``categories``, ``(L, J)`` strings of the categorical ones, "" = missing. Where the schema has no categories, or
     they are sent as codes: ``features``, ``(L, D)`` float32. Outputs: those of
-    :class:`listwright.ranking.ranker_file.RankedList`, in double and int64.
+    :class:`listwright.ranking.candidates.RankedList`, in double and int64.
 
     The file carries the bundle's golden lists and their answers. Before it gets its name, it answers these and lists
     that are easy to get wrong: of one candidate, with lengths around the cutoff, with equal candidates, with missing

@@ -142,13 +142,13 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
     """
     for number, golden in enumerate(lists, start=1):
         try:
-            candidates = CandidateList(_array(golden.features))
+            candidates = CandidateList(as_array(golden.features))
             rerank = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
             ranking = rerank(candidates)
             positions = _tied_candidates(golden, ranking)
             expected = golden if positions is None else _restrict(golden, positions)
             if positions is not None:
-                ranking = rerank(CandidateList(_array(expected.features)))
+                ranking = rerank(CandidateList(as_array(expected.features)))
             # "auto" does not ask a router that always abstains, "srm" does
             estimated = None if expected.probabilities is None else reranker.rerank(candidates, strategy="srm")
         except ListwrightError as error:
@@ -230,7 +230,12 @@ def _number(value: float | np.floating[Any]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
+def as_array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
+    """Return the features of a golden list.
+
+    Raises:
+        ListwrightError: if rows differ in width.
+    """
     if len({len(row) for row in rows}) != 1:
         raise ListwrightError("rows of a golden list differ in width")
     return np.array(rows, dtype=np.float64)  # a list of candidates refuses what float32 cannot hold

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
 from listwright.ranking.candidates import CandidateList, RankedList
-from listwright.ranking.errors import BundleError
+from listwright.ranking.errors import BundleError, CandidateError, ListwrightError, plain_text
 from listwright.ranking.features import FeatureSchema
-from listwright.ranking.golden import MAX_FILE_VALUES, GoldenList, difference
+from listwright.ranking.golden import MAX_FILE_VALUES, GoldenList, as_array, difference
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.onnx_graph import METADATA_PREFIX
 from listwright.ranking.order import finite_scores
@@ -49,23 +49,26 @@ class RankerFile:
 
     Args:
         path: Path of the file.
+        content: Content of the file; None to read it.
 
     Raises:
         BundleError: if the file is not there, or is no ranker that ``listwright export`` wrote.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
-        if not path.is_file():
-            raise BundleError(path, "does not exist")
         try:
-            self._session = onnxruntime.InferenceSession(str(path), session_options())
+            self._content = path.read_bytes() if content is None else content
+            self._session = onnxruntime.InferenceSession(self._content, session_options())
+        except OSError as error:
+            raise BundleError(path, f"cannot be read: {error.strerror or error}") from error
         except ORT_ERRORS as error:
-            raise BundleError(path, f"not an ONNX file that can run here, or truncated: {error}") from error
+            fault = f"is no ONNX file that ONNX Runtime {onnxruntime.__version__} runs, or truncated: {error}"
+            raise BundleError(path, fault) from error
         text = self._session.get_modelmeta().custom_metadata_map.get(FACTS)
         if text is None:
             raise BundleError(
-                path, f"holds no metadata {FACTS}: listwright export did not write it, or it is truncated"
+                path, f"is no whole ranker by listwright export, or truncated: it has no metadata {FACTS}"
             )
         try:
             check_values(text, MAX_FILE_VALUES)
@@ -79,17 +82,14 @@ class RankerFile:
         facts, schema = self.facts, self.facts.feature_schema
         ranker = facts.strategy if facts.specialist is None else f"specialist {facts.specialist}"
         columns = {"features": range(len(schema)), "numbers": schema.numeric, "categories": schema.categorical}
-        return "\n".join(
-            [
-                f"{self.path.name}: {facts.name}/{facts.version}, {ranker}, {self.path.stat().st_size / 1e6:.2f} MB, "
-                f"{len(facts.golden_lists)} golden lists ranked as by the bundle",
-                *(
-                    f"  input {entry.name}, {entry.type[7:-1]} (candidates, {entry.shape[1]}): "
-                    + ", ".join(schema.names[column] for column in columns[entry.name])
-                    for entry in self._session.get_inputs()
-                ),
-            ]
+        head = f"{self.path.name}: {facts.name}/{facts.version}, {ranker}, {len(self._content) / 1e6:.2f} MB, "
+        inputs = (
+            f"  input {entry.name}, {entry.type[7:-1]} (candidates, {entry.shape[1]}): "
+            + ", ".join(schema.names[column] for column in columns[entry.name])
+            for entry in self._session.get_inputs()
         )
+        lines = (f"{head}ranks its {len(facts.golden_lists)} golden lists as the bundle does", *inputs)
+        return "\n".join(map(plain_text, lines))
 
     def rank(self, features: Float[np.ndarray, "L D"]) -> RankedList:
         """Return the order of one list, and its scores.
@@ -98,40 +98,43 @@ class RankerFile:
             features: ``(L, D)`` features in schema order, NaN = missing, categories as codes.
 
         Raises:
+            CandidateError: if a value is infinite, or a category is no code of the schema's.
             BundleError: if the graph fails.
         """
         try:
-            return RankedList(*self._session.run(RankedList._fields, self._inputs(CandidateList(features).features)))
+            return RankedList(*self._session.run(RankedList._fields, self.inputs(features)))
         except ORT_ERRORS as error:
             raise BundleError(self.path, f"cannot rank: {error}") from error
 
-    def _inputs(self, features: Float[np.ndarray, "L D"]) -> dict[str, np.ndarray]:
-        schema = self.facts.feature_schema
-        names = {
-            column: np.array(["", *schema.features[column].categories], dtype=object) for column in schema.categorical
-        }
-        inputs: dict[str, np.ndarray] = {}
-        for entry in self._session.get_inputs():
-            if entry.name == "categories":
-                texts = [texts[features[:, column].astype(np.int64)] for column, texts in names.items()]
-                inputs["categories"] = np.stack(texts, axis=1)
-            else:
-                inputs[entry.name] = features if entry.name == "features" else features[:, list(schema.numeric)]
-        return inputs
+    def inputs(self, features: Float[np.ndarray, "L D"]) -> dict[str, np.ndarray]:
+        """Return the graph's inputs for one list; argument and errors as of :meth:`rank`."""
+        schema, matrix = self.facts.feature_schema, CandidateList(features).features.copy()
+        texts = []
+        for column in schema.categorical:
+            names = np.array(["", *schema.features[column].categories], dtype=object)
+            codes = matrix[:, column] = np.nan_to_num(matrix[:, column])
+            if not np.isin(codes, np.arange(len(names))).all():
+                raise CandidateError(
+                    f"feature {schema.names[column]!r} has codes that are none of 0 to {len(names) - 1}"
+                )
+            texts.append(names[codes.astype(np.int64)])
+        numbers = matrix[:, list(schema.numeric)]
+        inputs = {"features": matrix, "numbers": numbers, "categories": np.stack(texts, axis=1) if texts else numbers}
+        return {entry.name: inputs[entry.name] for entry in self._session.get_inputs()}
 
     def verify(self) -> None:
         """Rank every golden list of the file and compare with the bundle's answers.
 
         Raises:
-            BundleError: naming the first list whose answer differs.
+            BundleError: naming the first list whose answer differs, or that the file cannot rank.
         """
         for number, expected in enumerate(self.facts.golden_lists, start=1):
-            if fault := self.difference(expected):
+            try:
+                fault = difference(expected, self.rank(as_array(expected.features)))
+            except (ListwrightError, IndexError) as error:  # of metadata that do not fit the graph
+                fault = str(error)
+            if fault is not None:
                 raise BundleError(self.path, f"golden list {number}: {fault}")
-
-    def difference(self, expected: GoldenList) -> str | None:
-        """Return how the file's answer differs from the expected one; None where it does not."""
-        return difference(expected, self.rank(np.array(expected.features, dtype=np.float64)))
 
 
 def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None) -> GoldenList:

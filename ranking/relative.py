@@ -53,7 +53,8 @@ SOURCE = np.dtype(
 output by kind (-1 for none). ``rank`` is also that of ``rank_within``, and ``above`` that of ``above_lowest_within``.
 """
 
-_FIELDS: dict[RelativeKind, str] = {"rank_within": "rank", "above_lowest_within": "above"}
+FIELDS: dict[RelativeKind, str] = {"rank_within": "rank", "above_lowest_within": "above"}
+"""Field of :data:`SOURCE` of a kind that is not a field's own name."""
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class RelativeColumns:
             feature = _place_of(column, column.feature, schema, categorical=column.kind in CATEGORY_KINDS)
             within = -1 if column.within is None else _place_of(column, column.within, schema, categorical=True)
             source = sources.setdefault((column.feature, column.within), {"feature": feature, "within": within})
-            if source.setdefault(_FIELDS.get(column.kind, column.kind), place) != place:
+            if source.setdefault(FIELDS.get(column.kind, column.kind), place) != place:
                 raise ValueError(f"relative column {column.name!r} is named twice")
             if column.kind == "z":
                 source["floor"] = (EPSILON * column.scale) ** 2

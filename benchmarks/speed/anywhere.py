@@ -146,7 +146,7 @@ def _runs(file: RankerFile, lists: list[np.ndarray]) -> Way:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(file.path), options, providers=["CPUExecutionProvider"])
-    inputs = [file._inputs(CandidateList(rows).features) for rows in lists]
+    inputs = [file.inputs(rows) for rows in lists]
     return lambda n: session.run(["scores", "order"], inputs[n])
 
 

@@ -19,13 +19,16 @@ def main(arguments: list[str] | None = None) -> int:
         prog="listwright verify",
         description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "
         "Exit 1 and say why if the service would refuse it. "
-        "Of a file by listwright export: rank the golden lists that it carries.",
+        "Or check a file that listwright export wrote, by the golden lists in it.",
         epilog="examples:\n  listwright verify models/demo/1\n  listwright verify s3://models/shop/2\n"
         "  listwright verify shop.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "folder", type=location_argument, metavar="DIR", help="folder or URL of the bundle, or an ONNX file"
+        "folder",
+        type=location_argument,
+        metavar="BUNDLE",
+        help="folder or URL of the bundle, or a file that ends in .onnx",
     )
     options = parser.parse_args(arguments)
     try:
@@ -42,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _check(location: Path | Url) -> str:
     """Check what is there, and return the text to print."""
-    if isinstance(location, Path) and (location.is_file() or location.suffix == ".onnx"):
+    if isinstance(location, Path) and not location.is_dir() and location.suffix == ".onnx":
         ranker = RankerFile(location)
         ranker.verify()
         return ranker.summary

@@ -21,6 +21,7 @@ from listwright.ranking.errors import BundleError, RecipeError, ScoringError, Un
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, rank_by_score
+from listwright.ranking.ranker_file import FACTS, RankerFile
 from listwright.ranking.relative import CATEGORY_KINDS, KINDS, WITHIN_KINDS, RelativeColumn, RelativeColumns
 from listwright.ranking.stages import GOLDEN, ColumnStage, LightGbmStage, OnnxStage
 from listwright.training.export.ranker_file import write_ranker
@@ -86,6 +87,14 @@ def assert_same(bundle, file, features, strategy, specialist):
     else:
         np.testing.assert_array_equal(order, ranking.order)
     np.testing.assert_array_equal(rank_by_score(scores), file.rank(features).order)
+
+
+@pytest.mark.parametrize("length", [2, 3, 8, 51, 64])
+def test_identical_candidates_keep_their_order(written, length):
+    bundle, files = written
+    rows = np.repeat(np.array([[0.5, 1.0, -2.0, 1.0]], dtype=np.float32), length, axis=0)
+    for (strategy, specialist), file in files.items():
+        assert_same(bundle, file, rows[:, : len(bundle.manifest.feature_schema)], strategy, specialist)
 
 
 @given(st.data())
@@ -377,13 +386,58 @@ def test_trees_that_are_not_written_are_refused(tmp_path, parameters):
 
 def test_a_graph_that_ranks_otherwise_is_not_written(tmp_path, monkeypatch):
     bundle = make_shop(tmp_path, cutoff=3)
-    monkeypatch.setattr("listwright.training.export.ranker_file._LESS_OR_EQUAL", 1)  # less, not less or equal
-    monkeypatch.setattr(bundle.reranker.first_stage, "score", lambda features: np.arange(len(features), dtype=float))
+    monkeypatch.setattr("listwright.training.export.ranker_file._WAYS_OUT", np.zeros(6))
     (tmp_path / "a.onnx").write_text("before")
-    with pytest.raises((ScoringError, BundleError)):
+    with pytest.raises(BundleError, match="golden list"):
+        write_ranker(bundle, tmp_path / "a.onnx")
+    monkeypatch.setattr(RankerFile, "verify", lambda _: None)
+    with pytest.raises(ScoringError, match="differs"):
         write_ranker(bundle, tmp_path / "a.onnx")
     assert (tmp_path / "a.onnx").read_text() == "before"
     assert [path.name for path in tmp_path.glob("*onnx*")] == ["a.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "golden"),
+    [
+        ({"version": "../2"}, {}),
+        ({"feature_schema": {"features": []}}, {}),
+        ({"feature_schema": COLUMNS.model_dump()}, {}),
+        ({"golden_lists": []}, {}),
+        *(({}, {"features": [[0.0, 0.0, 0.0, code]]}) for code in (99, -1, 0.5, 1e300)),
+        ({}, {"features": [[0.0, 0.0, 0.0, 1.0], [0.0]]}),
+        ({}, {"features": [[]]}),
+        ({}, {"features": [[0.0] * 5]}),
+        ({}, {"order": [7]}),
+        ({}, {"order": []}),
+        ({}, {"scores": [None]}),
+        ({}, {"scores": [1e30]}),
+    ],
+)
+def test_changed_metadata_are_refused(tmp_path, capsys, facts, golden):
+    path = tmp_path / "a.onnx"
+    file = write_ranker(make_shop(tmp_path), path)
+    changed = json.loads(file.facts.model_dump_json())
+    changed["golden_lists"][0] |= golden
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {FACTS: json.dumps(changed | facts)})
+    onnx.save(model, path)
+    assert verify([str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"refused: {path}: ")
+
+
+def test_names_do_not_write_to_the_terminal(tmp_path, capsys):
+    path = tmp_path / "a.onnx"
+    file = write_ranker(make_shop(tmp_path), path)
+    changed = json.loads(file.facts.model_dump_json())
+    changed["feature_schema"]["features"][0]["name"] = "price\x1b[2J\nshop/9: good"
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {FACTS: json.dumps(changed)})
+    onnx.save(model, path)
+    assert verify([str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert len(printed.splitlines()) == 3
 
 
 def test_a_changed_or_cut_file_is_refused(tmp_path):

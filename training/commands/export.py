@@ -20,9 +20,9 @@ _EXAMPLES = """examples:
   listwright export models/shop/1 --onnx shop.onnx --codes
   listwright verify shop.onnx
 
-The file needs nothing at run time but ONNX Runtime. It takes one list of candidates: numbers, float32
-(candidates, N), missing as NaN, and categories, text (candidates, J), missing as "". It gives order, best first,
-scores as with raw_scores, relevance, and first_stage_scores. docs/anywhere.md has examples in seven languages.
+The file takes one list of candidates: numbers, float32 (candidates, N), missing as NaN, and categories,
+text (candidates, J), missing as "". It gives order, best first, scores as with raw_scores, relevance, and
+first_stage_scores. Run it on one thread. docs/anywhere.md has examples in seven languages.
 """
 
 
@@ -43,7 +43,7 @@ def _export(options: argparse.Namespace, console: Console) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
-        "export", "Write a bundle's ranker as one ONNX file, which any ONNX Runtime runs.", _EXAMPLES
+        "export", "Write a bundle's ranker as one ONNX file, which ONNX Runtime 1.24 or newer runs.", _EXAMPLES
     )
     parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write")

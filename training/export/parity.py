@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from listwright.ranking.candidates import CandidateList
@@ -16,6 +16,9 @@ from listwright.ranking.golden import TIE_TOLERANCE
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import SecondStage, SrmStage
 from listwright.training.data.shards.rows import Features
+
+if TYPE_CHECKING:
+    import torch
 
 TOLERANCE = 1e-4
 """Largest |torch - ONNX| of a score (absolute, and relative above 1); 2.4e-6 is typical."""
@@ -112,6 +115,8 @@ def _check_list(
         if np.isnan(ranking.first_stage_scores).all():
             return  # a first-stage column with missing values cannot be ranked, and the reason says so
         raise ScoringError(f"parity, {what}: {ranking.reason}")
+    import torch  # noqa: PLC0415 - takes seconds; lists that are easy to get wrong need none
+
     scored = np.flatnonzero(~np.isnan(ranking.scores))
     widened = features if reranker.relative is None or not stage.relative else reranker.relative.widened(features)
     inputs = widened[scored]
@@ -140,6 +145,8 @@ def _sensitivity(
     module: torch.nn.Module, specialist: int | None, inputs: Float[np.ndarray, "C E"], numeric: Int[np.ndarray, " N"]
 ) -> float:
     """Return how much a score changes, relative above 1, where every number is rounded by one unit of float32."""
+    import torch  # noqa: PLC0415 - as above
+
     rng, most = np.random.default_rng(0), 0.0
     rounded = inputs.astype(np.float64)
     with torch.inference_mode():

@@ -4,7 +4,7 @@ Every part computes what :class:`listwright.ranking.reranker.Reranker` does, fro
 
 - List-relative columns sort each feature once, number the runs of equal values by a running sum, and find the ends of
   a run by scattering places. Sums run over sorted values as in :mod:`listwright.ranking.relative`: equal to the bit.
-- LightGBM's trees are one ``TreeEnsemble`` in double, over the columns of
+- LightGBM's trees are one ``TreeEnsemble`` in double, equal to the bit on one thread, over the columns of
   :mod:`listwright.ranking.compiled.lightgbm_trees`, in which a missing value is a number that goes the same way.
 - ``TopK`` prefers the lower index among equals by its specification, as the service does. At a tied cutoff the bytes of
   the features decide, as in :func:`listwright.ranking.order.best`; ONNX has no operator for these but arithmetic.
@@ -25,7 +25,7 @@ import onnx
 from jaxtyping import Float
 from onnx import TensorProto, helper
 
-from listwright.ranking.atomic_file import atomic_file
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.bundle import Bundle, read_listed
 from listwright.ranking.compiled.lightgbm_trees import (
     CATEGORICAL,
@@ -39,10 +39,10 @@ from listwright.ranking.compiled.lightgbm_trees import (
 from listwright.ranking.errors import RecipeError, ScoringError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_WORDS, Feature, spelled
 from listwright.ranking.first_stage import LightGbmFirstStage
-from listwright.ranking.golden import read
+from listwright.ranking.golden import difference, read
 from listwright.ranking.plain_file import to_text
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
-from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, RelativeColumn
+from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, FIELDS, RelativeColumn
 from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
 from listwright.training.export.graph_writer import OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
@@ -116,17 +116,16 @@ def write_ranker(
     stage = None if strategy == "first_stage" else reranker.second_pass.stage(strategy)
     graph = _RankerGraph(bundle, stage, specialist).model(codes=codes)
     helper.set_model_props(graph, {FACTS: facts.model_dump_json()})
-    with atomic_file(out) as file:
-        file.write(graph.SerializeToString())
-        file.flush()
-        written = RankerFile(Path(file.name))
-        written.verify()
-        rows, rng = np.concatenate(lists), np.random.default_rng(0)
-        for length in list_lengths(stage, max(map(len, lists))):
-            for name, features in hard_lists(rows, length, manifest.feature_schema, rng):
-                if difference := written.difference(expected(features)):
-                    raise ScoringError(f"the graph differs from the bundle, {name} list of {length}: {difference}")
-    return RankerFile(out)
+    content = graph.SerializeToString()
+    ranker = RankerFile(out, content)
+    ranker.verify()
+    rows, rng = np.concatenate(lists), np.random.default_rng(0)
+    for length in list_lengths(stage, max(map(len, lists))):
+        for name, features in hard_lists(rows, length, manifest.feature_schema, rng):
+            if fault := difference(expected(features), ranker.rank(features)):
+                raise ScoringError(f"the graph differs from the bundle, {name} list of {length}: {fault}")
+    atomic_write(out, content)
+    return ranker
 
 
 class _RankerGraph(GraphWriter):
@@ -224,7 +223,7 @@ class _RankerGraph(GraphWriter):
                 blocks.append(self.add("Where", missing, np.float64("nan"), block))
                 keys += [(kind, row) for row in compared]
         together = self.add("Concat", *blocks, axis=0)
-        rows = np.array([keys.index((_BLOCKS.get(column.kind, column.kind), _row_of(column))) for column in columns])
+        rows = np.array([keys.index((FIELDS.get(column.kind, column.kind), _row_of(column))) for column in columns])
         return self.add("Transpose", self.cast(self.add("Gather", together, rows), np.float32))
 
     def _rows(self, names: list[str]) -> str:
@@ -255,7 +254,7 @@ class _RankerGraph(GraphWriter):
             within: Categorical feature of each row whose values make the groups; None for the whole list.
             ranked, order: ``(R, L)`` rows with infinity for missing values, sorted, and the place of each value.
         """
-        kinds = {_BLOCKS.get(column.kind, column.kind) for column in self._manifest.relative}
+        kinds = {FIELDS.get(column.kind, column.kind) for column in self._manifest.relative}
         codes = self._rows([name or self._schema.names[0] for name in within])
         alone = self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
         groups = self.add("Where", self.add("Greater", codes, np.float64(0)), codes, alone)
@@ -468,9 +467,6 @@ class _RankerGraph(GraphWriter):
         return prefix + "scores"
 
 
-_BLOCKS = {"rank_within": "rank", "above_lowest_within": "above"}
-
-
 def _row_of(column: RelativeColumn) -> tuple[str, str | None]:
     """Return the feature of a column, and the one within whose values it is compared: of a category, its own."""
     return column.feature, column.feature if column.kind in CATEGORY_KINDS else column.within
@@ -562,7 +558,7 @@ def _spellings(feature: Feature) -> dict[str, float]:
     As in :func:`listwright.ranking.features.spelled`, but without blanks at the ends or zeros after ``12.0``.
     """
     codes = {"".join(text): 0.0 for word in MISSING_WORDS for text in product(*({c.lower(), c.upper()} for c in word))}
-    for code, category in reversed(list(enumerate(feature.categories, start=1))):
+    for code, category in enumerate(feature.categories, start=1):
         name = spelled(category)
         texts = () if name is None else (name, f"{name}.0", name.upper(), name.capitalize())
         codes |= dict.fromkeys((text for text in texts if spelled(text) == name), float(code))

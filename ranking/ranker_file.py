@@ -138,13 +138,7 @@ class RankerFile:
 
 
 def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None) -> GoldenList:
-    """Rank a list by a bundle, and return it with its answer, whose scores are finite.
-
-    Args:
-        reranker: Rankers of the bundle.
-        features: ``(L, D)`` features in schema order, categories as codes.
-        strategy, specialist: Ranker that answers; no router is asked.
-    """
+    """Rank ``(L, D)`` features by a ranker of a bundle, without a router, and return them with finite scores."""
     ranking = reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
     values = features, ranking.first_stage_scores, finite_scores(ranking.scores, ranking.order)
     rows, first, scores = (np.where(np.isnan(array), np.array(None), array).tolist() for array in values)

@@ -26,7 +26,6 @@ ORT_ERRORS = (
     ort_errors.RuntimeException,
     UnicodeDecodeError,  # where ONNX Runtime quotes the bytes of a damaged graph
 )
-"""Errors of ONNX Runtime."""
 
 
 def session_options() -> onnxruntime.SessionOptions:

@@ -29,7 +29,7 @@ from listwright.service.errors import DegradedError
 from listwright.service.readiness import fails_on_zeros
 from listwright.service.rules import rule_sets, with_rules
 from listwright.service.served_log.entry import LogEntry
-from listwright.service.wire.json_codec import Codec, EncodedAnswer, RankingRequest, check_sent_length, facts
+from listwright.service.wire.json_codec import Codec, EncodedAnswer, RankingRequest, facts
 
 if TYPE_CHECKING:
     from listwright.service.served_log.writer import LogWriter
@@ -175,7 +175,7 @@ def _work(
     """Decode, rank and encode: everything that may take long."""
     settings, began = service.settings, time.perf_counter()
     request = codec.decode(body)
-    check_sent_length(request)
+    request.check_length()
     parsed = time.perf_counter()
     pace, length = request.bundle.reranker.pace, len(request.candidates.features)
     timeout_ms = request.options.timeout_ms

@@ -30,14 +30,7 @@ from listwright.service.rules import LiveRules, rule_sets
 from listwright.service.settings import Settings
 from listwright.service.telemetry.metrics import Telemetry
 from listwright.service.wire.explain_schemas import ExplainEnvelope, ExplainRequest
-from listwright.service.wire.json_codec import (
-    JsonBounds,
-    JsonCodec,
-    RankingRequest,
-    check_sent_length,
-    facts,
-    to_answer,
-)
+from listwright.service.wire.json_codec import JsonBounds, JsonCodec, RankingRequest, facts, to_answer
 from listwright.service.wire.schemas import read_outer_options
 
 PLACES = 1
@@ -169,7 +162,7 @@ class ExplanationService:
         """Decode and check a body. In a thread of its own."""
         began = time.perf_counter()
         request = codec.decode(body)
-        check_sent_length(request)
+        request.check_length()
         options, candidates = request.options, request.candidates
         assert isinstance(options, ExplainRequest)
         explained = () if options.candidate is None else (index_of(options.candidate, candidates, "candidate"),)

@@ -74,9 +74,8 @@ def write_ranker(
     they are sent as codes: ``features``, ``(L, D)`` float32. Outputs: those of
     :class:`listwright.ranking.candidates.RankedList`, in double and int64.
 
-    The file carries the bundle's golden lists and their answers. Before it gets its name, it answers these and lists
-    that are easy to get wrong: of one candidate, with lengths around the cutoff, with equal candidates, with missing
-    values and unknown categories.
+    The file carries the bundle's golden lists and their answers. Before it is written, it ranks these, and lists that
+    are easy to get wrong (:func:`listwright.training.export.parity.hard_lists`), as the bundle does.
 
     Args:
         bundle: Loaded bundle.
@@ -91,13 +90,11 @@ def write_ranker(
         ScoringError: if the graph ranks a list otherwise than the bundle.
     """
     manifest, reranker, router = bundle.manifest, bundle.reranker, bundle.reranker.router
-    is_routed = strategy == "srm" or (strategy == "auto" and router is not None and not router.always_abstains)
-    if router is not None and specialist is None and is_routed:
+    is_routed = router is not None and (strategy == "srm" or (strategy == "auto" and not router.always_abstains))
+    if is_routed and specialist is None:
         others = " or ".join(name for name in manifest.strategies if name != "srm")
-        raise RecipeError(
-            f"{manifest.name}/{manifest.version} asks a router about each list, which the file cannot hold: choose a "
-            f"ranker by --strategy {others}, or by --specialist"
-        )
+        routed = f"{manifest.name}/{manifest.version} asks a router about each list, which the file cannot hold"
+        raise RecipeError(f"{routed}: choose a ranker by --strategy {others}, or by --specialist")
     if strategy == "auto":
         strategy = manifest.strategy if specialist is None else "srm"
     recorded = read(read_listed(bundle.path, manifest, GOLDEN), bundle.path / GOLDEN)

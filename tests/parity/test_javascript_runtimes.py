@@ -51,9 +51,10 @@ def exported(request, bundle, lists, tmp_path_factory):
     """A file, its inputs as JSON, and the bundle's answers."""
     strategy, form = request.param.split()
     path = tmp_path_factory.mktemp("exported") / "ranker.onnx"
-    write_ranker(bundle, path, strategy=strategy, codes=form == "codes")
+    file = write_ranker(bundle, path, strategy=strategy, codes=form == "codes")
     inputs = [as_inputs(features, bundle.manifest.feature_schema, form) for features in lists]
-    return path, inputs, [answer(bundle.reranker, features, strategy, None) for features in lists]
+    answers = [answer(bundle.reranker, features, strategy, None) for features in lists]
+    return path, inputs, list(zip(answers, (file.rank(features).relevance for features in lists), strict=True))
 
 
 def as_inputs(features, schema, form):
@@ -74,7 +75,8 @@ def as_inputs(features, schema, form):
 def assert_same(ranked, answers, *, closeness=0.0):
     """The orders are equal; scores differ by rounding only."""
     assert len(ranked) == len(answers)
-    for actual, expected in zip(ranked, answers, strict=True):
+    for actual, (expected, relevance) in zip(ranked, answers, strict=True):
+        np.testing.assert_allclose(np.array(actual["relevance"], dtype=float), relevance, rtol=1e-6, atol=closeness)
         assert actual["order"] == expected.order
         np.testing.assert_allclose(actual["scores"], expected.scores, rtol=1e-6, atol=closeness)
         np.testing.assert_allclose(actual["first_stage_scores"], expected.first_stage_scores, rtol=1e-12)

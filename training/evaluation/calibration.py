@@ -43,8 +43,11 @@ def without_choice(data: Dataset) -> int:
 
 
 def are_choices(splits: Splits) -> bool:
-    """Return whether every list of every split has exactly one relevant candidate: the one that was chosen."""
-    return not any(without_choice(part) for part in (splits.train, splits.valid, splits.test))
+    """Return whether every training and validation list has exactly one relevant candidate: the one that was chosen.
+
+    Test labels decide nothing about a bundle.
+    """
+    return not any(without_choice(part) for part in (splits.train, splits.valid))
 
 
 def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcome]:

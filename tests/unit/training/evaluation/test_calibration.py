@@ -187,16 +187,19 @@ def test_every_strategy_has_its_own_temperature():
     assert found["qilcm"] == pytest.approx(20.0, rel=0.15)
 
 
-@pytest.mark.parametrize("label", [0, 2])
-def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
+def without_a_choice(data, labels):
+    """The same lists, the first of which has other labels."""
+    return dataclasses.replace(data, labels=np.concatenate([labels, data.labels[LENGTH:]]).astype(np.int32))
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+def test_labels_are_choices_where_every_training_and_validation_list_has_one(labels):
     """A list without a choice, or with two relevant candidates, makes them grades."""
     data = dataset(planted(40, 1.0))
-    labels = data.labels.copy()
-    labels[:LENGTH] = [1, 1, 0, 0, 0] if label else 0
-    other = dataclasses.replace(data, labels=labels)
+    other = without_a_choice(data, labels)
     assert without_choice(other) == 1
     assert are_choices(Splits(data, data, data, "x"))
-    for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x"), Splits(data, data, other, "x")):
+    for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x")):
         assert not are_choices(splits)
         assert temperatures(ByHand(), splits) == {}
         found = reliability(ByHand({"first_stage": 1.0}), splits)
@@ -204,6 +207,26 @@ def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
         assert calibration_title(found) == (
             "Scores are not probabilities on these data: 1 of 120 lists does not have exactly one relevant candidate"
         )
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+def test_test_labels_do_not_decide_whether_temperatures_are_fitted(labels):
+    data = dataset(planted(400, 2.0))
+    whole, other = (Splits(data, data, test, "x") for test in (data, without_a_choice(data, labels)))
+    assert temperatures(ByHand(), other) == temperatures(ByHand(), whole) != {}
+    found = reliability(ByHand({"first_stage": 2.0}), other)
+    assert (found["choices"], found["lists"], found["without_choice"]) == (True, 1200, 1)
+    assert [ranker["lists"] for ranker in found["rankers"]] == [399], "the list without a choice is left out"
+    assert calibration_title(found) != calibration_title(reliability(ByHand({"first_stage": 2.0}), whole))
+
+
+def test_a_test_split_without_choices_is_not_called_uncalibrated():
+    data = dataset(planted(40, 1.0))
+    splits = Splits(data, data, dataclasses.replace(data, labels=np.ones_like(data.labels)), "x")
+    (calibrated, bare) = (reliability(ByHand(fitted), splits) for fitted in ({"first_stage": 2.0}, {}))
+    assert (calibrated["rankers"], calibrated["calibrated"], bare["calibrated"]) == ([], True, False)
+    assert "probability" in calibration_title(calibrated)
+    assert "not calibrated" in calibration_title(bare)
 
 
 def test_what_is_reported_is_what_the_temperature_does():

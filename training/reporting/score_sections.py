@@ -19,8 +19,9 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
         yield f"{calibration_title(facts)}."
     for ranker in facts.get("rankers", []):
         yield (
-            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}: expected calibration "
-            f"error {_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
+            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}"
+            f"{' (a fitted one is no better)' if ranker['temperature'] == 1.0 else ''}: expected calibration error "
+            f"{_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
         )
 
 
@@ -114,7 +115,9 @@ def top_sentence(ranker: Facts) -> str:
 
 
 def gain_sentence(ranker: Facts) -> str:
-    """Return how the temperature changes the likelihood of unseen choices."""
+    """Return how the temperature changes the likelihood of unseen choices, or why it is 1."""
+    if ranker["temperature"] == 1.0:
+        return "The temperature is 1: a fitted one does not make the choices of held-out validation lists more likely."
     gain = ranker["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"

@@ -21,7 +21,7 @@ from listwright.training.evaluation.calibration import (
 )
 from listwright.training.reporting.measures import scores as measure
 from listwright.training.reporting.measures.scores import calibration, reliability
-from listwright.training.reporting.score_sections import calibration_title
+from listwright.training.reporting.score_sections import calibration_title, gain_sentence, score_lines
 
 LENGTH = 5
 
@@ -40,11 +40,18 @@ def test_a_planted_temperature_is_found(temperature, scale):
 
 
 def test_a_list_of_weight_2_is_two_lists():
-    found = planted(60, 0.7)
-    weights = np.repeat([2.0, 1.0, 0.0], 20)
-    twice = [*found[:20], *found[:20], *found[20:40]]
+    found = planted(240, 0.7)
+    weights = np.repeat([2.0, 1.0, 0.0], 80)
+    twice = [*found[:80], *found[:80], *found[80:160]]
     assert temperature_of(found, weights) == pytest.approx(temperature_of(twice), rel=1e-4)
     assert temperature_of(found) != pytest.approx(temperature_of(twice), rel=1e-3)
+
+
+def test_a_temperature_that_worsens_calibration_out_of_fold_is_not_taken():
+    """By 30 lists a temperature of 1 is hard to improve on, and one of 5 easy."""
+    right, wrong = ([temperature_of(planted(30, value, seed)) for seed in range(20)] for value in (1.0, 5.0))
+    assert right.count(1.0) >= 12
+    assert wrong.count(1.0) <= 1
 
 
 def test_too_little_gives_no_temperature():
@@ -178,6 +185,23 @@ def test_a_choice_below_the_cutoff_is_left_out():
     assert [choice.query for choice in looked_at] == [choice.query for choice in kept], "nor a list of one"
     assert {len(choice.scores) for choice in looked_at} == {3}
     assert len(choices(ByHand(), data, "first_stage")) == 100
+
+
+def test_the_report_tells_a_temperature_that_was_not_taken():
+    data = dataset(planted(30, 1.0, seed=2))
+    splits = Splits(data, data, data, "x")
+    fitted = temperatures(ByHand(), splits)
+    assert fitted["first_stage"] == 1.0
+    facts = reliability(ByHand(fitted), splits)
+    found = next(ranker for ranker in facts["rankers"] if ranker["ranker"] == "first_stage")
+    assert found["before"] == found["after"]
+    assert gain_sentence(found) != gain_sentence({**found, "temperature": 1.4})
+    names = {"first_stage": "LightGBM", "qilcm": "QILCM"}
+    taken = {**facts, "rankers": [{**found, "temperature": 1.4}]}
+    not_taken, other = (
+        list(score_lines({"calibration": each}, names))[-1] for each in ({**facts, "rankers": [found]}, taken)
+    )
+    assert not_taken.split(":")[0] == f"{other.split(':')[0].replace('1.4', '1')} (a fitted one is no better)"
 
 
 def test_every_strategy_has_its_own_temperature():

@@ -171,7 +171,7 @@ def search_settings(
 def loss_of(train: Dataset, settings: LambdaMartSettings) -> tuple[str, str]:
     """Return the loss that trees are fitted by, and the reason for it."""
     if settings.objective != "auto":
-        return settings.objective, "set in the recipe"
+        return settings.objective, "the recipe sets it"
     if train.weights is not None:
         return "lambdarank", "training rows have weights"
     if (highest := train.labels.max()) > 1:

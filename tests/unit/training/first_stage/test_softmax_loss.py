@@ -134,7 +134,7 @@ def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, 
     assert lambdamart.loss_of(parts[0], SPEC.settings) == (objective, reason)
     named = SPEC.model_copy(update={"settings": LambdaMartSettings(objective="softmax")})
     assert lambdamart.tune(*parts, named, seed=3).params["objective"] == "softmax"
-    assert lambdamart.loss_of(parts[0], named.settings) == ("softmax", "set in the recipe")
+    assert lambdamart.loss_of(parts[0], named.settings) == ("softmax", "the recipe sets it")
 
 
 def test_one_dataset_may_have_several_gains():
